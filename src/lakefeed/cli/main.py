@@ -1,0 +1,73 @@
+"""The root command. Subcommands are imported when they are asked for: ``lakefeed --help`` is quick."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from lakefeed import __version__
+from lakefeed.cli.output import fail, wants_json
+from lakefeed.errors import LakefeedError
+
+# Command -> (module below lakefeed.cli, one line of help), in the order of --help.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "Write a commented pipeline.yaml for a topic and its registered schema."),
+    "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
+    "run": ("run", "Run a pipeline: topics in, table out."),
+    "produce": ("produce", "Write rows from files, or generated ones, into a topic."),
+    "topics": ("topics", "Create and describe topics."),
+    "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
+    "demo": ("demo", "The main job from end to end on the embedded stack, verified."),
+    "conf": ("conf", "Print the Spark settings for spark-submit."),
+    "jars": ("jars", "Fetch and verify the locked jars."),
+}
+
+
+class LazyGroup(click.Group):
+    """Imports a subcommand's module only when that subcommand is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"lakefeed.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, package_name="lakefeed")
+def root() -> None:
+    """Lands Kafka topics in lakehouse tables on S3-compatible storage, with Spark.
+
+    Set LAKEFEED_DEBUG=1 to see stack traces.
+    """
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point. Exit status: 0 done, 1 the world failed, 2 the user's input is wrong, 130 interrupted."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        status = root.main(arguments, standalone_mode=False)
+        sys.exit(status if isinstance(status, int) else 0)
+    except LakefeedError as error:
+        sys.exit(fail(error, as_json=wants_json(arguments)))
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""How commands print: text for people, one JSON document for programs, errors without stack traces."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from lakefeed.errors import LakefeedError
+
+output_option = click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text for people, json for programs.",
+)
+
+
+def emit(output: str, document: Any, text: Callable[[], None]) -> None:
+    """Prints ``document`` as JSON, or calls ``text`` to print it for people."""
+    if output == "json":
+        click.echo(json.dumps(document, indent=2, default=str))
+    else:
+        text()
+
+
+def wants_json(argv: list[str]) -> bool:
+    """Whether the command line asks for JSON: errors then are JSON too."""
+    return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
+
+
+def fail(error: LakefeedError, *, as_json: bool) -> int:
+    """Prints an error on stderr and returns the exit status that belongs to it."""
+    if as_json:
+        click.echo(json.dumps(error.as_dict(), indent=2), err=True)
+    else:
+        click.secho("error: ", fg="red", bold=True, nl=False, err=True)
+        click.echo(str(error), err=True)
+    if os.environ.get("LAKEFEED_DEBUG"):
+        traceback.print_exception(error, file=sys.stderr)
+    return error.exit_status

@@ -1,0 +1,164 @@
+"""How to reach what a pipeline talks to: S3 store, catalogs, Schema Registry.
+
+Each connection can stand in ``pipeline.yaml``; what is left out comes from the environment, under the names
+that other clients use too. Secrets have no default and print as ``**********``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from lakefeed.config.base import Model
+from lakefeed.errors import ConfigError
+
+
+class S3(Model):
+    """An S3-compatible store.
+
+    Without ``access_key`` and ``secret_key`` each process uses the AWS default chain (environment, profile,
+    web identity, instance).
+    """
+
+    endpoint: str | None = Field(None, description="URL of the store; leave out for AWS itself.")
+    region: str = Field("us-east-1", description="Region that requests are signed for.")
+    path_style: bool | None = Field(
+        None, description="Bucket in the path instead of the host name. Default: true with an endpoint."
+    )
+    access_key: SecretStr | None = Field(None, description="Access key id; give it as ${AWS_ACCESS_KEY_ID}.")
+    secret_key: SecretStr | None = Field(None, description="Secret key; give it as ${AWS_SECRET_ACCESS_KEY}.")
+    session_token: SecretStr | None = Field(None, description="Token of temporary credentials.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _endpoint_is_url(cls, endpoint: str | None) -> str | None:
+        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+            raise ValueError("an endpoint is a URL: http://host:port or https://host")
+        return endpoint
+
+    @model_validator(mode="after")
+    def _keys_come_in_pairs(self) -> S3:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("access_key and secret_key belong together: give both or none")
+        return self
+
+    @property
+    def uses_path_style(self) -> bool:
+        """Whether the bucket stands in the path."""
+        return self.endpoint is not None if self.path_style is None else self.path_style
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3:
+        """The store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name."""
+        settings: dict[str, Any] = {
+            "endpoint": environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"),
+            "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
+            "access_key": environment.get("AWS_ACCESS_KEY_ID"),
+            "secret_key": environment.get("AWS_SECRET_ACCESS_KEY"),
+            "session_token": environment.get("AWS_SESSION_TOKEN"),
+        }
+        return cls.model_validate({name: value for name, value in settings.items() if value})
+
+
+class Catalog(Model):
+    """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
+
+    type: Literal["jdbc", "rest"] = Field("jdbc", description="jdbc (SQLite, PostgreSQL) or rest.")
+    uri: str = Field(description="jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, or the REST URL.")
+    warehouse: str | None = Field(None, description="Where tables live: s3://bucket/path.")
+    username: str | None = Field(None, description="Database user, for jdbc.")
+    password: SecretStr | None = Field(None, description="Database password, for jdbc.")
+    credential: SecretStr | None = Field(None, description="OAuth client credential 'id:secret', for rest.")
+    token: SecretStr | None = Field(None, description="Bearer token, for rest.")
+    properties: dict[str, str] = Field(
+        default_factory=dict, description="Further Iceberg catalog properties, passed on as they are."
+    )
+
+    @model_validator(mode="after")
+    def _uri_fits_type(self) -> Catalog:
+        wanted = ("jdbc:",) if self.type == "jdbc" else ("http://", "https://")
+        if not self.uri.startswith(wanted):
+            raise ValueError(f"the uri of a {self.type} catalog starts with {' or '.join(wanted)}")
+        if self.type == "jdbc" and self.warehouse is None:
+            raise ValueError("a jdbc catalog wants a warehouse: s3://bucket/path")
+        return self
+
+    @field_validator("warehouse")
+    @classmethod
+    def _warehouse_is_s3(cls, warehouse: str | None) -> str | None:
+        if warehouse is None:
+            return None
+        if warehouse.startswith("s3a://"):
+            raise ValueError(
+                "write the warehouse as s3://…: Iceberg and the other engines that read it want that"
+            )
+        return warehouse.rstrip("/")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Catalog | None:
+        """The catalog that LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE name, if they do."""
+        uri = environment.get("LAKEFEED_CATALOG_URI")
+        if not uri:
+            return None
+        settings = {
+            "type": "jdbc" if uri.startswith("jdbc:") else "rest",
+            "uri": uri,
+            "warehouse": environment.get("LAKEFEED_WAREHOUSE"),
+        }
+        return cls.model_validate({name: value for name, value in settings.items() if value})
+
+
+class Registry(Model):
+    """A Schema Registry with Confluent's API."""
+
+    url: str = Field(description="Base URL; for Apicurio it ends in /apis/ccompat/v7.")
+    username: str | None = Field(None, description="User for HTTP basic authentication.")
+    password: SecretStr | None = Field(None, description="Password for HTTP basic authentication.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_url(cls, data: Any) -> Any:
+        return {"url": data} if isinstance(data, str) else data
+
+    @field_validator("url")
+    @classmethod
+    def _url_without_credentials(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("a registry is a URL: http://host:port or https://host")
+        if "@" in url:
+            raise ValueError("credentials do not belong in a URL: use username and password")
+        return url.rstrip("/")
+
+
+class Connections(Model):
+    """What a Spark session needs to know: the store and the catalogs by name."""
+
+    s3: S3 = Field(default_factory=S3)
+    catalogs: dict[str, Catalog] = Field(default_factory=dict)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
+        """The store and the catalog ``lake`` that the environment names."""
+        catalog = Catalog.from_environment(environment)
+        return cls(
+            s3=S3.from_environment(environment), catalogs={"lake": catalog} if catalog is not None else {}
+        )
+
+    def catalog(self, name: str) -> Catalog:
+        """The catalog of that name.
+
+        Raises:
+            ConfigError: if none is declared.
+        """
+        try:
+            return self.catalogs[name]
+        except KeyError:
+            raise ConfigError(
+                f"no catalog is called '{name}'",
+                where=f"catalogs: {', '.join(self.catalogs) or 'none declared'}",
+                hint=f"declare catalogs.{name} in the pipeline, or set LAKEFEED_CATALOG_URI and "
+                "LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
+            ) from None

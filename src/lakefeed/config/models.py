@@ -1,0 +1,281 @@
+"""``pipeline.yaml`` as models: what may stand in it, its defaults, and what each setting is for.
+
+The reference in the documents and the JSON Schema for editors are generated from here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, PositiveInt, field_validator, model_validator
+
+from lakefeed.config.base import Model, OneOf
+from lakefeed.config.connections import S3, Catalog, Connections, Registry
+
+Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
+TRIGGER = re.compile(r"^\s*(\d+)\s*(second|minute|hour)s?\s*$")
+AVAILABLE_NOW = "available-now"
+RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
+
+
+class KafkaSource(Model):
+    """Topics of one Kafka cluster."""
+
+    bootstrap_servers: str = Field(description="host:port of one or more brokers, separated by commas.")
+    topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
+    topics_pattern: str | None = Field(None, description="Or a regular expression of topic names.")
+    start: Literal["earliest", "latest"] = Field(
+        "earliest", description="Where a new feed begins; afterwards it goes on where its last commit ended."
+    )
+    max_records_per_batch: PositiveInt = Field(
+        1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."
+    )
+    options: dict[str, str | int | bool] = Field(
+        default_factory=dict,
+        description="Kafka client settings with the prefix kafka., for instance kafka.max.poll.records.",
+    )
+
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _one_topic(cls, topics: Any) -> Any:
+        return [topics] if isinstance(topics, str) else topics
+
+    @field_validator("topics_pattern")
+    @classmethod
+    def _pattern_compiles(cls, pattern: str | None) -> str | None:
+        if pattern is not None:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"not a regular expression: {error}") from None
+        return pattern
+
+    @model_validator(mode="after")
+    def _topics_or_pattern(self) -> KafkaSource:
+        if (self.topics is None) == (self.topics_pattern is None):
+            raise ValueError("give either topics or topics_pattern")
+        return self
+
+
+class Source(OneOf):
+    """Where records come from."""
+
+    __kinds__ = ("kafka",)
+    kafka: KafkaSource | None = None
+
+
+class AvroDecode(Model):
+    """Avro values: Confluent-framed with a registry, or without a header with a given schema."""
+
+    registry: Registry | None = Field(
+        None, description="Schema Registry: values then carry Confluent's 5-byte header with the schema id."
+    )
+    subject: str | None = Field(
+        None, description="Subject whose latest version is the table's schema. Default: <topic>-value."
+    )
+    schema_file: Path | None = Field(
+        None, description="An .avsc file: the reader's schema with a registry, the writer's without."
+    )
+
+    @model_validator(mode="after")
+    def _a_schema_from_somewhere(self) -> AvroDecode:
+        if self.registry is None and self.schema_file is None:
+            raise ValueError("avro wants a registry (framed values) or a schema_file (values without header)")
+        if self.registry is None and self.subject is not None:
+            raise ValueError("subject wants a registry")
+        return self
+
+
+class JsonDecode(Model):
+    """JSON values with a given schema."""
+
+    schema_ddl: str | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
+    schema_file: Path | None = Field(None, description="Or a file: an .avsc, or a Spark schema as .json.")
+
+    @model_validator(mode="after")
+    def _one_schema(self) -> JsonDecode:
+        if (self.schema_ddl is None) == (self.schema_file is None):
+            raise ValueError("json wants either schema_ddl or schema_file")
+        return self
+
+
+class RawDecode(Model):
+    """Values as they are: one column ``value`` of bytes."""
+
+
+class Decode(OneOf):
+    """How the bytes of a record become columns."""
+
+    __kinds__ = ("avro", "json", "raw")
+    avro: AvroDecode | None = None
+    json_: JsonDecode | None = Field(None, alias="json")
+    raw: RawDecode | None = None
+    metadata: list[RecordMetadata] = Field(
+        default_factory=list,
+        description="Record metadata kept as columns: _topic, _partition, _offset and so on.",
+    )
+    on_null: Literal["fail", "skip", "keep"] = Field(
+        "fail", description="Null values (tombstones): stop, skip and count them, or keep a row of nulls."
+    )
+
+
+class Transform(Model):
+    """What happens between decoding and the sink."""
+
+    sql: str = Field(description="One SELECT over the decoded records; their view has the pipeline's name.")
+
+
+class IcebergSink(Model):
+    """An Iceberg table, created from the rows' schema if it is missing."""
+
+    table: str = Field(description="catalog.namespace.table")
+    partition_by: list[str] = Field(
+        default_factory=list,
+        description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
+        "truncate(n, column).",
+    )
+    properties: dict[str, str] = Field(
+        default_factory=dict, description="Table properties, set when lakefeed creates the table."
+    )
+
+    @field_validator("table")
+    @classmethod
+    def _three_parts(cls, table: str) -> str:
+        if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):
+            raise ValueError("a table is written catalog.namespace.table, of letters, digits and underscores")
+        return table
+
+    @field_validator("partition_by")
+    @classmethod
+    def _known_transforms(cls, transforms: list[str]) -> list[str]:
+        for transform in transforms:
+            PartitionTransform.parse(transform)
+        return transforms
+
+    @property
+    def catalog(self) -> str:
+        """The catalog's name: the first part of the table's."""
+        return self.table.split(".", 1)[0]
+
+
+class PartitionTransform(Model):
+    """One of Iceberg's partition transforms (https://iceberg.apache.org/spec/#partition-transforms)."""
+
+    name: Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
+    column: str
+    width: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> PartitionTransform:
+        """Reads ``days(at)``, ``bucket(16, id)`` or a bare column.
+
+        Raises:
+            ValueError: if the text is neither.
+        """
+        column = rf"({Identifier}(?:\.{Identifier})*)"
+        if match := re.fullmatch(rf"\s*{column}\s*", text):
+            return cls(name="identity", column=match[1])
+        if match := re.fullmatch(rf"\s*(year|month|day|hour)s?\(\s*{column}\s*\)\s*", text):
+            return cls.model_validate({"name": f"{match[1]}s", "column": match[2]})
+        if match := re.fullmatch(rf"\s*(bucket|truncate)\(\s*([1-9]\d*)\s*,\s*{column}\s*\)\s*", text):
+            return cls.model_validate({"name": match[1], "width": int(match[2]), "column": match[3]})
+        raise ValueError(
+            f"'{text}' is no partition transform: write column, days(column), bucket(16, column) or the like"
+        )
+
+
+class ParquetSink(Model):
+    """Parquet files below a path, listed exactly once in Spark's ``_spark_metadata``."""
+
+    path: str = Field(description="s3a://bucket/path")
+    partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
+    compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
+
+    @field_validator("path")
+    @classmethod
+    def _s3a(cls, path: str) -> str:
+        return s3a_path(path)
+
+
+class Sink(OneOf):
+    """Where rows go."""
+
+    __kinds__ = ("iceberg", "parquet")
+    iceberg: IcebergSink | None = None
+    parquet: ParquetSink | None = None
+
+
+class PipelineConfig(Model):
+    """A pipeline: topics in, one table out."""
+
+    name: str = Field(
+        description="The feed's name: it marks commits and the checkpoint. Do not change it later."
+    )
+    source: Source
+    decode: Decode
+    transform: Transform | None = None
+    sink: Sink
+    trigger: str = Field(
+        "1 minute", description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}."
+    )
+    checkpoint: str = Field(description="Checkpoint location: s3a://bucket/path, for this pipeline alone.")
+    s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
+    catalogs: dict[str, Catalog] = Field(
+        default_factory=dict,
+        description="Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and "
+        "LAKEFEED_WAREHOUSE.",
+    )
+    spark: dict[str, str | int | bool] = Field(
+        default_factory=dict, description="Further Spark settings, such as spark.sql.shuffle.partitions."
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_identifier(cls, name: str) -> str:
+        if not re.fullmatch(Identifier, name):
+            raise ValueError("a name has letters, digits and underscores, and starts with a letter")
+        return name
+
+    @field_validator("trigger")
+    @classmethod
+    def _known_trigger(cls, trigger: str) -> str:
+        if trigger != AVAILABLE_NOW and not TRIGGER.match(trigger):
+            raise ValueError(f"a trigger is '<n> seconds|minutes|hours' or '{AVAILABLE_NOW}'")
+        return trigger
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _s3a(cls, path: str) -> str:
+        return s3a_path(path)
+
+    @field_validator("spark")
+    @classmethod
+    def _spark_keys(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        for key in settings:
+            if not key.startswith("spark."):
+                raise ValueError(f"'{key}' is no Spark setting: they start with 'spark.'")
+            if re.search(r"(?i)secret|password|token|access[._-]?key|credential", key):
+                raise ValueError(
+                    f"'{key}' would show a secret in Spark's UI: use s3, catalogs or decode for it"
+                )
+        return settings
+
+    @property
+    def connections(self) -> Connections:
+        """Store and catalogs: as declared, the rest from the environment."""
+        environment = Connections.from_environment()
+        return Connections(s3=self.s3 or environment.s3, catalogs={**environment.catalogs, **self.catalogs})
+
+
+def s3a_path(path: str) -> str:
+    """An ``s3a://bucket/key`` path without a slash at its end; ``s3://`` is taken as the same.
+
+    Raises:
+        ValueError: if it is no such path.
+    """
+    match = re.fullmatch(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)", path)
+    if not match or ".." in match[2].split("/"):
+        raise ValueError("write it as s3a://bucket/path")
+    return f"s3a://{match[1]}/{match[2].rstrip('/')}"

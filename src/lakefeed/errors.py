@@ -1,0 +1,122 @@
+"""Every error that lakefeed raises on purpose.
+
+::
+
+    LakefeedError                 what, where and what to do next
+    ├── UserError                 the user can mend it: exit status 2
+    │   ├── ConfigError           pipeline.yaml, an option or an environment variable
+    │   ├── MissingExtra          a Python package that an extra would bring
+    │   ├── JavaError             no Java, or one too old
+    │   ├── ResourceMissing       topic, bucket, table, file or subject that is not there
+    │   ├── AccessDenied          credentials refused
+    │   ├── CheckpointMismatch    the checkpoint belongs to another pipeline or disagrees with the table
+    │   └── DecodeError           a record that the declared format cannot read
+    └── WorldError                the world's fault, or a passing one: exit status 1
+        ├── Unreachable           a broker, registry, store or catalog does not answer
+        ├── DownloadError         a jar or source that did not arrive whole, or not as locked
+        ├── PortTaken             another process listens where ours should
+        └── JobFailed             Spark stopped for a reason that no class above names
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class LakefeedError(Exception):
+    """Base of all errors that lakefeed raises on purpose.
+
+    Args:
+        what: what went wrong, one sentence without a full stop at its end.
+        where: the file, endpoint, topic, table or option it is about.
+        hint: what to do next, as a sentence or a command.
+    """
+
+    exit_status: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        self.what = what
+        self.where = where
+        self.hint = hint
+        super().__init__(self.__str__())
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  where: {self.where}")
+        if self.hint:
+            lines.append(f"  next:  {self.hint}")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, str | None]:
+        """The same three facts for ``--output json``."""
+        return {
+            "error": type(self).__name__,
+            "what": self.what,
+            "where": self.where,
+            "hint": self.hint,
+        }
+
+
+class UserError(LakefeedError):
+    """Something that the user can mend; commands end with exit status 2."""
+
+    exit_status = 2
+
+
+class WorldError(LakefeedError):
+    """Something outside failed; commands end with exit status 1."""
+
+    exit_status = 1
+
+
+class ConfigError(UserError):
+    """A pipeline file, an option or an environment variable is wrong."""
+
+
+class MissingExtra(UserError):
+    """A Python package is missing that one of lakefeed's extras brings."""
+
+    @classmethod
+    def of(cls, package: str, extra: str, purpose: str) -> MissingExtra:
+        """The error for a missing ``package`` that ``lakefeed[extra]`` brings."""
+        return cls(
+            f"{purpose} needs the Python package {package}, which is not installed",
+            hint=f"pip install 'lakefeed[{extra}]'",
+        )
+
+
+class JavaError(UserError):
+    """No Java was found, or it is older than Spark needs."""
+
+
+class ResourceMissing(UserError):
+    """A topic, bucket, table, file or subject that should be there is not."""
+
+
+class AccessDenied(UserError):
+    """Credentials were refused."""
+
+
+class CheckpointMismatch(UserError):
+    """The checkpoint belongs to another pipeline, or disagrees with the table."""
+
+
+class DecodeError(UserError):
+    """A record cannot be read in the declared format."""
+
+
+class Unreachable(WorldError):
+    """A broker, registry, store or catalog does not answer."""
+
+
+class DownloadError(WorldError):
+    """A download did not arrive whole, or is not what the lock file says."""
+
+
+class PortTaken(WorldError):
+    """Another process listens on a port that was asked for."""
+
+
+class JobFailed(WorldError):
+    """Spark stopped the job for a reason that no other class names."""
