@@ -1,0 +1,197 @@
+"""Writes ``src/lakefeed/jars.lock``: which jars each group needs, exactly, with their SHA-256.
+
+For developers who change a version below. Needs Maven and Java; users need neither Maven nor this file::
+
+    .venv/bin/python tools/lock_jars.py            # writes the lock
+    .venv/bin/python tools/lock_jars.py --check    # exit 1 if the lock is not what this file would write
+
+Versions, not version ranges, and never the latest: a group is what was tested together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+ROOT = Path(__file__).resolve().parent.parent
+LOCK = ROOT / "src" / "lakefeed" / "jars.lock"
+CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-classpath"
+
+SPARK = "4.1.1"  # The newest of the 4.1 line for which every connector is published.
+AWS_SDK = "2.29.52"  # What hadoop-aws 3.4.2 is built with.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """What one group is made of.
+
+    Attributes:
+        exact: coordinates taken alone, without their dependencies.
+        closure: coordinates taken with their runtime dependencies.
+        exclude: ``group:artifact`` patterns left out of the closure (``*`` for all).
+        boms: bills of materials that decide the versions inside the closure.
+    """
+
+    exact: tuple[str, ...] = ()
+    closure: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    boms: tuple[str, ...] = ()
+
+
+RECIPES = {
+    # On top of what pyspark's own jars directory holds; so nothing from there (Netty, slf4j, httpclient).
+    "spark": Recipe(
+        exact=(
+            "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",
+            f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}",
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+            "org.apache.kafka:kafka-clients:3.9.1",
+            "org.apache.commons:commons-pool2:2.12.1",
+            f"org.apache.spark:spark-avro_2.13:{SPARK}",
+            "org.apache.hadoop:hadoop-aws:3.4.2",
+            "org.xerial:sqlite-jdbc:3.54.1.0",
+        ),
+        closure=(
+            f"software.amazon.awssdk:s3:{AWS_SDK}",
+            f"software.amazon.awssdk:s3-transfer-manager:{AWS_SDK}",
+            f"software.amazon.awssdk:sts:{AWS_SDK}",
+            f"software.amazon.awssdk:kms:{AWS_SDK}",  # Iceberg's S3FileIO loads its classes even without KMS.
+            f"software.amazon.awssdk:apache-client:{AWS_SDK}",
+            f"software.amazon.awssdk:netty-nio-client:{AWS_SDK}",
+            f"software.amazon.awssdk:url-connection-client:{AWS_SDK}",
+        ),
+        exclude=("io.netty:*", "org.slf4j:*", "org.apache.httpcomponents:*", "commons-codec:*"),
+    ),
+    # log4j-slf4j-impl: without a binding the broker logs nothing.
+    "kafka": Recipe(
+        closure=(
+            "org.apache.kafka:kafka_2.13:4.3.1",
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+    ),
+    "registry": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.0.9",)),
+    # Only the filesystem backend is used: the SDKs of the big clouds stay out (38 MB instead of 120).
+    "s3proxy": Recipe(
+        closure=("org.gaul:s3proxy:4.1.0",),
+        exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
+        boms=("com.fasterxml.jackson:jackson-bom:2.21.0",),
+    ),
+}
+
+
+def dependency(coordinate: str, *, exclude: tuple[str, ...] = (), bom: bool = False) -> str:
+    """The ``<dependency>`` element of a pom for ``group:artifact:version``."""
+    group, artifact, version = map(escape, coordinate.split(":"))
+    inner = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    if bom:
+        inner += "<type>pom</type><scope>import</scope>"
+    for pattern in exclude:
+        pattern_group, pattern_artifact = pattern.split(":")
+        inner += (
+            f"<exclusions><exclusion><groupId>{pattern_group}</groupId>"
+            f"<artifactId>{pattern_artifact}</artifactId></exclusion></exclusions>"
+        )
+    return f"<dependency>{inner.replace('</exclusions><exclusions>', '')}</dependency>"
+
+
+def pom(recipe: Recipe) -> str:
+    """A pom whose runtime class path is the recipe's closure."""
+    managed = "".join(dependency(bom, bom=True) for bom in recipe.boms)
+    wanted = "".join(dependency(root, exclude=recipe.exclude) for root in recipe.closure)
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>lock</groupId><artifactId>lock</artifactId><version>1</version>"
+        f"<dependencyManagement><dependencies>{managed}</dependencies></dependencyManagement>"
+        f"<dependencies>{wanted}</dependencies></project>"
+    )
+
+
+def maven(arguments: list[str], *, repository: Path, folder: Path) -> None:
+    """Runs Maven with a repository of its own, so that nothing on this machine can slip into the lock."""
+    subprocess.run(
+        ["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", *arguments], cwd=folder, check=True
+    )
+
+
+def closure_of(recipe: Recipe, *, repository: Path, folder: Path) -> list[str]:
+    """The coordinates of the closure in Maven's class path order. The jars are then in ``repository``."""
+    (folder / "pom.xml").write_text(pom(recipe))
+    listing = folder / "classpath.txt"
+    maven(
+        [CLASSPATH_GOAL, f"-Dmdep.outputFile={listing}", "-Dmdep.includeScope=runtime"],
+        repository=repository,
+        folder=folder,
+    )
+    return [coordinate_of(Path(jar).relative_to(repository)) for jar in listing.read_text().split(":")]
+
+
+def coordinate_of(path: Path) -> str:
+    """The coordinate of a jar from its place in a Maven repository."""
+    *group, artifact, version, name = path.parts
+    classifier = name.removeprefix(f"{artifact}-{version}").removesuffix(".jar").removeprefix("-")
+    return ":".join(part for part in (".".join(group), artifact, classifier, version) if part)
+
+
+def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) -> dict[str, object]:
+    """One artifact of the lock, downloaded if Maven has not done so already."""
+    from lakefeed.jars import artifact_path
+
+    path = repository / artifact_path(coordinate)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        url = f"{source}/{artifact_path(coordinate)}"
+        subprocess.run(["curl", "-sSfL", "--retry", "3", "-o", str(path), url], check=True)
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    return {"coordinate": coordinate, "groups": groups, "sha256": digest, "size": len(content)}
+
+
+def build(source: str) -> str:
+    """The text of the lock file."""
+    with tempfile.TemporaryDirectory(prefix="lock-jars-") as temporary:
+        repository = Path(temporary) / "repository"
+        groups_of: dict[str, list[str]] = {}
+        for group, recipe in RECIPES.items():
+            print(f"{group} …", file=sys.stderr)
+            folder = Path(temporary) / group
+            folder.mkdir()
+            found = list(recipe.exact)
+            if recipe.closure:
+                found += closure_of(recipe, repository=repository, folder=folder)
+            for coordinate in dict.fromkeys(found):
+                groups_of.setdefault(coordinate, []).append(group)
+        with ThreadPoolExecutor(8) as pool:
+            artifacts = list(
+                pool.map(
+                    lambda item: entry(item[0], item[1], repository=repository, source=source),
+                    groups_of.items(),
+                )
+            )
+    lines = ",\n".join("    " + json.dumps(artifact) for artifact in artifacts)
+    return f'{{\n  "repository": {json.dumps(source)},\n  "artifacts": [\n{lines}\n  ]\n}}\n'
+
+
+def main() -> int:
+    """Writes or checks the lock."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--check", action="store_true", help="compare, do not write")
+    parser.add_argument("--repository", help="Maven repository; default: the one in the lock")
+    options = parser.parse_args()
+    source = options.repository or json.loads(LOCK.read_text())["repository"]
+    text = build(source.rstrip("/"))
+    if options.check:
+        return 0 if text == LOCK.read_text() else 1
+    LOCK.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
