@@ -1,0 +1,1 @@
+"""Rows into topics: files or generated rows, encoded and sent by Spark."""
