@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
@@ -10,7 +12,32 @@ from pydantic import BaseModel, ConfigDict, model_validator
 class Model(BaseModel):
     """A frozen model that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Complaint:
+    """What a validator has against one entry of the value it looks at.
+
+    Attributes:
+        key: the entry's key or index within the value; None for the value itself.
+        what: one sentence without a full stop; it never repeats a secret.
+        hint: what to do next.
+    """
+
+    what: str
+    key: str | int | None = None
+    hint: str | None = None
+
+
+class Complaints(ValueError):
+    """Raised by a validator that has several things to say, or a hint to give."""
+
+    def __init__(self, complaints: Sequence[Complaint]) -> None:
+        self.complaints = tuple(complaints)
+        super().__init__(
+            "; ".join(f"{each.what} ({each.hint})" if each.hint else each.what for each in complaints)
+        )
 
 
 class OneOf(Model):
@@ -23,9 +50,15 @@ class OneOf(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _bare_kind(cls, data: Any) -> Any:
-        """Lets a kind without settings be written as a bare word: ``decode: raw``."""
-        return {data: {}} if isinstance(data, str) and data in cls.__kinds__ else data
+    def _kind_without_settings(cls, data: Any) -> Any:
+        """A kind without settings may be written ``decode: raw``, or ``raw:`` with nothing behind it."""
+        if isinstance(data, str) and data in cls.__kinds__:
+            return {data: {}}
+        if isinstance(data, dict):
+            given = [kind for kind in cls.__kinds__ if kind in data]
+            if len(given) == 1 and data[given[0]] is None:
+                return {**data, given[0]: {}}
+        return data
 
     @model_validator(mode="after")
     def _exactly_one(self) -> OneOf:

@@ -1,0 +1,222 @@
+"""What pydantic found wrong → problems with a line, what was wanted, and the nearest name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from lakefeed.config import shape
+from lakefeed.config.base import Complaints
+from lakefeed.config.document import Document
+from lakefeed.config.problem import Problem
+from lakefeed.config.shape import Place, dotted
+
+EXAMPLES = {
+    "name": "name: taxi",
+    "source": "source: {kafka: {bootstrap_servers: host:9092, topics: [orders]}}",
+    "decode": "decode: raw",
+    "sink": "sink: {iceberg: {table: lake.sales.orders}}",
+    "checkpoint": "checkpoint: s3a://bucket/checkpoints/orders",
+    "source.kafka.bootstrap_servers": "bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
+    "decode.avro.registry.url": "url: ${SCHEMA_REGISTRY_URL}",
+    "sink.iceberg.table": "table: lake.sales.orders",
+    "sink.parquet.path": "path: s3a://bucket/orders",
+    "transform.sql": "sql: SELECT * FROM orders",
+    "catalogs.<name>.uri": "uri: ${LAKEFEED_CATALOG_URI}",
+}
+
+
+def explain(error: ValidationError, *, document: Document, root: type[BaseModel]) -> list[Problem]:
+    """One problem for each thing that is wrong, in the order of the file."""
+    found: dict[tuple[Place, str], list[Problem]] = {}
+    details = [
+        (_place(detail["loc"], root), detail)
+        for detail in error.errors(include_url=False, include_input=True)
+        if detail["type"] == "extra_forbidden" or not _is_noise(_place(detail["loc"], root), document)
+    ]
+    replaced = {
+        (*place[:-1], near)
+        for place, detail in details
+        if detail["type"] == "extra_forbidden"
+        for near in _near(str(place[-1]), _names_at(root, place[:-1]))
+    }
+    for place, detail in details:
+        if detail["type"] == "missing" and place in replaced:
+            continue
+        # A union of types brings one error for each member: the first says it for all.
+        kind = "wanted" if _is_about_type(detail["type"]) else str(detail["msg"])
+        found.setdefault((place, kind), _problems(place, detail, document=document, root=root))
+    return [_redacted(problem, document) for problems in found.values() for problem in problems]
+
+
+def _is_noise(place: Place, document: Document) -> bool:
+    return any(place[: len(broken)] == broken for broken in document.broken)
+
+
+def _place(loc: tuple[int | str, ...], root: type[BaseModel]) -> Place:
+    """pydantic's ``loc`` without the names of union members and without '[key]'."""
+    place: Place = ()
+    annotation: Any = root
+    for segment in loc:
+        below = shape.step(annotation, segment)
+        if below is None:
+            known_block = shape.model_of(annotation) is not None and segment not in ("[key]",)
+            return (*place, segment) if known_block else place
+        place, annotation = (*place, segment), below
+    return place
+
+
+def _is_about_type(kind: str) -> bool:
+    return kind.endswith(("_type", "_parsing", "_from_float")) or kind in (
+        "literal_error",
+        "int_parsing_size",
+    )
+
+
+def _problems(place: Place, detail: Any, *, document: Document, root: type[BaseModel]) -> list[Problem]:
+    kind, annotation = detail["type"], shape.at(root, place)
+    cause = detail.get("ctx", {}).get("error")
+    if isinstance(cause, Complaints):
+        return [
+            _problem(
+                place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True
+            )
+            for each in cause.complaints
+        ]
+    if kind == "extra_forbidden":
+        return [_unknown(place, document, root)]
+    if kind == "missing":
+        block = f" in '{dotted(place[:-1])}'" if place[:-1] else ""
+        example = EXAMPLES.get(dotted(_general(place, root)))
+        hint = f"for instance  {example}" if example else f"it wants {shape.wanted(annotation)}"
+        return [_problem(place, f"'{place[-1]}' is missing{block}", hint, document, key=True)]
+    name = f"'{place[-1]}'" if place and isinstance(place[-1], str) else f"'{dotted(place)}'"
+    if not place:
+        name = "a pipeline file"
+    if _is_about_type(kind):
+        what = (
+            f"{name} wants {shape.wanted(annotation)}; found {_found(place, detail['input'], document, root)}"
+        )
+        near = (
+            _near(str(detail["input"]), shape.choices(annotation)) if not shape.is_secret(annotation) else []
+        )
+        quoted = "put it in quotes" if _is_plain(detail["input"]) and shape.accepts_text(annotation) else None
+        hint = f"did you mean '{near[0]}'?" if near else (None if shape.choices(annotation) else quoted)
+        return [_problem(place, what, hint, document)]
+    message = str(cause) if isinstance(cause, ValueError) else _lower(detail["msg"])
+    message = re.sub(r"^input should be ", "wants a number ", message)
+    if message.startswith("wants"):
+        stood = _found(place, detail["input"], document, root)
+        return [_problem(place, f"{name} {message}; found {stood}", None, document)]
+    return [_problem(place, f"{name}: {message}", None, document)]
+
+
+def _hint_about_type(value: Any, annotation: Any) -> str | None:
+    if words := shape.choices(annotation):
+        near = _near(str(value), words)
+        return f"did you mean '{near[0]}'?" if near else None
+    return "put it in quotes" if _is_plain(value) and shape.accepts_text(annotation) else None
+
+
+def _lower(message: str) -> str:
+    return message[:1].lower() + message[1:]
+
+
+def _is_plain(value: Any) -> bool:
+    return not isinstance(value, str | list | dict) and value is not None
+
+
+def _found(place: Place, value: Any, document: Document, root: type[BaseModel]) -> str:
+    """What stood there; never the value of a secret or of an environment variable."""
+    if shape.is_secret(shape.at(root, place)):
+        return "something else (not shown: it is a secret)"
+    if isinstance(value, dict):
+        return "a block"
+    if isinstance(value, list):
+        return "a list"
+    written = document.written.get(place)
+    if value is None or value == "":
+        return f"nothing (from {written})" if written and "${" in written else "nothing"
+    text = written if written is not None else str(value)
+    return f"'{text[:60]}…'" if len(text) > 60 else f"'{text}'"
+
+
+def _general(place: Place, root: type[BaseModel]) -> tuple[str, ...]:
+    """A place with ``<name>`` where keys are free."""
+    general: tuple[str, ...] = ()
+    annotation: Any = root
+    for segment in place:
+        free = shape.free_form(annotation) is not None
+        annotation = shape.step(annotation, segment)
+        general = (*general, "<name>" if free else str(segment))
+    return general
+
+
+def _names_at(root: type[BaseModel], place: Place) -> list[str]:
+    model = shape.model_of(shape.at(root, place))
+    return list(shape.fields(model)) if model else []
+
+
+def _near(word: str, names: list[str]) -> list[str]:
+    """The one name that was probably meant."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[.\- ]", "_", word).lower()
+    return difflib.get_close_matches(plain, names, n=1, cutoff=0.7)
+
+
+def _unknown(place: Place, document: Document, root: type[BaseModel]) -> Problem:
+    word, names = str(place[-1]), _names_at(root, place[:-1])
+    elsewhere: dict[str, list[str]] = {}
+    for other, _ in shape.walk(root):
+        elsewhere.setdefault(other[-1], []).append(dotted(other))
+    hints = []
+    if word == "<<":
+        hints.append("merge keys are not read: write the settings out")
+    elif word.startswith("kafka."):
+        hints.append("Kafka client settings belong in source.kafka.options")
+    elif word.startswith("spark."):
+        hints.append("Spark settings belong in the block spark")
+    elif near := _near(word, names):
+        hints.append(f"did you mean '{near[0]}'?")
+    if not hints or word in elsewhere:
+        meant = word if word in elsewhere else next(iter(_near(word, list(elsewhere))), None)
+        if meant is not None and not hints:
+            hints.append(f"did you mean {' or '.join(elsewhere[meant])}?")
+        elif meant is not None:
+            hints.append(f"'{word}' belongs to {' and '.join(elsewhere[word])}")
+    if not hints:
+        hints.append(f"known here: {', '.join(names)}" if names else "this block has no options: remove it")
+    block = f" in '{dotted(place[:-1])}'" if place[:-1] else ""
+    return _problem(place, f"unknown option '{word}'{block}", "; ".join(hints), document, key=True)
+
+
+def _problem(place: Place, what: str, hint: str | None, document: Document, *, key: bool = False) -> Problem:
+    location = document.locate(place, key=key)
+    return Problem(
+        what=what,
+        file=location.file,
+        line=location.line,
+        column=location.column,
+        key=dotted(place),
+        hint=hint,
+    )
+
+
+def _redacted(problem: Problem, document: Document) -> Problem:
+    """The last fence: whatever a validator said, a secret's text does not get out."""
+    what, hint = problem.what, problem.hint
+    for secret in sorted(document.secrets, key=len, reverse=True):
+        if len(secret) > 3:
+            what = what.replace(secret, "**********")
+            hint = hint.replace(secret, "**********") if hint else None
+    return Problem(
+        what=what,
+        file=problem.file,
+        line=problem.line,
+        column=problem.column,
+        key=problem.key,
+        hint=hint,
+        severity=problem.severity,
+    )

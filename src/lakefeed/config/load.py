@@ -1,0 +1,120 @@
+"""``pipeline.yaml`` → ``PipelineConfig``, or every mistake in it with its line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+from yaml.nodes import Node
+
+from lakefeed.config import overrides as override
+from lakefeed.config.document import Document, convert
+from lakefeed.config.explain import explain
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.nodes import MAX_BYTES, Unreadable, compose
+from lakefeed.config.problem import Problem, errors_of, raise_first_error
+
+__all__ = ["Problem", "Reading", "load", "problems", "read"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What came of reading a pipeline file.
+
+    Attributes:
+        config: the pipeline; None if any problem is an error.
+        problems: errors and warnings, in the order of the file.
+        document: the values and where they stand, empty if the text is no YAML.
+    """
+
+    config: PipelineConfig | None
+    problems: list[Problem]
+    document: Document
+
+
+def load(
+    path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> PipelineConfig:
+    """Reads a pipeline.
+
+    Args:
+        path: the pipeline file; relative paths in it start at its folder.
+        overrides: ``path=value`` pairs as given to ``--set``, applied in order.
+        environment: where ``${NAME}`` comes from.
+
+    Raises:
+        ConfigError: with every mistake in the file, its line and what to do about it.
+    """
+    reading = read(path, overrides=overrides, environment=environment)
+    raise_first_error(reading.problems)
+    assert reading.config is not None  # no errors: read() has built it
+    return reading.config
+
+
+def problems(
+    path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> tuple[PipelineConfig | None, list[Problem]]:
+    """As ``load``, but hands the problems back, warnings too. No pipeline if any of them is an error."""
+    reading = read(path, overrides=overrides, environment=environment)
+    return reading.config, reading.problems
+
+
+def read(
+    path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
+) -> Reading:
+    """As ``problems``, with the document, which knows where each setting stands."""
+    name = str(path)
+    found: list[Problem] = []
+    try:
+        node = compose(_text(path), name=name)
+        if node is None:
+            raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1, hint=_BEGIN))
+        node = _overridden(node, overrides, found)
+        document = convert(
+            node, root=PipelineConfig, folder=path.absolute().parent, environment=environment, name=name
+        )
+    except Unreadable as unreadable:
+        return Reading(config=None, problems=[*found, unreadable.problem], document=Document())
+    found += document.problems
+    config = None
+    try:
+        config = PipelineConfig.model_validate(document.values)
+    except ValidationError as error:
+        found += explain(error, document=document, root=PipelineConfig)
+    found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
+    return Reading(config=None if errors_of(found) else config, problems=found, document=document)
+
+
+_BEGIN = "lakefeed init --topic TOPIC writes one to begin with"
+
+
+def _text(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise Unreadable(Problem(what="there is no such file", file=str(path), hint=_BEGIN)) from None
+    except OSError as error:
+        raise Unreadable(Problem(what=f"cannot be read: {error.strerror}", file=str(path))) from None
+    if len(content) > MAX_BYTES:
+        what = f"larger than {MAX_BYTES >> 10} KiB: this is no pipeline file"
+        raise Unreadable(Problem(what=what, file=str(path)))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
+        what = "not UTF-8 text"
+        raise Unreadable(Problem(what=what, file=str(path), line=line, column=column)) from None
+
+
+def _overridden(node: Node, overrides: Sequence[str], found: list[Problem]) -> Node:
+    for each in overrides:
+        try:
+            node = override.apply(node, each, root=PipelineConfig)
+        except Unreadable as unreadable:
+            found.append(unreadable.problem)
+    return node

@@ -1,0 +1,94 @@
+"""What is wrong with a pipeline, and where: one ``Problem`` for each mistake, so that all show in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lakefeed.errors import ConfigError, LakefeedError, UserError, WorldError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One mistake in a pipeline file, or in what it points at.
+
+    Attributes:
+        what: one sentence without a full stop.
+        file: the file's path, ``--set key`` for an override, or None for what stands in no file.
+        line: 1-based, None where there is none.
+        column: 1-based, None where there is none.
+        key: dotted path of the setting, such as ``source.kafka.topics``; empty for the whole file.
+        hint: what to do next.
+        severity: a warning lets the pipeline run.
+        error: the class of error that this problem alone would be raised as.
+    """
+
+    what: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    key: str = ""
+    hint: str | None = None
+    severity: Literal["error", "warning"] = "error"
+    error: type[LakefeedError] = ConfigError
+
+    @property
+    def where(self) -> str:
+        """``file:line:column``, as far as known, the form that editors and terminals make clickable."""
+        parts = [self.file or self.key or "pipeline", self.line, self.column]
+        return ":".join(str(part) for part in parts if part is not None)
+
+    def __str__(self) -> str:
+        hint = f"\n  next: {self.hint}" if self.hint else ""
+        return f"{self.where}: {self.severity}: {self.what}{hint}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--output json``."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+            "key": self.key,
+            "severity": self.severity,
+            "error": self.error.__name__,
+            "what": self.what,
+            "hint": self.hint,
+        }
+
+
+def errors_of(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems that are no mere warnings."""
+    return [problem for problem in problems if problem.severity == "error"]
+
+
+def exit_status(problems: Iterable[Problem]) -> int:
+    """2 if the user can mend one of them, 1 if only the world is at fault, 0 if none is an error."""
+    return max((problem.error.exit_status for problem in errors_of(problems)), key=(0, 1, 2).index, default=0)
+
+
+def raise_first_error(problems: Iterable[Problem]) -> None:
+    """Raises the errors among the problems as one exception; warnings raise nothing.
+
+    Raises:
+        LakefeedError: of the problem's own class if there is one error; of the class that all errors share
+            if there are several, else ConfigError if any of them is the user's to mend.
+    """
+    errors = errors_of(problems)
+    if not errors:
+        return
+    if len(errors) == 1:
+        only = errors[0]
+        where = f"{only.where} ({only.key})" if only.key and only.key != only.where else only.where
+        raise only.error(only.what, where=where, hint=only.hint)
+    classes = {problem.error for problem in errors}
+    lines = "\n".join(f"  {line}" for problem in errors for line in str(problem).splitlines())
+    raise _shared(classes)(f"{len(errors)} problems in the pipeline:\n{lines}")
+
+
+def _shared(classes: set[type[LakefeedError]]) -> type[LakefeedError]:
+    if len(classes) == 1:
+        return next(iter(classes))
+    if all(issubclass(each, WorldError) for each in classes):
+        return WorldError
+    return ConfigError if ConfigError in classes else UserError
