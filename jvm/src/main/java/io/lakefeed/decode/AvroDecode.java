@@ -1,0 +1,131 @@
+package io.lakefeed.decode;
+
+import io.lakefeed.Secrets;
+import java.io.Serializable;
+import java.time.Duration;
+import org.apache.avro.NameValidator;
+import org.apache.avro.Schema;
+import org.apache.spark.sql.avro.SchemaConverters;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * {@code decode(bytes)} for Avro: {@code struct<value: struct<reader's schema>, schema_id: int, error: string>}.
+ *
+ * <p>Options of its catalog ({@link DecodeCatalog}): {@code reader-schema}; and either {@code registry-url}
+ * (records in Confluent wire format) with {@code credentials} (a name in {@link Secrets}, its value
+ * {@code user:password}) and {@code registry-patience-seconds} (60), or {@code writer-schema} (records without
+ * a header).
+ *
+ * <p>Says that it is not deterministic, so that Spark evaluates it once for each row, however many fields of
+ * the result are used and filtered on.
+ */
+public final class AvroDecode implements ScalarFunction<InternalRow>, Serializable {
+    private static final long serialVersionUID = 1L;
+
+    private final String name;
+    private final String readerSchema;
+    private final String writerSchema;
+    private final String registryUrl;
+    private final long patienceSeconds;
+    /** Not in {@link #toString}: plans are shown. */
+    private final String credentials;
+
+    private final DataType valueType;
+    private final StructType resultType;
+    private transient ThreadLocal<AvroReader> readers;
+
+    /** The decoder that a catalog's options describe; copies the credentials out of {@link Secrets}. */
+    AvroDecode(String name, CaseInsensitiveStringMap options) {
+        this.name = name;
+        this.readerSchema = required(options, "reader-schema");
+        this.writerSchema = options.get("writer-schema");
+        this.registryUrl = writerSchema == null ? required(options, "registry-url") : null;
+        this.patienceSeconds = options.getLong("registry-patience-seconds", 60);
+        String secret = options.get("credentials");
+        this.credentials = secret == null ? null : Secrets.get(secret);
+        this.valueType = SchemaConverters.toSqlType(parsed(readerSchema), false, "", -1).dataType();
+        StructType value = valueType instanceof StructType struct
+                ? struct
+                : new StructType().add("value", valueType);
+        this.resultType = new StructType()
+                .add("value", value)
+                .add("schema_id", DataTypes.IntegerType)
+                .add("error", DataTypes.StringType);
+    }
+
+    private static String required(CaseInsensitiveStringMap options, String key) {
+        String value = options.get(key);
+        if (value == null) {
+            throw new IllegalArgumentException("the decoder's catalog has no option " + key);
+        }
+        return value;
+    }
+
+    private static Schema parsed(String schema) {
+        return new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false).parse(schema);
+    }
+
+    /** Called by generated code, once for each record. */
+    public InternalRow invoke(byte[] record) {
+        ThreadLocal<AvroReader> each = readers;
+        if (each == null) {
+            each = withReaders();
+        }
+        return each.get().read(record);
+    }
+
+    private synchronized ThreadLocal<AvroReader> withReaders() {
+        if (readers == null) {
+            readers = ThreadLocal.withInitial(this::newReader);
+        }
+        return readers;
+    }
+
+    private AvroReader newReader() {
+        Schema reader = parsed(readerSchema);
+        return writerSchema == null
+                ? new AvroReader(
+                        reader, valueType, Registry.at(registryUrl, credentials), Duration.ofSeconds(patienceSeconds))
+                : new AvroReader(reader, valueType, parsed(writerSchema));
+    }
+
+    @Override
+    public DataType[] inputTypes() {
+        return new DataType[] {DataTypes.BinaryType};
+    }
+
+    @Override
+    public DataType resultType() {
+        return resultType;
+    }
+
+    @Override
+    public boolean isResultNullable() {
+        return false;
+    }
+
+    @Override
+    public boolean isDeterministic() {
+        return false;
+    }
+
+    @Override
+    public String name() {
+        return "decode";
+    }
+
+    @Override
+    public String canonicalName() {
+        return "io.lakefeed.decode." + name;
+    }
+
+    @Override
+    public String toString() {
+        return name + ".decode";
+    }
+}

@@ -1,0 +1,59 @@
+"""What Spark tells of a stopped job, back into errors that say which record or which registry it was."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from lakefeed.errors import AccessDenied, DecodeError, LakefeedError, Unreachable, WorldError
+
+POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
+"""Said by ``raise_error``; a format string of Spark's ``format_string``."""
+
+_DECODE = re.compile(
+    r"lakefeed cannot decode the record at (topic [\w.-]+, partition \d+, offset \d+): (.*?)(?: SQLSTATE: \w{5})?$",
+    re.MULTILINE,
+)
+_REGISTRY = re.compile(r"lakefeed schema registry ([\w ]+): (.*?)(?: SQLSTATE: \w{5})?$", re.MULTILINE)
+
+
+def decode_error_of(exception: BaseException) -> DecodeError | None:
+    """The record that stopped the job; None if it stopped for another reason.
+
+    Args:
+        exception: what an action or a streaming query of a DataFrame of ``rows`` raised.
+    """
+    for text in _texts(exception):
+        if found := _DECODE.search(text):
+            return DecodeError(
+                f"A record cannot be decoded: {found[2]}",
+                where=found[1],
+                hint="compare the record with the declared format; "
+                "lakefeed goes on after it only if the pipeline says so",
+            )
+    return None
+
+
+def registry_error_of(exception: BaseException) -> LakefeedError | None:
+    """Unreachable or AccessDenied if the schema registry stopped the job; None if it was something else."""
+    for text in _texts(exception):
+        if found := _REGISTRY.search(text):
+            kind: type[LakefeedError] = {
+                "does not answer": Unreachable,
+                "refuses the credentials": AccessDenied,
+            }.get(found[1], WorldError)
+            return kind(
+                f"The schema registry {found[1]}",
+                where=found[2],
+                hint="the job goes on where it stopped once the registry answers",
+            )
+    return None
+
+
+def _texts(exception: BaseException) -> Iterator[str]:
+    seen: set[int] = set()
+    current: BaseException | None = exception
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield str(current)
+        current = current.__cause__ or current.__context__

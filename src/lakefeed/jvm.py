@@ -1,0 +1,76 @@
+"""The JVM module (``lakefeed-jvm.jar``) as Python sees it: where it is, and its switches and counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.errors import LakefeedError
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Traffic:
+    """What the JVM has exchanged with S3 since it began.
+
+    Attributes:
+        bytes_out: bytes of request bodies.
+        bytes_in: bytes of answers' bodies, as their headers tell.
+        errors: answers with HTTP status 400 or above.
+    """
+
+    bytes_out: int
+    bytes_in: int
+    errors: int
+
+
+def jar() -> Path:
+    """The JVM module's jar; it must be on the class path of the driver and of the executors.
+
+    Raises:
+        LakefeedError: it has not been built.
+    """
+    path = Path(str(files("lakefeed") / "lakefeed-jvm.jar"))
+    if not path.is_file():
+        raise LakefeedError("lakefeed's JVM module has not been built", where=str(path), hint="make jvm")
+    return path
+
+
+def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:
+    """Makes a user name and password known to the JVM functions under ``name``.
+
+    They stay in the driver's memory, and reach executors only inside serialised tasks: never in a Spark
+    setting, a plan, a log or on a command line. Putting them again replaces them for queries started later.
+    """
+    _java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")
+
+
+def has_credentials(spark: SparkSession, name: str) -> bool:
+    """Whether ``put_credentials`` has been called with this name."""
+    return bool(_java(spark).Secrets.has(name))
+
+
+def s3_requests(spark: SparkSession) -> dict[str, int]:
+    """The HTTP requests that the driver's JVM has sent to S3 since it began, by S3 operation.
+
+    Every attempt counts, retries too, of S3A and of Iceberg's S3FileIO alike. With ``local[*]`` the executors
+    are in the same JVM; on a cluster theirs are not in here.
+    """
+    return {str(name): int(count) for name, count in dict(_java(spark).s3.RequestMeter.snapshot()).items()}
+
+
+def s3_traffic(spark: SparkSession) -> S3Traffic:
+    """Bytes and errors of the requests that ``s3_requests`` counts."""
+    traffic = dict(_java(spark).s3.RequestMeter.traffic())
+    return S3Traffic(bytes_out=traffic["bytes_out"], bytes_in=traffic["bytes_in"], errors=traffic["errors"])
+
+
+def _java(spark: SparkSession) -> Any:
+    """The package ``io.lakefeed`` in the driver's JVM."""
+    gateway: Any = spark._jvm
+    return gateway.io.lakefeed
