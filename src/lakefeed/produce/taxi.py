@@ -1,13 +1,14 @@
 """Generated taxi trips: any number of rows without any file, the same ones for the same seed.
 
-Every value is integer arithmetic on bits of ``xxhash64(seed, id)`` in Spark's generated code, so a row depends on
-(seed, id) alone: not on the number of slices, the machine or the session's time zone. The tables below give the
-shape of New York's yellow cabs: quantiles are interpolated, lists are drawn from evenly.
+Every value is integer arithmetic on bits of ``xxhash64(seed, id)`` in Spark's generated code, so a row
+depends on (seed, id) alone: not on the number of slices, the machine or the session's time zone. The tables
+below give the shape of New York's yellow cabs: quantiles are interpolated, lists are drawn from evenly.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
@@ -33,7 +34,7 @@ _PACE = (
     *(95, 112, 140, 160, 175, 187, 199, 210, 219, 229, 239, 249, 257, 265, 272, 280, 289, 299, 309, 320, 333),
     *(346, 359, 371, 389, 407, 430, 455, 483, 520, 571, 650, 800),
 )
-# The zones where 64 trips begin or end, the hours of 64 pickups, the passengers of 32 trips, 16 tips in percent.
+# The zones where 64 trips begin or end, hours of 64 pickups, passengers of 32 trips, 16 tips in percent.
 _ZONES = (
     *([161, 236, 237, 170] * 4 + [162, 230, 234, 48, 186] * 3),
     *([163, 100, 141, 142, 140, 138, 132, 107, 239, 238, 263, 68, 79, 249] * 2),
@@ -108,8 +109,8 @@ def taxi_rows(
 ) -> DataFrame:
     """The trips from number ``start`` up to ``start + rows`` of the endless list that ``seed`` names.
 
-    Times are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and ``total_amount`` is
-    the sum of its parts.
+    Times are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and
+    ``total_amount`` is the sum of its parts.
 
     Args:
         spark: any session.
@@ -168,7 +169,7 @@ class _Dice:
 
     def quantile(self, values: Sequence[int]) -> str:
         """A number with these 33 quantiles, straight lines between."""
-        steps = [high - low for low, high in zip(values, values[1:], strict=False)]
+        steps = [high - low for low, high in itertools.pairwise(values)]
         bin_, part = f"cast({self.bits(5)} AS int)", self.bits(8)
         return f"({_array(values[:-1])}[{bin_}] + shiftright({_array(steps)}[{bin_}] * {part}, 8))"
 
@@ -196,13 +197,14 @@ def _draws(dice: _Dice) -> dict[str, str]:
     }
 
 
-# Rate 2 is the flat fare between Manhattan and JFK (zone 132), 3 Newark, 5 negotiated. Payment 1 is by card, the
-# only one whose tips are known; 2 cash, 3 no charge, 4 dispute. Beyond five miles a mile takes three fifths.
+# Rate 2 is the flat fare between Manhattan and JFK (zone 132), 3 Newark, 5 negotiated. Payment 1 is by card,
+# the only one whose tips are known; 2 cash, 3 no charge, 4 dispute. After five miles a mile is 2/5 quicker.
 _STEPS: tuple[dict[str, str], ...] = (
     {
         "rate": "CASE WHEN luck < 968 THEN 1L WHEN luck < 993 THEN 2L WHEN luck < 996 THEN 3L ELSE 5L END",
         "payment_type": (
-            "CASE WHEN payment < 740 THEN 1L WHEN payment < 994 THEN 2L WHEN payment < 998 THEN 3L ELSE 4L END"
+            "CASE WHEN payment < 740 THEN 1L WHEN payment < 994 THEN 2L"
+            " WHEN payment < 998 THEN 3L ELSE 4L END"
         ),
         "pickup": "(day * 24 + hour) * 3600 + second",
     },
@@ -213,8 +215,8 @@ _STEPS: tuple[dict[str, str], ...] = (
     {
         "dropoff": "pickup + 60 + (5 * hundredths - 2 * greatest(hundredths - 500, 0)) * pace div 500",
         "toll_cents": (
-            "if(toll < CASE WHEN rate = 2 THEN 90 WHEN rate = 3 THEN 120 WHEN hundredths > 800 THEN 40 ELSE 1 END,"
-            " if(rate = 3, 1250L, 576L), 0L)"
+            "if(toll < CASE WHEN rate = 2 THEN 90 WHEN rate = 3 THEN 120 WHEN hundredths > 800 THEN 40 ELSE 1"
+            " END, if(rate = 3, 1250L, 576L), 0L)"
         ),
         "tax_cents": "if(rate = 3, 0L, 50L)",
         "extra_cents": (
@@ -242,7 +244,7 @@ def _aliased(expressions: dict[str, str]) -> list[str]:
 
 
 def _clock(seconds: str) -> str:
-    """``MM/dd/yyyy hh:mm:ss a`` of seconds since 2018 began, from tables: Spark's formatter costs ten times as much."""
+    """``MM/dd/yyyy hh:mm:ss a`` of seconds since 2018 began, from tables: Spark's formatter is far slower."""
     days = [date(2018, 1, 1) + timedelta(days=day) for day in range(367)]
     dates = _array(f"'{day:%m/%d/%Y} '" for day in days)
     hours = _array(f"'{(hour + 11) % 12 + 1:02}:'" for hour in range(24))

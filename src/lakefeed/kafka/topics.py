@@ -1,0 +1,304 @@
+"""Topics of one cluster: create, describe, list, delete, and how far they reach."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+_TIMEOUT_SECONDS = 6.0
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_silence = logging.getLogger("lakefeed.kafka.librdkafka")
+_silence.addHandler(logging.NullHandler())
+_silence.propagate = False
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionDescription:
+    """One partition.
+
+    Attributes:
+        id: its number.
+        leader: id of the broker that leads it; None while there is none.
+        start_offset: the first offset that is still there.
+        end_offset: one more than the last offset.
+    """
+
+    id: int
+    leader: int | None
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicDescription:
+    """One topic as it is now.
+
+    Attributes:
+        name: its name.
+        topic_id: Kafka's id, which a topic created again under the same name does not share.
+        partitions: in the order of their numbers.
+    """
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def records(self) -> int:
+        """Offsets between start and end: all records, if neither compaction nor transactions left gaps."""
+        return sum(each.end_offset - each.start_offset for each in self.partitions)
+
+
+class Topics:
+    """The topics of a cluster.
+
+    Args:
+        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
+        options: further librdkafka settings, such as ``security.protocol``.
+
+    Raises:
+        ConfigError: a setting that librdkafka does not know.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        settings = {
+            "bootstrap.servers": bootstrap_servers,
+            "socket.connection.setup.timeout.ms": 5000,
+            **(options or {}),
+        }
+        try:
+            # librdkafka reports a broker that is away by itself, over and over: our own error says it once.
+            self._admin = AdminClient(settings, logger=_silence, error_cb=lambda error: None)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the Kafka client refuses its settings: {_text(error)}", where=bootstrap_servers
+            ) from None
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int = 10,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> bool:
+        """Creates a topic and waits until it can be described.
+
+        Args:
+            name: letters, digits, ``.``, ``_`` and ``-``.
+            partitions: how many.
+            replication_factor: copies of each partition; the broker's default if not said.
+            config: topic settings, such as ``{"retention.ms": "3600000"}``.
+            exist_ok: whether a topic that is already there is left as it is.
+
+        Returns:
+            Whether it was created.
+
+        Raises:
+            ConfigError: a wrong name, number or setting, or the topic exists.
+            AccessDenied: these credentials may not create it.
+            Unreachable: no broker answers.
+        """
+        if not _NAME.fullmatch(name) or name in {".", ".."}:
+            raise ConfigError(
+                f"'{name}' cannot name a topic",
+                hint="use up to 249 letters, digits, '.', '_' and '-'",
+            )
+        if partitions < 1:
+            raise ConfigError(f"a topic has at least 1 partition, not {partitions}", where=f"topic {name}")
+        new = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+            config=dict(config or {}),
+        )
+        self._brokers()
+        try:
+            self._answer(self._admin.create_topics([new], request_timeout=_TIMEOUT_SECONDS)[name])
+        except KafkaException as error:
+            if exist_ok and _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise self._error(error, name) from None
+        self._await(name)
+        return True
+
+    def describe(self, name: str) -> TopicDescription:
+        """A topic with its partitions and their offsets.
+
+        Raises:
+            ResourceMissing: there is no such topic; the error has the nearest names.
+            AccessDenied: these credentials may not describe it.
+            Unreachable: no broker answers.
+        """
+        try:
+            found: Any = self._describe(name)
+            numbers = sorted(each.id for each in found.partitions)
+            starts = self._offsets(name, numbers, _EARLIEST)
+            ends = self._offsets(name, numbers, _LATEST)
+        except KafkaException as error:
+            raise self._error(error, name) from None
+        leaders = {each.id: each.leader.id if each.leader is not None else None for each in found.partitions}
+        return TopicDescription(
+            name=name,
+            topic_id=str(found.topic_id),
+            partitions=tuple(
+                PartitionDescription(
+                    id=number, leader=leaders[number], start_offset=starts[number], end_offset=ends[number]
+                )
+                for number in numbers
+            ),
+        )
+
+    def end_offsets(self, name: str) -> dict[int, int]:
+        """The end offset of each partition: one request to each broker, cheap enough to poll.
+
+        Raises:
+            ResourceMissing: there is no such topic.
+            Unreachable: no broker answers.
+        """
+        try:
+            numbers = sorted(each.id for each in self._describe(name).partitions)
+            return self._offsets(name, numbers, _LATEST)
+        except KafkaException as error:
+            raise self._error(error, name) from None
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic and what it holds.
+
+        Raises:
+            ResourceMissing: there is no such topic.
+            AccessDenied: these credentials may not delete it.
+            Unreachable: no broker answers.
+        """
+        self._brokers()
+        try:
+            self._answer(self._admin.delete_topics([name], request_timeout=_TIMEOUT_SECONDS)[name])
+        except KafkaException as error:
+            raise self._error(error, name) from None
+
+    def _brokers(self) -> Any:
+        """The cluster's metadata; also the quickest way to learn that nobody answers."""
+        try:
+            return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise self._error(error, None) from None
+
+    def _describe(self, name: str) -> Any:
+        if name not in self._brokers().topics:
+            raise self._missing(name)
+        answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
+        return self._answer(answer[name])
+
+    def _offsets(self, name: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
+        wanted = {TopicPartition(name, number): spec for number in partitions}
+        answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_SECONDS)
+        return {where.partition: self._answer(answer).offset for where, answer in answers.items()}
+
+    def _answer(self, future: Future[T]) -> T:
+        return future.result(timeout=_TIMEOUT_SECONDS + 2)
+
+    def _await(self, name: str) -> None:
+        """A new topic is known to the controller first: waits until brokers describe it with leaders."""
+        _poll(lambda: all(error is None for error in self._partition_errors(name)), seconds=_TIMEOUT_SECONDS)
+
+    def _partition_errors(self, name: str) -> Sequence[KafkaError | None]:
+        topic = self._brokers().topics.get(name)
+        if topic is None or not topic.partitions:
+            return [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)]
+        return [topic.error, *(each.error for each in topic.partitions.values())]
+
+    def _missing(self, name: str) -> ResourceMissing:
+        return missing_topic(name, self.list(), where=self.bootstrap_servers)
+
+    def _error(self, error: KafkaException, name: str | None) -> LakefeedError:
+        code = _code(error)
+        where = f"topic {name} at {self.bootstrap_servers}" if name else self.bootstrap_servers
+        if code in _AWAY:
+            return Unreachable(
+                "no Kafka broker answers",
+                where=self.bootstrap_servers,
+                hint="check the address and that the broker runs; 'lakefeed local up' starts a local one",
+            )
+        if code == KafkaError.UNKNOWN_TOPIC_OR_PART and name:
+            return self._missing(name)
+        if code in _DENIED:
+            return AccessDenied(f"Kafka refuses these credentials: {_text(error)}", where=where)
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:
+            return ConfigError(
+                f"the topic {name} already exists",
+                where=self.bootstrap_servers,
+                hint="use --if-not-exists to leave it as it is, or choose another name",
+            )
+        if code == KafkaError.INVALID_REPLICATION_FACTOR:
+            return ConfigError(
+                f"the cluster cannot keep that many copies: {_text(error)}",
+                where=where,
+                hint="choose a replication factor between 1 and the number of brokers",
+            )
+        return ConfigError(f"Kafka refuses: {_text(error)}", where=where)
+
+    def list(self) -> list[str]:
+        """The names of all topics but Kafka's own, sorted.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        return sorted(name for name in self._brokers().topics if not name.startswith("__"))
+
+
+_AWAY = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+_DENIED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
+def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:
+    """The error for a topic that is not there, with the nearest names."""
+    near = difflib.get_close_matches(name, existing, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return ResourceMissing(
+        f"there is no topic {name}", where=where, hint=f"{hint}create it: lakefeed topics create {name}"
+    )
+
+
+def _poll(done: Callable[[], bool], *, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not done() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+def _code(error: KafkaException) -> int:
+    code: int = error.args[0].code()
+    return code
+
+
+def _text(error: Exception) -> str:
+    detail = error.args[0] if error.args else error
+    return str(detail.str()) if isinstance(detail, KafkaError) else str(detail)
