@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from lakefeed import jvm
+from lakefeed.config.connections import Registry
 from lakefeed.config.models import AvroDecode, Decode, JsonDecode, KafkaSource
 from lakefeed.decode.registry import SchemaRegistry
 from lakefeed.decode.spec import ConfluentAvro, DecodeSpec, Json, PlainAvro, Raw
 from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def spec_of(decode: Decode, source: KafkaSource) -> DecodeSpec:
@@ -30,16 +36,24 @@ def _avro(avro: AvroDecode, source: KafkaSource) -> DecodeSpec:
     if avro.registry is None:
         assert given is not None  # The model wants a schema where there is no registry.
         return PlainAvro(writer_schema=given)
-    registry = SchemaRegistry(
-        avro.registry.url, username=avro.registry.username, password=avro.registry.password
-    )
+    registry = SchemaRegistry(avro.registry.url, username=avro.registry.username, password=avro.registry.password)
     reader = given or registry.latest(_subject(avro, source)).text
     return ConfluentAvro(
-        registry_url=avro.registry.url,
-        reader_schema=reader,
-        username=avro.registry.username,
-        password=avro.registry.password,
+        registry_url=avro.registry.url, reader_schema=reader, credentials=_credentials_name(avro.registry)
     )
+
+
+def put_credentials(spark: SparkSession, decode: Decode) -> None:
+    """Makes the registry's credentials known to the JVM functions that ``spec_of`` names them to."""
+    registry = decode.avro.registry if decode.avro else None
+    if registry and registry.username and registry.password:
+        jvm.put_credentials(
+            spark, _credentials_name(registry) or "", username=registry.username, password=registry.password
+        )
+
+
+def _credentials_name(registry: Registry) -> str | None:
+    return f"{registry.username}@{registry.url}" if registry.username else None
 
 
 def _subject(avro: AvroDecode, source: KafkaSource) -> str:

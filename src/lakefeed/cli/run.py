@@ -1,0 +1,90 @@
+"""``lakefeed run``: a pipeline, until it is stopped or has caught up."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+from lakefeed.observe.terminal import ProgressView
+
+
+@click.command()
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a setting: --set trigger='5 seconds'.",
+)
+@click.option("--once", is_flag=True, help="Land all records that are there now, then end.")
+@click.option("--master", help="Spark master.  [default: local[*]]")
+@click.option(
+    "--log-file",
+    type=click.Path(path_type=Path),
+    help="Where the JVM's log goes.  [default: logs/ in the cache]",
+)
+@output_option
+def run(
+    pipeline: Path,
+    overrides: tuple[str, ...],
+    once: bool,
+    master: str | None,
+    log_file: Path | None,
+    output: str,
+) -> None:
+    """Run a pipeline: topics in, table out.
+
+    SIGTERM and Ctrl-C finish the batch at hand and end with status 0; a second Ctrl-C ends at once.
+    """
+    from lakefeed.config.connect import preflight
+    from lakefeed.config.problem import raise_first_error
+    from lakefeed.pipeline import Pipeline
+    from lakefeed.session import log_path
+
+    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    raise_first_error(preflight(declared.config))
+    log_file = log_file or log_path(declared.config.name)
+    with ProgressView(declared.config.name) as view:
+        view.note(f"starting Spark; its log is {log_file}")
+        spark = declared.session(master=master, log_file=log_file)
+        with stop_signals(view) as stop:
+            summary = declared.run(spark=spark, once=once, stop=stop, on_batch=view.batch)
+    emit(
+        output,
+        summary.as_dict(),
+        lambda: click.echo(
+            f"{declared.config.name}: {summary.batches} batches, {summary.records:,} records, "
+            f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
+            f"{sum(summary.s3_requests.values())} S3 requests"
+        ),
+    )
+
+
+@contextmanager
+def stop_signals(view: ProgressView) -> Iterator[threading.Event]:
+    """An event that SIGTERM and the first Ctrl-C set; a second Ctrl-C interrupts as usual.
+
+    To be entered after the SparkContext has begun: PySpark then puts a SIGINT handler of its own, which cancels
+    the batch.
+    """
+    stop = threading.Event()
+
+    def request(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        view.note("stopping after the batch at hand; Ctrl-C again stops at once")
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

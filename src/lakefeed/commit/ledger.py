@@ -1,0 +1,114 @@
+"""The ledger of an Iceberg table: every commit carries, in its snapshot, the offset ranges that it came from.
+
+A batch is never skipped because its id is known. It is skipped only if exactly its ranges are in the table
+already, written only if it goes on where the table's last commit ended, and refused otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.errors import CheckpointMismatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FEED = "lakefeed.feed"
+BATCH_ID = "lakefeed.batch-id"
+RANGES = "lakefeed.ranges"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One commit of a feed, as its snapshot says."""
+
+    feed: str
+    batch_id: int
+    ranges: OffsetRanges
+    snapshot_id: int | None = None
+    rows: int = 0
+    files: int = 0
+
+    def properties(self) -> dict[str, str]:
+        """What is written into the snapshot's summary, in one step with the data."""
+        return {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
+
+    @classmethod
+    def of(cls, snapshot_id: int, summary: Mapping[str, str]) -> Commit:
+        """Reads a snapshot's summary that has these properties."""
+        return cls(
+            feed=summary[FEED],
+            batch_id=int(summary[BATCH_ID]),
+            ranges=OffsetRanges.from_json(summary[RANGES]),
+            snapshot_id=snapshot_id,
+            rows=int(summary.get("added-records", 0)),
+            files=int(summary.get("added-data-files", 0)),
+        )
+
+
+class Ledger:
+    """The commits of one feed in one Iceberg table."""
+
+    def __init__(self, spark: SparkSession, table: str, feed: str) -> None:
+        self._spark = spark
+        self._table = table
+        self._feed = feed
+
+    def commits(self) -> Iterator[Commit]:
+        """The feed's commits that the table's present state descends from, newest first."""
+        table = self._load()
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            summary = dict(snapshot.summary())
+            if summary.get(FEED) == self._feed:
+                yield Commit.of(int(snapshot.snapshotId()), summary)
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+
+    def last(self) -> Commit | None:
+        """The feed's newest commit, or None if the table holds none."""
+        return next(self.commits(), None)
+
+    def is_in_table(self, commit: Commit) -> bool:
+        """Whether exactly these ranges are the table's last commit; False if the batch has to be written.
+
+        Raises:
+            CheckpointMismatch: if the batch neither is nor follows the last commit.
+        """
+        last = self.last()
+        if last is None:
+            if commit.batch_id == 0:
+                return False
+            raise CheckpointMismatch(
+                f"the checkpoint of feed '{self._feed}' is at batch {commit.batch_id}, but the table holds no "
+                "commit of it: going on would lose what came before",
+                where=self._table,
+                hint="restore the table, or name another checkpoint location to read the topics again",
+            )
+        if last.ranges == commit.ranges:
+            return True
+        if commit.ranges.follows(last.ranges):
+            return False
+        gaps = "; ".join(
+            f"{found.topic}-{found.partition} begins at {found.start}, the table ends at {expected}"
+            for found, expected in commit.ranges.gap_after(last.ranges)
+        ) or "; ".join(
+            f"{gone.topic}-{gone.partition} is in the table but not in the batch"
+            for gone in commit.ranges.forgotten_after(last.ranges)
+        )
+        raise CheckpointMismatch(
+            f"batch {commit.batch_id} does not go on where feed '{self._feed}' ended in the table: {gaps}",
+            where=f"{self._table}, snapshot {last.snapshot_id}, batch {last.batch_id}",
+            hint="the checkpoint is not this table's, or one of the two was rolled back or lost: restore it, or "
+            "start with a new table and a new checkpoint location",
+        )
+
+    def _load(self) -> Any:
+        jvm: Any = self._spark._jvm
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            self._spark._jsparkSession,
+            self._table,
+        )

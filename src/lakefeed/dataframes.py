@@ -1,0 +1,189 @@
+"""The same way through the code for applications and notebooks: ordinary DataFrames in and out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from pydantic import ValidationError
+
+from lakefeed.commit.checkpoint import Owner, claim
+from lakefeed.commit.ranges import OffsetRange
+from lakefeed.config.base import Model
+from lakefeed.config.models import Decode, IcebergSink, KafkaSource
+from lakefeed.decode import decoded, rows
+from lakefeed.decode.resolve import put_credentials, spec_of
+from lakefeed.errors import ConfigError
+from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
+from lakefeed.kafka.topic_ids import TopicIds
+from lakefeed.query import MicroBatches, trigger_of
+from lakefeed.session import default_environment
+from lakefeed.sinks.iceberg import IcebergTable, Landed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+M = TypeVar("M", bound=Model)
+
+
+def read_topic(
+    spark: SparkSession,
+    topics: str | Sequence[str],
+    *,
+    stream: bool | None = None,
+    ranges: Sequence[OffsetRange] | None = None,
+    decode: Mapping[str, Any] | str | None = None,
+    start: Literal["earliest", "latest"] = "earliest",
+    max_records_per_batch: int = 1_000_000,
+    bootstrap_servers: str | None = None,
+    options: Mapping[str, str | int | bool] | None = None,
+) -> DataFrame:
+    """A topic's records, decoded, as a streaming or a batch DataFrame.
+
+    Args:
+        spark: a session from ``lakefeed.session``.
+        topics: one topic or several with one schema.
+        stream: a streaming DataFrame or a batch one. Default: batch if ``ranges`` are given, else a stream.
+        ranges: the offset ranges to read, at most one for each partition; batch only.
+        decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the
+            registry that SCHEMA_REGISTRY_URL names (else the local stack's), with the columns ``_partition``
+            and ``_offset``.
+        start: where a new stream begins.
+        max_records_per_batch: upper bound for one micro-batch of a stream.
+        bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the local stack that is running.
+        options: Kafka client settings with the prefix ``kafka.``.
+
+    Raises:
+        ConfigError: an option that does not fit, or no broker or registry named anywhere.
+        ResourceMissing: the registry does not know the topic's schema.
+
+    Example:
+        >>> import lakefeed as lf
+        >>> spark = lf.session("explore")                                           # doctest: +SKIP
+        >>> trips = lf.read_topic(spark, "nyc-avro-topic")                          # doctest: +SKIP
+        >>> some = lf.read_topic(
+        ...     spark, "nyc-avro-topic", ranges=[lf.OffsetRange("nyc-avro-topic", 0, 110, 220)]
+        ... )                                                                       # doctest: +SKIP
+    """
+    if stream is None:
+        stream = ranges is None
+    if stream and ranges is not None:
+        raise ConfigError("offset ranges are read as a batch", where="read_topic(ranges=…, stream=True)")
+    environment = default_environment()
+    source = _validated(
+        KafkaSource,
+        "read_topic",
+        bootstrap_servers=bootstrap_servers or _named(environment, "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers"),
+        topics=[topics] if isinstance(topics, str) else list(topics),
+        start=start,
+        max_records_per_batch=max_records_per_batch,
+        options=dict(options or {}),
+    )
+    if decode is None:
+        registry = _named(environment, "SCHEMA_REGISTRY_URL", "decode")
+        decode = {"avro": {"registry": registry}, "metadata": ["partition", "offset"]}
+    how = _validated(Decode, "read_topic(decode=…)", **({decode: {}} if isinstance(decode, str) else decode))
+    headers = "headers" in how.metadata
+    records = (
+        read_stream(spark, source, headers=headers)
+        if stream
+        else read_batch(spark, source, ranges=ranges, headers=headers)
+    )
+    put_credentials(spark, how)
+    return rows(decoded(records, spec_of(how, source)), keep=list(how.metadata), on_null=how.on_null)
+
+
+def write_table(
+    frame: DataFrame,
+    table: str,
+    *,
+    checkpoint: str | None = None,
+    name: str | None = None,
+    trigger: str = "1 minute",
+    partition_by: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+    bootstrap_servers: str | None = None,
+) -> StreamingQuery | None:
+    """Appends a DataFrame to an Iceberg table, which is created if it is missing.
+
+    A stream goes in by micro-batches, each with its offset ranges in the same commit, as ``lakefeed run`` does
+    it; a batch goes in as one commit.
+
+    Args:
+        frame: rows; if a stream, one that reads Kafka (``read_topic``), with any transformations.
+        table: catalog.namespace.table
+        checkpoint: for a stream, where Spark keeps its progress: s3a://bucket/path
+        name: for a stream, the feed's name, which marks its commits. Default: made of the table's name.
+        trigger: for a stream, time between micro-batches, or ``available-now``.
+        partition_by: partition transforms of a new table, as in a pipeline file.
+        properties: table properties of a new table.
+        bootstrap_servers: for a stream, the brokers that the topics are on. Default: as in ``read_topic``.
+
+    Returns:
+        The running query of a stream; None for a batch, which is done then.
+
+    Raises:
+        ConfigError: a stream without a checkpoint, a table's name or a partition transform that is none.
+        CheckpointMismatch: the checkpoint belongs to another feed or table.
+
+    Example:
+        >>> query = lf.write_table(trips, "lake.nyc.trips", checkpoint="s3a://lake/checkpoints/trips",
+        ...                        trigger="available-now")                         # doctest: +SKIP
+    """
+    spark = frame.sparkSession
+    sink = _validated(
+        IcebergSink,
+        "write_table",
+        table=table,
+        partition_by=list(partition_by),
+        properties=dict(properties or {}),
+    )
+    feed = name or table.replace(".", "_")
+    landing = IcebergTable(spark, sink, feed=feed)
+    if not frame.isStreaming:
+        landing.ensure(frame.schema)
+        frame.writeTo(table).append()
+        return None
+    if checkpoint is None:
+        raise ConfigError(
+            "a stream needs a checkpoint location", where="write_table", hint="checkpoint='s3a://bucket/path'"
+        )
+    brokers = bootstrap_servers or _named(default_environment(), "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers")
+    topic_ids = TopicIds(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
+    claim(spark, checkpoint, Owner(feed=feed, sink=f"iceberg {table}"))
+    landing.ensure(frame.schema)
+
+    def land(batch: DataFrame, batch_id: int) -> Landed:
+        return landing.land(batch, topic_ids.identify(batch_ranges(spark, feed)), batch_id)
+
+    return (
+        frame.writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(land))
+        .queryName(feed)
+        .option("checkpointLocation", checkpoint)
+        .trigger(**trigger_of(trigger))
+        .start()
+    )
+
+
+def _validated(model: type[M], where: str, **settings: Any) -> M:
+    """A model from arguments; a mistake in them is a ConfigError, without a value that may be a secret."""
+    try:
+        return model.model_validate(settings)
+    except ValidationError as error:
+        mistakes = "; ".join(
+            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg'].removeprefix('Value error, ')}".lstrip(": ")
+            for each in error.errors(include_input=False, include_url=False)
+        )
+        raise ConfigError(mistakes, where=where) from None
+
+
+def _named(environment: Mapping[str, str], variable: str, argument: str) -> str:
+    try:
+        return environment[variable]
+    except KeyError:
+        raise ConfigError(
+            f"{variable} is not set, and no local stack is running",
+            hint=f"give {argument}=…, set {variable}, or start the stack: lakefeed local up",
+        ) from None

@@ -1,0 +1,1 @@
+"""All that talks Kafka: source, topics, client settings."""

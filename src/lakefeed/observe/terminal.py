@@ -1,0 +1,84 @@
+"""Progress for people: a live line in a terminal, otherwise one line a batch."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from lakefeed.observe.progress import BatchProgress
+
+
+class ProgressView:
+    """Shows a run's batches on stderr. Use it as a context manager.
+
+    Args:
+        title: what is running.
+        console: where to draw; default stderr.
+    """
+
+    def __init__(self, title: str, *, console: Console | None = None) -> None:
+        self._title = title
+        self._console = console or Console(file=sys.stderr, highlight=False)
+        self._live: Live | None = None
+        self._records = 0
+        self._rows = 0
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live = Live(
+                Text(f"{self._title}: waiting for the first batch"),
+                console=self._console,
+                refresh_per_second=4,
+            )
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live:
+            self._live.stop()
+
+    def note(self, text: str) -> None:
+        """Shows a line that stays."""
+        self._console.print(f"{self._title}: {text}", markup=False)
+
+    def batch(self, progress: BatchProgress) -> None:
+        """Shows a finished batch."""
+        self._records += progress.records
+        self._rows += progress.rows or 0
+        line = self._line(progress)
+        if self._live:
+            self._live.update(Text(line))
+        else:
+            self._console.print(line, markup=False, soft_wrap=True)
+
+    def _line(self, progress: BatchProgress) -> str:
+        parts = [
+            f"{self._title}: batch {progress.batch_id}",
+            f"in {progress.records:,} ({progress.input_rate:,.0f}/s)",
+        ]
+        if progress.rows is not None and progress.output_rate is not None:
+            parts.append(f"out {progress.rows:,} ({progress.output_rate:,.0f}/s)")
+        parts.append(f"{progress.seconds:.1f} s")
+        parts.append(f"lag {progress.lag:,}")
+        if progress.seconds_left:
+            parts.append(f"{duration(progress.seconds_left)} left")
+        if self._live:
+            parts.append(f"total {self._records:,}")
+        return " · ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people write them: ``12 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -1,0 +1,227 @@
+"""A pipeline from end to end, and the map of the code: read → decode → transform → write → observe."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakefeed import jvm
+from lakefeed.commit.checkpoint import Owner, claim
+from lakefeed.config.load import load
+from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.decode import DecodeSpec, decoded, rows
+from lakefeed.decode.resolve import put_credentials, spec_of
+from lakefeed.errors import LakefeedError
+from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
+from lakefeed.kafka.topic_ids import TopicIds
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.query import MicroBatches, trigger_of, watch
+from lakefeed.session import session
+from lakefeed.sinks import parquet
+from lakefeed.sinks.iceberg import IcebergTable, Landed
+from lakefeed.spark_errors import translated
+from lakefeed.transform import sql
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What one run of a pipeline did.
+
+    Attributes:
+        batches: micro-batches landed, those that only found their rows in the table already not counted.
+        records: records read from the topics.
+        rows: rows landed; for Parquet the records read, since Spark's file sink does not say.
+        files: data files written; None where the sink does not say.
+        seconds: from the start of the query to its end.
+        s3_requests: requests of this driver's JVM by S3 operation, session start included.
+    """
+
+    batches: int
+    records: int
+    rows: int
+    files: int | None
+    seconds: float
+    s3_requests: Mapping[str, int]
+
+    @property
+    def rows_per_second(self) -> float:
+        """Over the whole run, the cold start included."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--output json``."""
+        return {**asdict(self), "rows_per_second": round(self.rows_per_second)}
+
+
+class Pipeline:
+    """A declared pipeline.
+
+    Example:
+        >>> from lakefeed import Pipeline
+        >>> Pipeline.from_file("pipeline.yaml").run(once=True)  # doctest: +SKIP
+    """
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self.config = config
+        self._spec: DecodeSpec | None = None
+
+    @classmethod
+    def from_file(
+        cls,
+        path: str | Path,
+        *,
+        overrides: Sequence[str] = (),
+        environment: Mapping[str, str] = os.environ,
+    ) -> Pipeline:
+        """Reads a pipeline file.
+
+        Args:
+            path: the YAML file.
+            overrides: settings that win over the file's, as ``source.kafka.start=latest``.
+            environment: where ``${NAME}`` in the file comes from.
+
+        Raises:
+            ConfigError: naming every mistake in the file with its line.
+        """
+        return cls(load(Path(path), overrides=overrides, environment=environment))
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """The topics' records as a stream, undecoded."""
+        return read_stream(spark, self._kafka, headers="headers" in self.config.decode.metadata)
+
+    def read_batch(self, spark: SparkSession) -> DataFrame:
+        """All records that the topics hold now, undecoded, as a batch."""
+        return read_batch(spark, self._kafka, headers="headers" in self.config.decode.metadata)
+
+    def rows(self, records: DataFrame) -> DataFrame:
+        """Records decoded and transformed: the rows that go to the sink. Stream and batch alike."""
+        decode = self.config.decode
+        landed = rows(decoded(records, self._decode_spec()), keep=list(decode.metadata), on_null=decode.on_null)
+        if self.config.transform is None:
+            return landed
+        return sql.select(landed, self.config.transform.sql, view=self.config.name)
+
+    def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
+        """A session with this pipeline's store, catalogs and Spark settings.
+
+        Args:
+            master: Spark master. Default: ``local[*]``.
+            log_file: where the JVM writes its log, instead of this process's stderr.
+        """
+        return session(
+            self.config.name,
+            connections=self.config.connections,
+            master=master,
+            conf={key: str(value) for key, value in self.config.spark.items()},
+            log_file=log_file,
+        )
+
+    def run(
+        self,
+        *,
+        spark: SparkSession | None = None,
+        once: bool = False,
+        stop: threading.Event | None = None,
+        on_batch: Callable[[BatchProgress], None] | None = None,
+    ) -> RunSummary:
+        """Runs until stopped, or with ``once`` until all records that are there now have landed.
+
+        A restart goes on where the last commit ended.
+
+        Args:
+            spark: the session to run in. Default: a new one.
+            once: use the available-now trigger, whatever the file says.
+            stop: set it to finish the batch at hand and return.
+            on_batch: called after each batch.
+
+        Raises:
+            LakefeedError: see ``lakefeed.errors``.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        spark = spark or self.session()
+        try:
+            return self._run(spark, once=once, stop=stop or threading.Event(), on_batch=on_batch)
+        except LakefeedError:
+            raise
+        except (Py4JError, PySparkException) as error:
+            raise translated(error) from error
+
+    def _run(
+        self,
+        spark: SparkSession,
+        *,
+        once: bool,
+        stop: threading.Event,
+        on_batch: Callable[[BatchProgress], None] | None,
+    ) -> RunSummary:
+        before = jvm.s3_requests(spark)
+        put_credentials(spark, self.config.decode)
+        claim(spark, self.config.checkpoint, self._owner())
+        batches = MicroBatches(stop)
+        table = self._table(spark)
+        writer = self._writer(spark, table, batches)
+        seconds = watch(self._started(writer, once=once), batches, on_batch=on_batch or (lambda progress: None))
+        landed = [each for each in batches.landed if not each.replayed]
+        after = jvm.s3_requests(spark)
+        return RunSummary(
+            batches=len(landed),
+            records=batches.records,
+            rows=sum(each.rows for each in landed),
+            files=table.files_of(landed) if table else None,
+            seconds=round(seconds, 3),
+            s3_requests={key: count - before.get(key, 0) for key, count in sorted(after.items())},
+        )
+
+    def _writer(self, spark: SparkSession, table: IcebergTable | None, batches: MicroBatches) -> DataStreamWriter:
+        records = self.read(spark)
+        if table is None:
+            assert self.config.sink.parquet is not None  # The model holds exactly one kind.
+            return parquet.write_stream(self.rows(records), self.config.sink.parquet)
+        table.ensure(self.rows(records).schema)
+        topic_ids = TopicIds(self._kafka)
+
+        def land(batch: DataFrame, batch_id: int) -> Landed:
+            # Decoded here, not in the streaming plan: between two batches the schema may become another.
+            ranges = topic_ids.identify(batch_ranges(spark, self.config.name))
+            return table.land(self.rows(batch), ranges, batch_id)
+
+        return records.writeStream.foreachBatch(batches.guarded(land))
+
+    def _started(self, writer: DataStreamWriter, *, once: bool) -> Any:
+        return (
+            writer.queryName(self.config.name)
+            .option("checkpointLocation", self.config.checkpoint)
+            .trigger(**trigger_of(AVAILABLE_NOW if once else self.config.trigger))
+            .start()
+        )
+
+    def _table(self, spark: SparkSession) -> IcebergTable | None:
+        sink = self.config.sink.iceberg
+        if sink is None:
+            return None
+        self.config.connections.catalog(sink.catalog)
+        return IcebergTable(spark, sink, feed=self.config.name)
+
+    def _owner(self) -> Owner:
+        sink = self.config.sink
+        target = sink.iceberg.table if sink.iceberg else sink.parquet.path if sink.parquet else ""
+        return Owner(feed=self.config.name, sink=f"{sink.kind} {target}")
+
+    def _decode_spec(self) -> DecodeSpec:
+        if self._spec is None:
+            self._spec = spec_of(self.config.decode, self._kafka)
+        return self._spec
+
+    @property
+    def _kafka(self) -> Any:
+        return self.config.source.kafka

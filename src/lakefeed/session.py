@@ -1,0 +1,281 @@
+"""The SparkSession: the only place that writes ``spark.*`` keys and adds jars.
+
+``settings`` says everything that is not secret, as ``lakefeed conf`` prints it. Secrets are set on the running
+session instead, because PySpark hands its configuration to the JVM on a command line that ``ps`` shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakefeed.config.connections import Catalog, Connections
+from lakefeed.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Spark's own pattern misses access-key-id, credential, JAAS and basic-auth settings.
+REDACTED = (
+    r"(?i)secret|password|passwd|token|access[._-]?key|credential|user[._-]?info|keystore[._-]key|api[_-]?key"
+    r"|jaas|authorization"
+)
+S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+
+
+def settings(
+    name: str = "lakefeed",
+    *,
+    connections: Connections | None = None,
+    master: str | None = None,
+) -> dict[str, str]:
+    """Spark settings for lakefeed, without any secret.
+
+    Args:
+        name: application name.
+        connections: store and catalogs; default from the environment.
+        master: Spark master; ``local[*]`` by default. On anything but ``local`` the jars travel to the executors.
+    """
+    connections = connections or default_connections()
+    master = master or "local[*]"
+    return {
+        "spark.master": master,
+        "spark.app.name": name,
+        **_class_path(local=master.startswith("local")),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": REDACTED,
+        "spark.sql.redaction.options.regex": f"{REDACTED}|url",
+        "spark.speculation": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        **_s3a(connections),
+        **{
+            key: value
+            for catalog_name, catalog in connections.catalogs.items()
+            for key, value in _catalog(catalog_name, catalog, connections).items()
+        },
+    }
+
+
+def session(
+    name: str = "lakefeed",
+    *,
+    connections: Connections | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    log_file: Path | None = None,
+) -> SparkSession:
+    """A SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
+
+    A session that already runs is used as it is, with the catalogs and credentials added to it; it must have
+    been started with the settings that ``lakefeed conf`` prints.
+
+    Args:
+        name: application name.
+        connections: store and catalogs. Default: from the environment (AWS_ENDPOINT_URL_S3, AWS_REGION, the AWS
+            key variables, LAKEFEED_CATALOG_URI, LAKEFEED_WAREHOUSE), else the local stack that is running.
+        master: Spark master. Default: ``local[*]``.
+        conf: further Spark settings; they win over lakefeed's.
+        log_file: where the JVM writes its log, instead of this process's stderr.
+
+    Raises:
+        MissingExtra: PySpark is not installed.
+        JavaError: no Java, or one that Spark does not run on.
+        DownloadError: a jar could not be fetched.
+        ConfigError: a session without lakefeed's jars is already running.
+
+    Example:
+        >>> import lakefeed
+        >>> spark = lakefeed.session("explore")  # doctest: +SKIP
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra.of("pyspark", "spark", "lakefeed.session()") from None
+
+    connections = connections or default_connections()
+    running = SparkSession.getActiveSession()
+    if running is None:
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        wanted = settings(name, connections=connections, master=master)
+        if submitted:
+            # spark-submit has chosen master and class path; what it was given wins.
+            wanted = {key: value for key, value in wanted.items() if not _fixed_at_launch(key)}
+        else:
+            from lakefeed.java import require_java
+
+            require_java()
+        builder = SparkSession.Builder()
+        for key, value in {**wanted, **(conf or {})}.items():
+            builder = builder.config(key, value)
+        with _java_log(log_file):
+            running = builder.getOrCreate()
+    else:
+        for key, value in settings(name, connections=connections).items():
+            if key.startswith("spark.sql.catalog."):
+                running.conf.set(key, value)
+        for key, value in _s3a(connections).items():
+            _hadoop_configuration(running).set(key.removeprefix("spark.hadoop."), value)
+    _require_jars(running)
+    _set_secrets(running, connections)
+    return running
+
+
+def default_environment() -> dict[str, str]:
+    """The environment, with the endpoints of the local stack that is running where it names none itself."""
+    from lakefeed.local import running_endpoints
+
+    named = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_ENDPOINT_URL_S3", "LAKEFEED_CATALOG_URI"}
+    if named & os.environ.keys():
+        return dict(os.environ)
+    endpoints = running_endpoints()
+    return {**os.environ, **(endpoints.as_environment() if endpoints else {})}
+
+
+def default_connections() -> Connections:
+    """Store and catalog from ``default_environment``."""
+    return Connections.from_environment(default_environment())
+
+
+def log_path(name: str) -> Path:
+    """Where commands let the JVM write its log: one file for each name, in the per-user cache."""
+    from lakefeed.jars import cache_directory
+
+    return cache_directory() / "logs" / f"{name}.log"
+
+
+def _class_path(*, local: bool) -> dict[str, str]:
+    from lakefeed import jars, jvm
+
+    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(["spark"]))]
+    if local:
+        # One JVM: no need to copy 80 MB of jars to an "executor".
+        return {"spark.driver.extraClassPath": os.pathsep.join(paths)} | {
+            "spark.driver.memory": "3g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    return {"spark.jars": ",".join(Path(path).as_uri() for path in paths)}
+
+
+def _fixed_at_launch(key: str) -> bool:
+    return key in {"spark.master", "spark.jars", "spark.driver.memory"} or key.endswith("extraClassPath")
+
+
+def _s3a(connections: Connections) -> dict[str, str]:
+    s3 = connections.s3
+    options = {
+        "fs.s3a.endpoint.region": s3.region,
+        "fs.s3a.path.style.access": str(s3.uses_path_style).lower(),
+        # A wrong endpoint is to fail in seconds, not in the quarter of an hour that S3A's defaults take.
+        "fs.s3a.connection.establish.timeout": "5s",
+        "fs.s3a.attempts.maximum": "3",
+        "fs.s3a.retry.limit": "4",
+        "fs.s3a.retry.interval": "300ms",
+        # One PUT a file up to this size instead of the four requests of a multipart upload.
+        "fs.s3a.multipart.size": "128M",
+        "fs.s3a.multipart.threshold": "128M",
+    }
+    if s3.endpoint:
+        options["fs.s3a.endpoint"] = s3.endpoint
+        options["fs.s3a.connection.ssl.enabled"] = str(s3.endpoint.startswith("https://")).lower()
+    return {f"spark.hadoop.{key}": value for key, value in options.items()} | {
+        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"
+    }
+
+
+def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str, str]:
+    s3 = connections.s3
+    properties = {
+        "type": catalog.type,
+        "uri": catalog.uri,
+        "warehouse": catalog.warehouse,
+        "io-impl": S3_FILE_IO,
+        # The ledger is read from the table: a cached table would show a stale position.
+        "cache-enabled": "false",
+        "http-client.type": "urlconnection",
+        "client.region": s3.region,
+        "s3.endpoint": s3.endpoint,
+        "s3.path-style-access": str(s3.uses_path_style).lower(),
+        # One PUT a data file: multipart begins above any size that the sink writes by default.
+        "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
+        "jdbc.schema-version": "V1" if catalog.type == "jdbc" else None,
+        "jdbc.user": catalog.username,
+        **catalog.properties,
+    }
+    prefix = f"spark.sql.catalog.{name}"
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
+        f"{prefix}.{key}": value for key, value in properties.items() if value is not None
+    }
+
+
+def _set_secrets(spark: SparkSession, connections: Connections) -> None:
+    """Hands secrets to the running JVM: never on its command line, never in the SparkConf that the UI shows."""
+    s3 = connections.s3
+    hadoop = _hadoop_configuration(spark)
+    for key, secret in {
+        "fs.s3a.access.key": s3.access_key,
+        "fs.s3a.secret.key": s3.secret_key,
+        "fs.s3a.session.token": s3.session_token,
+    }.items():
+        if secret is not None:
+            hadoop.set(key, secret.get_secret_value())
+    for name, catalog in connections.catalogs.items():
+        for key, secret in {
+            "s3.access-key-id": s3.access_key,
+            "s3.secret-access-key": s3.secret_key,
+            "s3.session-token": s3.session_token,
+            "jdbc.password": catalog.password,
+            "credential": catalog.credential,
+            "token": catalog.token,
+        }.items():
+            if secret is not None:
+                spark.conf.set(f"spark.sql.catalog.{name}.{key}", secret.get_secret_value())
+
+
+def _hadoop_configuration(spark: SparkSession):  # type: ignore[no-untyped-def]  # a py4j object
+    return spark.sparkContext._jsc.hadoopConfiguration()
+
+
+def _require_jars(spark: SparkSession) -> None:
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    missing = [
+        name
+        for name in (
+            "io/lakefeed/decode/DecodeCatalog.class",
+            "org/apache/iceberg/spark/SparkCatalog.class",
+            "org/apache/hadoop/fs/s3a/S3AFileSystem.class",
+        )
+        if loader.getResource(name) is None
+    ]
+    if missing:
+        raise ConfigError(
+            "the Spark session that is running has not got lakefeed's jars",
+            where=f"not on its class path: {', '.join(re.sub('[.]class$', '', name) for name in missing)}",
+            hint="stop that session and call lakefeed.session(), or start Spark with the settings that "
+            "'lakefeed conf' prints",
+        )
+
+
+@contextmanager
+def _java_log(log_file: Path | None) -> Iterator[None]:
+    """Lets a JVM that starts inside inherit ``log_file`` as its stderr; this process's own stderr comes back."""
+    if log_file is None:
+        yield
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log_file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

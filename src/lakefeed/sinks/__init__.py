@@ -1,0 +1,1 @@
+"""Where rows go: each sink says what it guarantees."""

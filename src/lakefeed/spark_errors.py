@@ -1,0 +1,96 @@
+"""Spark's exceptions as lakefeed's errors: the cause that a user can act on, found below the stack traces."""
+
+from __future__ import annotations
+
+import re
+
+from lakefeed.decode import decode_error_of
+from lakefeed.errors import (
+    AccessDenied,
+    CheckpointMismatch,
+    JobFailed,
+    LakefeedError,
+    ResourceMissing,
+    Unreachable,
+)
+
+# (what the text shows, the error's class, what it says, what to do next), most specific first.
+KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
+    (
+        r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)",
+        CheckpointMismatch,
+        "another driver works on the same checkpoint",
+        "stop the other run of this pipeline; two cannot share a checkpoint",
+    ),
+    (
+        r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)",
+        ResourceMissing,
+        "a topic of the pipeline is not there any more",
+        "lakefeed topics list",
+    ),
+    (
+        r"(?:NoSuchBucket|UnknownStoreException)",
+        ResourceMissing,
+        "the S3 bucket does not exist",
+        "create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
+    ),
+    (
+        r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403|\(Service: S3, Status Code: 403)",
+        AccessDenied,
+        "the S3 store refused the credentials",
+        "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
+    ),
+    (
+        r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange)",
+        CheckpointMismatch,
+        "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
+        "or the topic was made again",
+        "see docs/troubleshooting.md, 'records lost before they were read'",
+    ),
+    (
+        r"(?:TimeoutException.*(?:node assignment|metadata|listTopics|describeTopics)|"
+        r"Failed to create new KafkaAdminClient|No resolvable bootstrap urls)",
+        Unreachable,
+        "no Kafka broker answers",
+        "check source.kafka.bootstrap_servers and that the broker runs",
+    ),
+    (
+        r"(?:Connection refused|UnknownHostException|ConnectException|Unable to execute HTTP request)",
+        Unreachable,
+        "a server that the pipeline needs does not answer",
+        "lakefeed check --connect says which one",
+    ),
+)
+
+
+def translated(error: BaseException) -> LakefeedError:
+    """The lakefeed error that stands behind one of Spark's.
+
+    Args:
+        error: what PySpark raised: a captured Java exception or one of its own.
+    """
+    if isinstance(error, LakefeedError):
+        return error
+    if bad_record := decode_error_of(error):
+        return bad_record
+    text = str(error)
+    for pattern, kind, what, hint in KNOWN:
+        if match := re.search(pattern, text, re.DOTALL):
+            return kind(what, where=_line_around(text, match.start()), hint=hint)
+    return JobFailed(
+        "Spark stopped the job",
+        where=_root_cause(text),
+        hint="set LAKEFEED_DEBUG=1 for the stack trace; the JVM's log is named above where one is written",
+    )
+
+
+def _root_cause(text: str) -> str:
+    causes = re.findall(r"Caused by: (.+)", text)
+    line = causes[-1] if causes else next((line for line in text.splitlines() if line.strip()), text)
+    return line.strip()[:500]
+
+
+def _line_around(text: str, position: int) -> str:
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    return text[start : end if end >= 0 else len(text)].strip()[:500]

@@ -1,0 +1,1 @@
+"""What happens to rows between decoding and the sink."""
