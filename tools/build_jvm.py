@@ -104,7 +104,10 @@ def _compile(classes: Path) -> None:
     class_path = ":".join(str(path) for path in _class_path())
     command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", LINT, "-Werror"]
     ran = subprocess.run(
-        [*command, "-d", str(classes), "-cp", class_path, *sources], capture_output=True, text=True, check=False
+        [*command, "-d", str(classes), "-cp", class_path, *sources],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if ran.returncode != 0:
         raise BuildFailed(f"javac failed:\n{ran.stdout}{ran.stderr}")

@@ -89,36 +89,36 @@ def rows(
         ConfigError: an unknown name in ``keep``, a column that the records have not got, or a field of the value
             with the name of a metadata column.
     """
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sf
 
     if on_error != "fail":
         raise ConfigError(f"on_error: {on_error!r} is not known", hint="use 'fail'")
-    metadata = [F.col(name).alias(f"_{name}") for name in _checked(decoded_records, keep)]
+    metadata = [sf.col(name).alias(f"_{name}") for name in _checked(decoded_records, keep)]
     return decoded_records.filter(_accepted(on_null)).select("decoded.value.*", *metadata)
 
 
 def _accepted(on_null: OnNull) -> Column:
     """The filter that lets right records through; in a filter since that is never optimised away."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sf
 
-    error = F.col("decoded.error")
-    null_value = F.col("decoded.value").isNull()
+    error = sf.col("decoded.error")
+    null_value = sf.col("decoded.value").isNull()
     if on_null == "keep":
-        of_null: Column = F.lit(True)
+        of_null: Column = sf.lit(True)
     elif on_null == "skip":
-        of_null = F.lit(False)
+        of_null = sf.lit(False)
     elif on_null == "fail":
-        of_null = _stop(F.lit("the value is null (a tombstone)"))
+        of_null = _stop(sf.lit("the value is null (a tombstone)"))
     else:
         raise ConfigError(f"on_null: {on_null!r} is not known", hint="use 'fail', 'skip' or 'keep'")
-    return F.when(error.isNotNull(), _stop(error)).when(null_value, of_null).otherwise(F.lit(True))
+    return sf.when(error.isNotNull(), _stop(error)).when(null_value, of_null).otherwise(sf.lit(True))
 
 
 def _stop(why: Column) -> Column:
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sf
 
-    position = F.format_string(POSITION, F.col("topic"), F.col("partition"), F.col("offset"))
-    return F.raise_error(F.concat(position, F.lit(": "), why)).cast("boolean")
+    position = sf.format_string(POSITION, sf.col("topic"), sf.col("partition"), sf.col("offset"))
+    return sf.raise_error(sf.concat(position, sf.lit(": "), why)).cast("boolean")
 
 
 def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:

@@ -22,18 +22,15 @@ def with_decoded(records: DataFrame, spec: ConfluentAvro | PlainAvro) -> DataFra
     Raises:
         ConfigError: a schema that Avro or Spark refuses, or credentials that were not put.
     """
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sf
 
     options = _options(records.sparkSession, spec)
     catalog = function_catalog(records.sparkSession, options)
     try:
-        return records.withColumn("decoded", F.expr(f"{catalog}.decode(value)"))
-    except PySparkException as refused:
-        raise _refused(refused, spec) from None
-    except Exception as refused:
-        if "java_exception" not in dir(refused):
-            raise
+        return records.withColumn("decoded", sf.expr(f"{catalog}.decode(value)"))
+    except (PySparkException, Py4JJavaError) as refused:
         raise _refused(refused, spec) from None
 
 

@@ -10,7 +10,7 @@ from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from lakefeed.decode.spec import Json
 
@@ -21,30 +21,33 @@ _PARSED = "_lakefeed_parsed"
 def with_decoded(records: DataFrame, spec: Json) -> DataFrame:
     """``records`` and the column ``decoded``.
 
-    An error is: bytes that are not UTF-8, text that is not one JSON object, a field of the wrong type, and a
-    top-level field missing (or null) that the schema declares not null. Fields that the schema has not are left
-    out.
+    An error is: bytes that are not exactly one JSON object in UTF-8, a field twice, a field of the wrong type,
+    and a top-level field missing (or null) that the schema declares not null. Fields that the schema has not
+    are left out.
 
     Raises:
         ConfigError: the schema cannot be read.
     """
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sf
     from pyspark.sql.types import StringType, StructType
 
     schema = spark_schema(records.sparkSession, spec.schema)
     with_corrupt = StructType([*schema.fields]).add(_CORRUPT, StringType())
-    parsed = F.from_json(
-        F.col("value").cast("string"),
+    parsed = sf.from_json(
+        sf.col("value").cast("string"),
         with_corrupt,
         {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
     )
-    # Parsed once: without the barrier the optimiser would parse again in each filter.
-    once = F.call_function(f"{function_catalog(records.sparkSession)}.once", F.struct(parsed.alias("row")))
-    error = _error(schema, F.col("value"), F.col(f"{_PARSED}.row"))
-    fields = [F.col(f"{_PARSED}.row")[field.name].alias(field.name) for field in schema.fields]
-    decoded = F.struct(
-        F.when(F.col("value").isNotNull() & error.isNull(), F.struct(*fields)).alias("value"),
-        F.lit(None).cast("int").alias("schema_id"),
+    catalog = function_catalog(records.sparkSession)
+    fault = sf.call_function(f"{catalog}.json_fault", sf.col("value"))
+    # Computed once: without the barrier the optimiser would parse again in each filter.
+    both = sf.struct(parsed.alias("row"), fault.alias("fault"))
+    once = sf.call_function(f"{catalog}.once", both)
+    error = _error(schema, sf.col(_PARSED))
+    fields = [sf.col(f"{_PARSED}.row")[field.name].alias(field.name) for field in schema.fields]
+    decoded = sf.struct(
+        sf.when(sf.col("value").isNotNull() & sf.isnull(error), sf.struct(*fields)).alias("value"),
+        sf.lit(None).cast("int").alias("schema_id"),
         error.alias("error"),
     )
     return records.withColumn(_PARSED, once).withColumn("decoded", decoded).drop(_PARSED)
@@ -59,6 +62,7 @@ def spark_schema(spark: SparkSession, text: str) -> StructType:
     from pyspark.sql.types import StructType
 
     try:
+        schema: DataType
         if text.lstrip().startswith("{"):
             found = json.loads(text)
             if found.get("type") == "record":
@@ -72,7 +76,7 @@ def spark_schema(spark: SparkSession, text: str) -> StructType:
             where=text[:120],
             hint="give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType",
         ) from None
-    if not schema.fields:
+    if not isinstance(schema, StructType) or not schema.fields:
         raise ConfigError("The schema for JSON values has no fields", where=text[:120])
     return schema
 
@@ -83,22 +87,17 @@ def _avro_to_spark(spark: SparkSession, text: str) -> str:
     return str(gateway.org.apache.spark.sql.avro.SchemaConverters.toSqlType(avro).dataType().json())
 
 
-def _error(schema: StructType, value: Column, row: Column) -> Column:
+def _error(schema: StructType, parsed: Column) -> Column:
     """What is wrong with the value as text; null if nothing."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sf
 
-    text = value.cast("string")
-    error = (
-        F.when(value.isNull(), F.lit(None).cast("string"))
-        .when(F.trim(text) == "", F.lit("empty: no JSON in it"))
-        .when(~F.is_valid_utf8(text), F.lit("not UTF-8"))
-        .when(row.isNull(), F.lit("not a JSON object"))
-        .when(
-            row[_CORRUPT].isNotNull(),
-            F.concat(F.lit("not a JSON object of the schema: "), F.substring(row[_CORRUPT], 1, 200)),
-        )
+    row = parsed["row"]
+    error = sf.when(parsed["fault"].isNotNull(), parsed["fault"]).when(
+        row[_CORRUPT].isNotNull(),
+        sf.concat(sf.lit("a field has not the type of the schema: "), sf.substring(row[_CORRUPT], 1, 200)),
     )
     for field in schema.fields:
         if not field.nullable:
-            error = error.when(row[field.name].isNull(), F.lit(f"field {field.name} is missing or null"))
+            missing = sf.lit(f"field {field.name} is missing or null")
+            error = error.when(row.isNotNull() & row[field.name].isNull(), missing)
     return error

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 def with_decoded(records: DataFrame) -> DataFrame:
     """``records`` and the column ``decoded``, whose value is a struct of the bytes alone."""
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sf
 
-    value = F.when(F.col("value").isNotNull(), F.struct(F.col("value").alias("value")))
+    value = sf.when(sf.col("value").isNotNull(), sf.struct(sf.col("value").alias("value")))
     return records.withColumn(
         "decoded",
-        F.struct(
+        sf.struct(
             value.alias("value"),
-            F.lit(None).cast("int").alias("schema_id"),
-            F.lit(None).cast("string").alias("error"),
+            sf.lit(None).cast("int").alias("schema_id"),
+            sf.lit(None).cast("string").alias("error"),
         ),
     )

@@ -6,7 +6,8 @@ import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The decoder as SQL functions: {@code <catalog>.decode(bytes)} and {@code <catalog>.once(struct)}.
+ * The decoder as SQL functions: {@code <catalog>.decode(bytes)}, {@code <catalog>.json_fault(bytes)}
+ * and {@code <catalog>.once(struct)}.
  *
  * <pre>
  * spark.conf.set("spark.sql.catalog.taxi", "io.lakefeed.decode.DecodeCatalog")
@@ -21,6 +22,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class DecodeCatalog extends FunctionsOnly {
     @Override
     protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {
-        return Map.of("decode", arguments -> new AvroDecode(name, options), "once", Once::new);
+        return Map.of(
+                "decode", arguments -> new AvroDecode(name, options),
+                "json_fault", arguments -> new JsonFault(),
+                "once", Once::new);
     }
 }

@@ -1,0 +1,192 @@
+"""The schema registry as the control plane needs it: look up, register, list. Records are the JVM decoder's."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.decode.references import inlined
+from lakefeed.decode.spec import registry_address
+from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable, WorldError
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+TIMEOUT_SECONDS = 5
+RETRIES = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredSchema:
+    """One version of a subject.
+
+    Attributes:
+        subject: such as ``trips-value``.
+        version: 1, 2, …
+        schema_id: the id that records carry.
+        text: the schema; Avro's with the types of other subjects that it refers to put in, so that it stands alone.
+        kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
+    """
+
+    subject: str
+    version: int
+    schema_id: int
+    text: str
+    kind: str = "AVRO"
+
+
+class SchemaRegistry:
+    """A registry with Confluent's REST API; a call takes a few seconds at most.
+
+    Args:
+        url: base address, without credentials; Apicurio's ends in ``/apis/ccompat/v7``.
+        username: for HTTP basic authentication; None for none.
+        password: belongs to the user name.
+
+    Every method raises Unreachable if the registry does not answer, and AccessDenied if it refuses the
+    credentials.
+
+    Raises:
+        ConfigError: the address is not usable, or the user name or the password is missing.
+    """
+
+    def __init__(self, url: str, *, username: str | None = None, password: SecretStr | None = None) -> None:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        self.url = registry_address(url)
+        if (username is None) != (password is None):
+            raise ConfigError("A registry's user name and password belong together", where=self.url)
+        conf: dict[str, Any] = {
+            "url": self.url,
+            "timeout": TIMEOUT_SECONDS,
+            "max.retries": RETRIES,
+            "retries.wait.ms": 200,
+            # The cache would hide what others have registered since.
+            "cache.latest.ttl.sec": 0.001,
+        }
+        if username is not None and password is not None:
+            conf["basic.auth.user.info"] = f"{username}:{password.get_secret_value()}"
+        self._client: Any = SchemaRegistryClient(conf)
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The newest version of a subject.
+
+        Raises:
+            ResourceMissing: there is no such subject; the hint names those that are spelt alike.
+        """
+        with self._failures(f"subject {subject}"):
+            found = self._client.get_latest_version(subject)
+            text = self._text(found.schema)
+        return RegisteredSchema(
+            subject=subject,
+            version=found.version,
+            schema_id=found.schema_id,
+            text=text,
+            kind=found.schema.schema_type or "AVRO",
+        )
+
+    def by_id(self, schema_id: int) -> str:
+        """The text of the schema with this id, standing alone as ``RegisteredSchema.text`` does.
+
+        Raises:
+            ResourceMissing: there is no such id.
+        """
+        with self._failures(f"schema id {schema_id}"):
+            return self._text(self._client.get_schema(schema_id))
+
+    def register(self, subject: str, text: str, *, kind: str = "AVRO") -> int:
+        """Registers a schema as the next version of ``subject``, if it is not there yet; returns its id.
+
+        Raises:
+            ConfigError: the registry says that the schema is not valid, or not compatible with those before.
+        """
+        from confluent_kafka.schema_registry import Schema
+
+        with self._failures(f"subject {subject}"):
+            return int(self._client.register_schema(subject, Schema(text, kind)))
+
+    def subjects(self) -> list[str]:
+        """The names of all subjects, sorted."""
+        with self._failures("subjects"):
+            return sorted(self._client.get_subjects())
+
+    def _text(self, schema: Any) -> str:
+        if not schema.references or (schema.schema_type or "AVRO") != "AVRO":
+            return str(schema.schema_str)
+        return inlined(schema.schema_str, list(self._referred(schema, set())))
+
+    def _referred(self, schema: Any, seen: set[tuple[str, int]]) -> Iterator[str]:
+        """The texts of all schemas that ``schema`` refers to, each after those that it needs itself."""
+        for reference in schema.references or ():
+            if (reference.subject, reference.version) not in seen:
+                seen.add((reference.subject, reference.version))
+                referred = self._client.get_version(reference.subject, reference.version).schema
+                yield from self._referred(referred, seen)
+                yield referred.schema_str
+
+    @contextmanager
+    def _failures(self, what: str) -> Iterator[None]:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        where = f"{what} of {self.url}"
+        try:
+            yield
+        except SchemaRegistryError as error:
+            raise self._translated(error, what, where) from None
+        except ValueError:
+            # A success whose body is no JSON: a web server, but not a registry.
+            raise _not_a_registry(self.url, 200) from None
+        except Exception as error:
+            # By name: the client brings its own HTTP library, under a package name that has changed.
+            if "TransportError" not in {base.__name__ for base in type(error).__mro__}:
+                raise
+            raise Unreachable(
+                f"The schema registry does not answer: {type(error).__name__}",
+                where=self.url,
+                hint="is it running, and is the address right? For the local stack: lakefeed local status",
+            ) from None
+
+    def _translated(self, error: Any, what: str, where: str) -> Exception:
+        status = error.http_status_code
+        if status in {401, 403}:
+            return AccessDenied(
+                f"The schema registry refuses the credentials (HTTP status {status})",
+                where=self.url,
+                hint="check the user name and the password, and what that user may do",
+            )
+        if status == 429 or status >= 500:
+            return Unreachable(f"The schema registry answers with HTTP status {status}", where=where)
+        if not isinstance(error.error_code, int) or error.error_code < 0:
+            return _not_a_registry(self.url, status)
+        if status == 404:
+            return ResourceMissing(f"The schema registry has no {what}", where=self.url, hint=self._nearest(what))
+        if status == 409:
+            return ConfigError(
+                f"The schema is not compatible with the subject's earlier versions: {error.error_message}",
+                where=where,
+                hint="give new fields a default, or register it under another subject",
+            )
+        if status == 422:
+            return ConfigError(f"The registry refuses the schema: {error.error_message}", where=where)
+        return WorldError(f"The schema registry answers with HTTP status {status}: {error.error_message}", where=where)
+
+    def _nearest(self, what: str) -> str | None:
+        kind, _, name = what.partition(" ")
+        if kind != "subject":
+            return None
+        subjects = self.subjects()
+        near = difflib.get_close_matches(name, subjects, n=3, cutoff=0.5)
+        if near:
+            return f"did you mean {', '.join(near)}?"
+        return "it has no subjects yet; register a schema first" if not subjects else None
+
+
+def _not_a_registry(url: str, status: int) -> ConfigError:
+    return ConfigError(
+        f"This address answers, but not as a schema registry does (HTTP status {status})",
+        where=url,
+        hint="give the base address of Confluent's API; Apicurio's ends in /apis/ccompat/v7",
+    )
