@@ -1,0 +1,50 @@
+# Everything a developer runs. `make help` lists it.
+# A fresh machine needs Python 3.11+, JDK 17 and make; the rest comes from the package registries.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV_VERSION := 0.13.9
+SETUP := $(VENV)/.setup
+JVM_JAR := src/lakefeed/lakefeed-jvm.jar
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup jvm demo test test-unit test-all lint docs clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
+
+setup: $(SETUP) jvm ## environment in .venv, locked jars in the per-user cache, the JVM module
+
+$(SETUP): pyproject.toml uv.lock
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv==$(UV_VERSION)
+	$(BIN)/uv sync --frozen --quiet
+	@touch $(SETUP)
+
+jvm: $(SETUP) ## build the JVM module if its sources changed
+	@$(BIN)/python tools/build_jvm.py
+
+demo: setup ## the main job from end to end on the embedded stack, verified
+	$(BIN)/lakefeed demo $(ARGS)
+
+test: setup lint ## what CI runs: everything but the slow tests
+	$(PYTEST) -m "not slow" $(ARGS)
+
+test-unit: setup ## the tests that need no JVM: seconds
+	$(PYTEST) tests/unit $(ARGS)
+
+test-all: setup lint ## the slow tests too: stores built from source, long runs
+	$(PYTEST) $(ARGS)
+
+lint: setup ## formatting, style, types, generated documents
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+docs: setup ## regenerate the references in docs/
+	$(BIN)/python tools/generate_docs.py
+
+clean: ## remove what was built; the per-user cache stays
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis $(JVM_JAR)

@@ -1,0 +1,58 @@
+"""Progress as numbers and as a line."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.observe.terminal import ProgressView, duration
+
+REPORT = {
+    "batchId": 3,
+    "numInputRows": 1000,
+    "durationMs": {"triggerExecution": 2000, "addBatch": 1500},
+    "sources": [{"latestOffset": '{"t":{"0":150,"1":60}}', "endOffset": '{"t":{"0":100,"1":60}}'}],
+}
+
+
+def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
+    progress = BatchProgress.of(REPORT, rows=990)
+    assert (progress.batch_id, progress.records, progress.rows, progress.seconds) == (3, 1000, 990, 2.0)
+    assert progress.input_rate == 500
+    assert progress.output_rate == 495
+    assert progress.lag == 50
+    assert progress.seconds_left == 0.1
+
+
+def test_nothing_left_and_nothing_known() -> None:
+    assert BatchProgress(0, 10, None, 1.0, 0).seconds_left == 0
+    assert BatchProgress(0, 0, None, 1.0, 10).seconds_left is None
+    assert BatchProgress(0, 10, None, 1.0, 0).output_rate is None
+
+
+def test_without_a_terminal_each_batch_is_one_line() -> None:
+    out = io.StringIO()
+    with ProgressView("taxi", console=Console(file=out, width=40)) as view:
+        view.batch(BatchProgress(0, 1000, 990, 2.0, 5000))
+        view.batch(BatchProgress(1, 1000, 1000, 1.0, 0))
+    assert out.getvalue().splitlines() == [
+        "taxi: batch 0 · in 1,000 (500/s) · out 990 (495/s) · 2.0 s · lag 5,000 · 10 s left",
+        "taxi: batch 1 · in 1,000 (1,000/s) · out 1,000 (1,000/s) · 1.0 s · lag 0",
+    ]
+
+
+def test_in_a_terminal_one_line_lives() -> None:
+    out = io.StringIO()
+    with ProgressView("taxi", console=Console(file=out, width=120, force_terminal=True)) as view:
+        view.batch(BatchProgress(0, 1000, 990, 2.0, 5000))
+    text = out.getvalue()
+    assert "batch 0" in text
+    assert "total 1,000" in text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0, "0 s"), (59.4, "59 s"), (185, "3 min 05 s"), (7800, "2 h 10 min")])
+def test_durations_read_well(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
