@@ -15,8 +15,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.kafka.librdkafka import librdkafka_settings
 
-_TIMEOUT_SECONDS = 6.0
+_TIMEOUT_SECONDS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _silence = logging.getLogger("lakefeed.kafka.librdkafka")
 _silence.addHandler(logging.NullHandler())
@@ -70,18 +71,19 @@ class Topics:
 
     Args:
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        options: further librdkafka settings, such as ``security.protocol``.
+        options: Kafka client settings with the prefix ``kafka.``, of which those count that say how to reach
+            the cluster; or librdkafka's own without it.
 
     Raises:
-        ConfigError: a setting that librdkafka does not know.
+        ConfigError: a setting that librdkafka does not know, or a key store that it cannot read.
     """
 
     def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
         self.bootstrap_servers = bootstrap_servers
-        settings = {
+        settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": bootstrap_servers,
             "socket.connection.setup.timeout.ms": 5000,
-            **(options or {}),
+            **librdkafka_settings(options or {}),
         }
         try:
             # librdkafka reports a broker that is away by itself, over and over: our own error says it once.
@@ -100,7 +102,7 @@ class Topics:
         config: Mapping[str, str] | None = None,
         exist_ok: bool = False,
     ) -> bool:
-        """Creates a topic and waits until it can be described.
+        """Creates a topic and waits until it can be written to.
 
         Args:
             name: letters, digits, ``.``, ``_`` and ``-``.
@@ -137,7 +139,7 @@ class Topics:
             if exist_ok and _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise self._error(error, name) from None
-        self._await(name)
+        self.end_offsets(name)
         return True
 
     def describe(self, name: str) -> TopicDescription:
@@ -151,8 +153,8 @@ class Topics:
         try:
             found: Any = self._describe(name)
             numbers = sorted(each.id for each in found.partitions)
-            starts = self._offsets(name, numbers, _EARLIEST)
-            ends = self._offsets(name, numbers, _LATEST)
+            starts = self._settled(lambda: self._offsets(name, numbers, _EARLIEST))
+            ends = self._settled(lambda: self._offsets(name, numbers, _LATEST))
         except KafkaException as error:
             raise self._error(error, name) from None
         leaders = {each.id: each.leader.id if each.leader is not None else None for each in found.partitions}
@@ -176,7 +178,7 @@ class Topics:
         """
         try:
             numbers = sorted(each.id for each in self._describe(name).partitions)
-            return self._offsets(name, numbers, _LATEST)
+            return self._settled(lambda: self._offsets(name, numbers, _LATEST))
         except KafkaException as error:
             raise self._error(error, name) from None
 
@@ -215,15 +217,16 @@ class Topics:
     def _answer(self, future: Future[T]) -> T:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)
 
-    def _await(self, name: str) -> None:
-        """A new topic is known to the controller first: waits until brokers describe it with leaders."""
-        _poll(lambda: all(error is None for error in self._partition_errors(name)), seconds=_TIMEOUT_SECONDS)
-
-    def _partition_errors(self, name: str) -> Sequence[KafkaError | None]:
-        topic = self._brokers().topics.get(name)
-        if topic is None or not topic.partitions:
-            return [KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)]
-        return [topic.error, *(each.error for each in topic.partitions.values())]
+    def _settled(self, ask: Callable[[], T]) -> T:
+        """Asks again while partitions have no leader: their topic is new, or a broker has just left."""
+        end = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if _code(error) not in _PASSING or time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
 
     def _missing(self, name: str) -> ResourceMissing:
         return missing_topic(name, self.list(), where=self.bootstrap_servers)
@@ -271,6 +274,11 @@ _AWAY = {
     KafkaError._TIMED_OUT,
     KafkaError.REQUEST_TIMED_OUT,
 }
+_PASSING = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
 _DENIED = {
     KafkaError._AUTHENTICATION,
     KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -286,12 +294,6 @@ def missing_topic(name: str, existing: Sequence[str], *, where: str) -> Resource
     return ResourceMissing(
         f"there is no topic {name}", where=where, hint=f"{hint}create it: lakefeed topics create {name}"
     )
-
-
-def _poll(done: Callable[[], bool], *, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not done() and time.monotonic() < end:
-        time.sleep(0.05)
 
 
 def _code(error: KafkaException) -> int:
