@@ -35,9 +35,7 @@ class Complaints(ValueError):
 
     def __init__(self, complaints: Sequence[Complaint]) -> None:
         self.complaints = tuple(complaints)
-        super().__init__(
-            "; ".join(f"{each.what} ({each.hint})" if each.hint else each.what for each in complaints)
-        )
+        super().__init__("; ".join(f"{each.what} ({each.hint})" if each.hint else each.what for each in complaints))
 
 
 class OneOf(Model):

@@ -7,13 +7,17 @@ that other clients use too. Secrets have no default and print as ``**********``.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 
 from lakefeed.config.base import Model
 from lakefeed.errors import ConfigError
+
+
+Built = TypeVar("Built", bound=Model)
 
 
 class S3(Model):
@@ -37,7 +41,9 @@ class S3(Model):
     def _endpoint_is_url(cls, endpoint: str | None) -> str | None:
         if endpoint is not None and not endpoint.startswith(("http://", "https://")):
             raise ValueError("an endpoint is a URL: http://host:port or https://host")
-        return endpoint
+        if endpoint is not None and "@" in endpoint:
+            raise ValueError("credentials do not belong in a URL: use access_key and secret_key")
+        return endpoint and endpoint.rstrip("/")
 
     @model_validator(mode="after")
     def _keys_come_in_pairs(self) -> S3:
@@ -52,7 +58,11 @@ class S3(Model):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3:
-        """The store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name."""
+        """The store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name.
+
+        Raises:
+            ConfigError: if a variable's value cannot be meant.
+        """
         settings: dict[str, Any] = {
             "endpoint": environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"),
             "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
@@ -60,7 +70,7 @@ class S3(Model):
             "secret_key": environment.get("AWS_SECRET_ACCESS_KEY"),
             "session_token": environment.get("AWS_SESSION_TOKEN"),
         }
-        return cls.model_validate({name: value for name, value in settings.items() if value})
+        return _validated(cls, settings, about="the AWS variables of the environment")
 
 
 class Catalog(Model):
@@ -86,20 +96,29 @@ class Catalog(Model):
             raise ValueError("a jdbc catalog wants a warehouse: s3://bucket/path")
         return self
 
+    @field_validator("uri")
+    @classmethod
+    def _uri_without_credentials(cls, uri: str) -> str:
+        if re.search(r"(?i)//[^/]*@|[?&;](password|token|secret)=", uri):
+            raise ValueError("credentials do not belong in a URL, which Spark's UI shows: use token or properties")
+        return uri
+
     @field_validator("warehouse")
     @classmethod
     def _warehouse_is_s3(cls, warehouse: str | None) -> str | None:
         if warehouse is None:
             return None
         if warehouse.startswith("s3a://"):
-            raise ValueError(
-                "write the warehouse as s3://…: Iceberg and the other engines that read it want that"
-            )
+            raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
         return warehouse.rstrip("/")
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Catalog | None:
-        """The catalog that LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE name, if they do."""
+        """The catalog that LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE name, if they do.
+
+        Raises:
+            ConfigError: if a variable's value cannot be meant.
+        """
         uri = environment.get("LAKEFEED_CATALOG_URI")
         if not uri:
             return None
@@ -108,7 +127,7 @@ class Catalog(Model):
             "uri": uri,
             "warehouse": environment.get("LAKEFEED_WAREHOUSE"),
         }
-        return cls.model_validate({name: value for name, value in settings.items() if value})
+        return _validated(cls, settings, about="LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE")
 
 
 class Registry(Model):
@@ -143,9 +162,7 @@ class Connections(Model):
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
         """The store and the catalog ``lake`` that the environment names."""
         catalog = Catalog.from_environment(environment)
-        return cls(
-            s3=S3.from_environment(environment), catalogs={"lake": catalog} if catalog is not None else {}
-        )
+        return cls(s3=S3.from_environment(environment), catalogs={"lake": catalog} if catalog is not None else {})
 
     def catalog(self, name: str) -> Catalog:
         """The catalog of that name.
@@ -162,3 +179,11 @@ class Connections(Model):
                 hint=f"declare catalogs.{name} in the pipeline, or set LAKEFEED_CATALOG_URI and "
                 "LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
             ) from None
+
+
+def _validated(model: type[Built], settings: Mapping[str, str | None], *, about: str) -> Built:
+    try:
+        return model.model_validate({name: value for name, value in settings.items() if value})
+    except ValidationError as error:
+        messages = {detail["msg"].removeprefix("Value error, ") for detail in error.errors(include_input=False)}
+        raise ConfigError("; ".join(sorted(messages)), where=about) from None

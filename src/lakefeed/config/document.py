@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,19 @@ from lakefeed.config.shape import Place, dotted
 # What a document may unfold into through aliases.
 MAX_NODES = 20_000
 
+VARIABLES = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+    "password": "SCHEMA_REGISTRY_PASSWORD",
+    "token": "LAKEFEED_CATALOG_TOKEN",
+}
+
+# Where keys are free (Kafka options, catalog properties), these hold secrets.
+SECRET_KEY = re.compile(
+    r"(?i)password|passwd|secret|jaas|credential|authorization|keystore\.key$|(^|[._-])token$|access[._-]?key"
+)
+
 
 @dataclass
 class Document:
@@ -31,7 +45,8 @@ class Document:
         written: place -> the scalar as written, before substitution.
         variables: place -> environment variables its value refers to.
         broken: places whose value could not be made out; what the models say about them is noise.
-        secrets: texts that no message may repeat.
+        secret_places: places whose value no message may repeat.
+        secrets: the texts that stand there.
         problems: what was found wrong on the way.
     """
 
@@ -41,6 +56,7 @@ class Document:
     written: dict[Place, str] = field(default_factory=dict)
     variables: dict[Place, tuple[str, ...]] = field(default_factory=dict)
     broken: set[Place] = field(default_factory=set)
+    secret_places: set[Place] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
@@ -69,9 +85,7 @@ class Document:
         )
 
 
-def convert(
-    node: Node | None, *, root: type, folder: Path, environment: Mapping[str, str], name: str
-) -> Document:
+def convert(node: Node | None, *, root: type, folder: Path, environment: Mapping[str, str], name: str) -> Document:
     """The values of a node tree, with ``${NAME}`` replaced, as ``root`` wants them, and where each stands."""
     document = Document()
     document.keys[()] = document.contents[()] = Location(file=name, line=1, column=1)
@@ -86,7 +100,8 @@ class _Conversion:
         self.folder = folder
         self.environment = environment
         self.nodes = 0
-        self.free_text = False
+        # The type of the values of the block at hand, if its keys are free.
+        self.free: Any = None
         self.open: list[Node] = []
         self.constructor = yaml.constructor.SafeConstructor()
         self.resolver: Any = yaml.resolver.Resolver()
@@ -103,7 +118,7 @@ class _Conversion:
         if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in ("map", "seq"):
             self.broken(f"the tag {node.tag} means nothing here", place, location, "remove it")
         self.open.append(node)
-        self.free_text = False
+        self.free = None
         if isinstance(node, MappingNode):
             values: Any = self.block(node, place, annotation)
         else:
@@ -140,7 +155,7 @@ class _Conversion:
                 )
                 continue
             self.document.keys[here] = location
-            self.free_text = shape.free_form(annotation) is str
+            self.free = shape.free_form(annotation)
             values[key] = self.value(value_node, here, shape.step(annotation, key))
         return values
 
@@ -149,7 +164,9 @@ class _Conversion:
         outcome = interpolate(node.value, environment=self.environment)
         document.written[place] = node.value
         document.variables[place] = outcome.variables
-        secret = shape.is_secret(annotation)
+        free, self.free = self.free, None
+        in_free_block = free is not None and place[0] != "spark" and bool(SECRET_KEY.search(str(place[-1])))
+        secret = shape.is_secret(annotation) or in_free_block
         for name in outcome.undefined:
             hint = f"set it (export {name}=…), or give a default: ${{{name}:-value}}"
             self.broken(f"the environment variable {name} is not set", place, location, hint)
@@ -160,9 +177,10 @@ class _Conversion:
         if place in document.broken:
             return node.value
         if secret and outcome.text:
+            document.secret_places.add(place)
             document.secrets.add(outcome.text)
             if not outcome.variables:
-                self.literal_secret(place, location)
+                self.literal_secret(place, location, warning=not in_free_block)
         if shape.is_path(annotation):
             return self.path(outcome.text, place, location)
         if outcome.variables and shape.accepts_text(annotation):
@@ -170,17 +188,19 @@ class _Conversion:
             return outcome.text or (None if node.style is None and shape.optional(annotation) else "")
         typed = self.typed(node, outcome.text)
         # Where keys are free (table properties), 134217728 and true are meant as they are written.
-        return outcome.text if self.free_text and isinstance(typed, int | float) else typed
+        return outcome.text if free is str and isinstance(typed, int | float) else typed
 
-    def literal_secret(self, place: Place, location: Location) -> None:
-        name = str(place[-1]).upper()
+    def literal_secret(self, place: Place, location: Location, *, warning: bool) -> None:
+        key = str(place[-1])
+        name = VARIABLES.get(key) or re.sub(r"\W+", "_", key).upper()
         on_command_line = location.file.startswith(OVERRIDE)
         self.document.add(
-            f"'{place[-1]}' is written out " + ("on the command line" if on_command_line else "in the file"),
+            f"'{key}' holds a secret and is written out "
+            + ("on the command line" if on_command_line else "in the file"),
             place=place,
             location=location,
-            hint=f"take it from the environment: {place[-1]}: ${{{name}}}",
-            warning=True,
+            hint=f"take it from the environment: {key}: ${{{name}}}",
+            warning=warning,
         )
 
     def path(self, text: str, place: Place, location: Location) -> Any:

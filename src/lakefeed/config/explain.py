@@ -81,10 +81,9 @@ def _problems(place: Place, detail: Any, *, document: Document, root: type[BaseM
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, Complaints):
         return [
-            _problem(
-                place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True
-            )
+            _problem(place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True)
             for each in cause.complaints
+            if each.key is None or not _is_noise((*place, each.key), document)
         ]
     if kind == "extra_forbidden":
         return [_unknown(place, document, root)]
@@ -97,15 +96,8 @@ def _problems(place: Place, detail: Any, *, document: Document, root: type[BaseM
     if not place:
         name = "a pipeline file"
     if _is_about_type(kind):
-        what = (
-            f"{name} wants {shape.wanted(annotation)}; found {_found(place, detail['input'], document, root)}"
-        )
-        near = (
-            _near(str(detail["input"]), shape.choices(annotation)) if not shape.is_secret(annotation) else []
-        )
-        quoted = "put it in quotes" if _is_plain(detail["input"]) and shape.accepts_text(annotation) else None
-        hint = f"did you mean '{near[0]}'?" if near else (None if shape.choices(annotation) else quoted)
-        return [_problem(place, what, hint, document)]
+        what = f"{name} wants {shape.wanted(annotation)}; found {_found(place, detail['input'], document, root)}"
+        return [_problem(place, what, _hint_about_type(detail["input"], annotation), document)]
     message = str(cause) if isinstance(cause, ValueError) else _lower(detail["msg"])
     message = re.sub(r"^input should be ", "wants a number ", message)
     if message.startswith("wants"):
@@ -131,7 +123,7 @@ def _is_plain(value: Any) -> bool:
 
 def _found(place: Place, value: Any, document: Document, root: type[BaseModel]) -> str:
     """What stood there; never the value of a secret or of an environment variable."""
-    if shape.is_secret(shape.at(root, place)):
+    if place in document.secret_places or shape.is_secret(shape.at(root, place)):
         return "something else (not shown: it is a secret)"
     if isinstance(value, dict):
         return "a block"

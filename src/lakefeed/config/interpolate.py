@@ -10,9 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-_REFERENCE = re.compile(
-    r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<malformed>\$\{[^}]*\}?)"
-)
+_REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<malformed>\$\{[^}]*\}?)")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,11 +11,13 @@ from pydantic import ValidationError
 from yaml.nodes import Node
 
 from lakefeed.config import overrides as override
+from lakefeed.config.connections import Connections
 from lakefeed.config.document import Document, convert
 from lakefeed.config.explain import explain
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.nodes import MAX_BYTES, Unreadable, compose
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
+from lakefeed.errors import ConfigError
 
 __all__ = ["Problem", "Reading", "load", "problems", "read"]
 
@@ -35,9 +37,7 @@ class Reading:
     document: Document
 
 
-def load(
-    path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
-) -> PipelineConfig:
+def load(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> PipelineConfig:
     """Reads a pipeline.
 
     Args:
@@ -62,9 +62,7 @@ def problems(
     return reading.config, reading.problems
 
 
-def read(
-    path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
-) -> Reading:
+def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Reading:
     """As ``problems``, with the document, which knows where each setting stands."""
     name = str(path)
     found: list[Problem] = []
@@ -73,9 +71,7 @@ def read(
         if node is None:
             raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1, hint=_BEGIN))
         node = _overridden(node, overrides, found)
-        document = convert(
-            node, root=PipelineConfig, folder=path.absolute().parent, environment=environment, name=name
-        )
+        document = convert(node, root=PipelineConfig, folder=path.absolute().parent, environment=environment, name=name)
     except Unreadable as unreadable:
         return Reading(config=None, problems=[*found, unreadable.problem], document=Document())
     found += document.problems
@@ -84,8 +80,33 @@ def read(
         config = PipelineConfig.model_validate(document.values)
     except ValidationError as error:
         found += explain(error, document=document, root=PipelineConfig)
+    else:
+        found += _environment_problems(config, document, environment)
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
     return Reading(config=None if errors_of(found) else config, problems=found, document=document)
+
+
+def _environment_problems(config: PipelineConfig, document: Document, environment: Mapping[str, str]) -> list[Problem]:
+    """What the environment should have said and did not."""
+    try:
+        known = {**Connections.from_environment(environment).catalogs, **config.catalogs}
+    except ConfigError as error:
+        return [Problem(what=error.what, file=error.where)]
+    sink = config.sink.iceberg
+    if sink is None or sink.catalog in known:
+        return []
+    location = document.locate(("sink", "iceberg", "table"))
+    return [
+        Problem(
+            what=f"'{sink.table}': no catalog is called '{sink.catalog}'",
+            file=location.file,
+            line=location.line,
+            column=location.column,
+            key="sink.iceberg.table",
+            hint=f"known: {', '.join(known) or 'none'}; declare catalogs.{sink.catalog}, or set LAKEFEED_CATALOG_URI "
+            "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
+        )
+    ]
 
 
 _BEGIN = "lakefeed init --topic TOPIC writes one to begin with"

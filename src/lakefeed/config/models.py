@@ -6,15 +6,19 @@ The reference in the documents and the JSON Schema for editors are generated fro
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from lakefeed.config.base import Model, OneOf
+from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
+from lakefeed.kafka.client_options import consumer_complaints
 
+Scalar = str | int | float | bool
 Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
+TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TRIGGER = re.compile(r"^\s*(\d+)\s*(second|minute|hour)s?\s*$")
 AVAILABLE_NOW = "available-now"
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
@@ -32,15 +36,28 @@ class KafkaSource(Model):
     max_records_per_batch: PositiveInt = Field(
         1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."
     )
-    options: dict[str, str | int | bool] = Field(
+    options: dict[str, Scalar] = Field(
         default_factory=dict,
         description="Kafka client settings with the prefix kafka., for instance kafka.max.poll.records.",
     )
 
     @field_validator("topics", mode="before")
     @classmethod
-    def _one_topic(cls, topics: Any) -> Any:
-        return [topics] if isinstance(topics, str) else topics
+    def _topic_names(cls, topics: Any) -> Any:
+        topics = [topics] if isinstance(topics, str) else topics
+        hint = "write several as a list: [orders, payments]; for a regular expression use topics_pattern"
+        _complain(
+            Complaint(key=index, what=f"'{topic}' can be no topic's name", hint=hint)
+            for index, topic in _entries(topics)
+            if isinstance(topic, str) and (not TOPIC.fullmatch(topic) or topic in (".", ".."))
+        )
+        return topics
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _client_options(cls, options: Any) -> Any:
+        _complain(consumer_complaints(options) if isinstance(options, dict) else ())
+        return options
 
     @field_validator("topics_pattern")
     @classmethod
@@ -147,11 +164,16 @@ class IcebergSink(Model):
             raise ValueError("a table is written catalog.namespace.table, of letters, digits and underscores")
         return table
 
-    @field_validator("partition_by")
+    @field_validator("partition_by", mode="before")
     @classmethod
-    def _known_transforms(cls, transforms: list[str]) -> list[str]:
-        for transform in transforms:
-            PartitionTransform.parse(transform)
+    def _known_transforms(cls, transforms: Any) -> Any:
+        complaints = []
+        for index, transform in _entries(transforms):
+            try:
+                PartitionTransform.parse(str(transform))
+            except ValueError as error:
+                complaints.append(Complaint(key=index, what=str(error)))
+        _complain(complaints)
         return transforms
 
     @property
@@ -210,9 +232,7 @@ class Sink(OneOf):
 class PipelineConfig(Model):
     """A pipeline: topics in, one table out."""
 
-    name: str = Field(
-        description="The feed's name: it marks commits and the checkpoint. Do not change it later."
-    )
+    name: str = Field(description="The feed's name: it marks commits and the checkpoint. Do not change it later.")
     source: Source
     decode: Decode
     transform: Transform | None = None
@@ -224,10 +244,9 @@ class PipelineConfig(Model):
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(
         default_factory=dict,
-        description="Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and "
-        "LAKEFEED_WAREHOUSE.",
+        description="Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE.",
     )
-    spark: dict[str, str | int | bool] = Field(
+    spark: dict[str, Scalar] = Field(
         default_factory=dict, description="Further Spark settings, such as spark.sql.shuffle.partitions."
     )
 
@@ -250,23 +269,24 @@ class PipelineConfig(Model):
     def _s3a(cls, path: str) -> str:
         return s3a_path(path)
 
-    @field_validator("spark")
+    @field_validator("spark", mode="before")
     @classmethod
-    def _spark_keys(cls, settings: dict[str, Any]) -> dict[str, Any]:
-        for key in settings:
+    def _spark_keys(cls, settings: Any) -> Any:
+        complaints = []
+        for key in settings if isinstance(settings, dict) else ():
             if not key.startswith("spark."):
-                raise ValueError(f"'{key}' is no Spark setting: they start with 'spark.'")
-            if re.search(r"(?i)secret|password|token|access[._-]?key|credential", key):
-                raise ValueError(
-                    f"'{key}' would show a secret in Spark's UI: use s3, catalogs or decode for it"
-                )
+                what, hint = f"'{key}' is no Spark setting", "they start with 'spark.'"
+                complaints.append(Complaint(key=key, what=what, hint=hint))
+            elif re.search(r"(?i)secret|password|token|access[._-]?key|credential", key):
+                what, hint = f"'{key}' would show a secret in Spark's UI", "use s3, catalogs or decode for it"
+                complaints.append(Complaint(key=key, what=what, hint=hint))
+        _complain(complaints)
         return settings
 
-    @property
-    def connections(self) -> Connections:
+    def connections(self, environment: Mapping[str, str]) -> Connections:
         """Store and catalogs: as declared, the rest from the environment."""
-        environment = Connections.from_environment()
-        return Connections(s3=self.s3 or environment.s3, catalogs={**environment.catalogs, **self.catalogs})
+        default = Connections.from_environment(environment)
+        return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs})
 
 
 def s3a_path(path: str) -> str:

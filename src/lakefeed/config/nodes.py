@@ -92,9 +92,7 @@ def refuse(what: str, location: Location, hint: str | None = None) -> NoReturn:
     Raises:
         Unreadable: always.
     """
-    raise Unreadable(
-        Problem(what=what, file=location.file, line=location.line, column=location.column, hint=hint)
-    )
+    raise Unreadable(Problem(what=what, file=location.file, line=location.line, column=location.column, hint=hint))
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:

@@ -52,9 +52,7 @@ def _put(node: Node, path: list[str], value: Node, *, name: str, annotation: Any
     elif isinstance(node, SequenceNode):
         _put_item(node, path, value, name=name, annotation=annotation)
     else:
-        raise _no(
-            name, f"'{path[0]}' leads nowhere: what holds it is a single value", key=name[len(OVERRIDE) :]
-        )
+        raise _no(name, f"'{path[0]}' leads nowhere: what holds it is a single value", key=name[len(OVERRIDE) :])
 
 
 def _put_key(node: MappingNode, path: list[str], value: Node, *, name: str, annotation: Any) -> None:

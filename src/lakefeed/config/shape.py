@@ -29,9 +29,7 @@ def members(annotation: Any) -> tuple[Any, ...]:
     if origin is typing.Annotated:
         return members(typing.get_args(annotation)[0])
     if origin in (typing.Union, types.UnionType):
-        return tuple(
-            each for part in typing.get_args(annotation) if part is not type(None) for each in members(part)
-        )
+        return tuple(each for part in typing.get_args(annotation) if part is not type(None) for each in members(part))
     return (annotation,)
 
 
@@ -90,8 +88,7 @@ def is_path(annotation: Any) -> bool:
 def accepts_text(annotation: Any) -> bool:
     """Whether a text may stand there, so that a substituted value need not be guessed to be a number."""
     return any(
-        each in (str, SecretStr, Path, Any) or typing.get_origin(each) is Literal
-        for each in members(annotation)
+        each in (str, SecretStr, Path, Any) or typing.get_origin(each) is Literal for each in members(annotation)
     )
 
 

@@ -1,9 +1,9 @@
 """Kafka client settings that a pipeline may pass on, with the prefix ``kafka.``, and those it may not.
 
 An allow-list of exact names: a misspelt setting, which Kafka would ignore with one line in a log, is an error
-with the nearest name; so is one that Spark or lakefeed sets itself, or one that loads classes, runs commands or
-fetches URLs. Names and types: ``ConsumerConfig`` and ``ProducerConfig`` of the locked kafka-clients jar, which a
-test compares with these lists.
+with the nearest name; so is one that Spark or lakefeed sets itself, or one that loads classes, runs commands
+or fetches URLs. Names and types: ``ConsumerConfig`` and ``ProducerConfig`` of the locked kafka-clients jar; a
+test compares them with these lists.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PREFIX = "kafka."
 
 # Measured over 10 partitions on 2 cores: together +40 % rows/s against Kafka's own defaults.
 CONSUMER_DEFAULTS: dict[str, str] = {
-    # 500 by default: Spark polls in a loop, and each poll costs the same whether it brings 500 rows or 10,000.
+    # 500 by default: Spark polls in a loop, and a poll costs the same for 500 rows as for 10,000.
     "kafka.max.poll.records": "10000",
     # 500 by default: a batch that reaches the log's end waits for it once a partition, 3 s in all. More empty
     # fetches on an idle topic are bounded, since Spark polls inside a batch only.
     "kafka.fetch.max.wait.ms": "10",
     # 64 KiB by default, too small a TCP window for fetches of megabytes over a real network.
     "kafka.receive.buffer.bytes": "1048576",
-    # 1 MiB by default: fewer round trips a partition. Memory: at most this, times the partitions a broker leads.
+    # 1 MiB by default: fewer round trips a partition. Memory: up to this for each partition read.
     "kafka.max.partition.fetch.bytes": "4194304",
     # read_uncommitted by default: rows of aborted transactions would land in the table.
     "kafka.isolation.level": "read_committed",
@@ -63,6 +63,8 @@ class Option:
 
     def wants(self, value: object) -> str | None:
         """What the setting wants, if ``value`` is not that."""
+        if not isinstance(value, str | int | float):
+            return "a single value"
         text = str(value).strip()
         if self.type == "bool":
             return None if text.lower() in ("true", "false") else "true or false"
@@ -70,21 +72,13 @@ class Option:
             if self.words:
                 return None if text in self.words else f"one of {', '.join(self.words)}"
             return None if text else "a text"
-        pattern, words = (
-            (r"[-+]?\d+", "a whole number") if self.type == "int" else (r"\d+(\.\d+)?", "a number")
-        )
-        if (
-            not isinstance(value, bool)
-            and re.fullmatch(pattern, text, re.ASCII)
-            and float(text) >= self.least
-        ):
+        pattern, words = (r"[-+]?\d+", "a whole number") if self.type == "int" else (r"\d+(\.\d+)?", "a number")
+        if not isinstance(value, bool) and re.fullmatch(pattern, text, re.ASCII) and float(text) >= self.least:
             return None
         return f"{words} of at least {self.least}"
 
 
-def _options(
-    kind: Literal["text", "int", "number", "bool"], names: str, *, least: int = 0
-) -> dict[str, Option]:
+def _options(kind: Literal["text", "int", "number", "bool"], names: str, *, least: int = 0) -> dict[str, Option]:
     return {name: Option(type=kind, least=least) for name in names.split()}
 
 
@@ -93,13 +87,9 @@ _CLIENT: dict[str, Option] = {
     **_options("text", "ssl.cipher.suites ssl.enabled.protocols ssl.key.password ssl.keymanager.algorithm"),
     **_options("text", "ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location"),
     **_options("text", "ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider"),
-    **_options(
-        "text", "ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates"
-    ),
+    **_options("text", "ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates"),
     **_options("text", "ssl.truststore.location ssl.truststore.password ssl.truststore.type"),
-    **_options(
-        "int", "metadata.max.age.ms metrics.num.samples metrics.sample.window.ms reconnect.backoff.ms"
-    ),
+    **_options("int", "metadata.max.age.ms metrics.num.samples metrics.sample.window.ms reconnect.backoff.ms"),
     **_options("int", "reconnect.backoff.max.ms request.timeout.ms retry.backoff.ms retry.backoff.max.ms"),
     **_options("int", "sasl.kerberos.min.time.before.relogin sasl.login.connect.timeout.ms"),
     **_options("int", "sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds"),
@@ -323,7 +313,10 @@ def _nearest(name: str, allowed: Mapping[str, Option], refused: Mapping[str, str
 def _jaas(value: str) -> str | None:
     """What is wrong with a JAAS configuration, without a word of it: it holds a password."""
     # One entry is 'class flag name="value" …;'. Quoted values may hold anything, so they go first.
-    bare = re.sub(r'"(?:[^"\\]|\\.)*"', '""', value)
+    bare = re.sub(r'"(?:[^"\\\r\n]|\\.)*"', '""', value)
+    # What Kafka's tokenizer would read otherwise could hide a second module: other quotes, comments, line ends.
+    if re.search(r"'|//|/\*", bare) or '"' in bare.replace('""', ""):
+        return "wants values in double quotes, each on one line, and no comments"
     entries = [entry.split() for entry in bare.split(";") if entry.strip()]
     if len(entries) != 1:
         return "wants one login module with its settings, ended by a semicolon"
