@@ -16,7 +16,6 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 from lakefeed.config.base import Model
 from lakefeed.errors import ConfigError
 
-
 Built = TypeVar("Built", bound=Model)
 
 

@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from yaml.nodes import Node
 
 from lakefeed.config import overrides as override
-from lakefeed.config.connections import Connections
 from lakefeed.config.document import Document, convert
 from lakefeed.config.explain import explain
 from lakefeed.config.models import PipelineConfig
@@ -89,7 +88,7 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
 def _environment_problems(config: PipelineConfig, document: Document, environment: Mapping[str, str]) -> list[Problem]:
     """What the environment should have said and did not."""
     try:
-        known = {**Connections.from_environment(environment).catalogs, **config.catalogs}
+        known = config.connections(environment).catalogs
     except ConfigError as error:
         return [Problem(what=error.what, file=error.where)]
     sink = config.sink.iceberg

@@ -6,7 +6,7 @@ The reference in the documents and the JSON Schema for editors are generated fro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -287,6 +287,15 @@ class PipelineConfig(Model):
         """Store and catalogs: as declared, the rest from the environment."""
         default = Connections.from_environment(environment)
         return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs})
+
+
+def _entries(items: Any) -> Iterable[tuple[int, Any]]:
+    return enumerate(items) if isinstance(items, list) else ()
+
+
+def _complain(complaints: Iterable[Complaint]) -> None:
+    if found := list(complaints):
+        raise Complaints(found)
 
 
 def s3a_path(path: str) -> str:
