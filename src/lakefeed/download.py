@@ -13,8 +13,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
@@ -129,15 +129,16 @@ def _receive_once(order: Order, file: BinaryIO, report: Callable[[int], None], s
     file.truncate()
     digest = hashlib.sha256()
     arrived = 0
-    for chunk in _chunks(order):
-        if stop.is_set():
-            raise Stopped
-        arrived += len(chunk)
-        if arrived > order.size:
-            break
-        digest.update(chunk)
-        file.write(chunk)
-        report(arrived)
+    with closing(_chunks(order)) as chunks:
+        for chunk in chunks:
+            if stop.is_set():
+                raise Stopped
+            arrived += len(chunk)
+            if arrived > order.size:
+                break
+            digest.update(chunk)
+            file.write(chunk)
+            report(arrived)
     file.flush()
     os.fsync(file.fileno())
     if arrived < order.size:
@@ -150,7 +151,7 @@ def _receive_once(order: Order, file: BinaryIO, report: Callable[[int], None], s
         )
 
 
-def _chunks(order: Order) -> Iterator[bytes]:
+def _chunks(order: Order) -> Generator[bytes, None, None]:
     """The bytes as they arrive, with every way of failing turned into one of ours."""
     request = urllib.request.Request(order.url, headers={"User-Agent": "lakefeed"})  # noqa: S310 (checked scheme)
     if order.authorization:
@@ -160,6 +161,7 @@ def _chunks(order: Order) -> Iterator[bytes]:
             while chunk := response.read(_CHUNK):
                 yield chunk
     except urllib.error.HTTPError as error:
+        error.close()
         raise _refused(order, error.code) from error
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
         raise _unreached(order, getattr(error, "reason", None) or error) from error

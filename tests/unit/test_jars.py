@@ -1,0 +1,313 @@
+"""Jars from a real HTTP server on this machine, whole or in all the ways they can arrive wrongly."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import multiprocessing
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed import download, jars
+from lakefeed.cli.jars import jars as command
+from lakefeed.errors import ConfigError, DownloadError
+
+FIRST, SECOND = "org.example:first:1.0", "org.example.deep:second:all@tar.gz:2.0"
+CONTENT = {FIRST: b"first jar" * 1000, SECOND: b"second archive" * 2000}
+
+
+class Repository(ThreadingHTTPServer):
+    """Serves the two files; what it does wrong is set by the test."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answer)
+        self.files = {f"/{jars.artifact_path(name)}": content for name, content in CONTENT.items()}
+        self.truncate: set[str] = set()
+        self.failures = 0
+        self.credentials: str | None = None
+        self.redirects: dict[str, str] = {}
+        self.requests: list[tuple[str, str | None]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answer(BaseHTTPRequestHandler):
+    server: Repository
+
+    def do_GET(self) -> None:
+        self.server.requests.append((self.path, self.headers["Authorization"]))
+        if self.path in self.server.redirects:
+            self.send_response(302)
+            self.send_header("Location", self.server.redirects[self.path])
+            self.end_headers()
+            return
+        wanted = self.server.credentials
+        if wanted and self.headers["Authorization"] != "Basic " + base64.b64encode(wanted.encode()).decode():
+            self.send_error(401)
+            return
+        if self.server.failures > 0:
+            self.server.failures -= 1
+            self.send_error(503)
+            return
+        content = self.server.files.get(self.path)
+        if content is None:
+            self.send_error(404)
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if self.path in self.server.truncate else content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+def lock() -> jars.Lock:
+    return jars.Lock(
+        repository="http://127.0.0.1:9",
+        artifacts=tuple(
+            jars.Artifact(
+                coordinate=name,
+                groups=groups,
+                sha256=hashlib.sha256(CONTENT[name]).hexdigest(),
+                size=len(CONTENT[name]),
+            )
+            for name, groups in ((FIRST, ("a", "b")), (SECOND, ("b",)))
+        ),
+    )
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Repository]:
+    server = Repository()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    monkeypatch.setattr(jars, "read_lock", lock)
+    monkeypatch.setattr(download, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", server.url)
+    for name in ("LAKEFEED_MAVEN_USER", "LAKEFEED_MAVEN_PASSWORD", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def cached(tmp_path: Path) -> list[str]:
+    return sorted(path.name for path in (tmp_path / "cache").rglob("*") if path.is_file())
+
+
+def test_the_lock_of_the_package_is_sound() -> None:
+    document = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
+    coordinates = [item["coordinate"] for item in document["artifacts"]]
+    assert len(set(coordinates)) == len(coordinates)
+    assert document["repository"].startswith("https://")
+    assert all(len(bytes.fromhex(item["sha256"])) == 32 for item in document["artifacts"])
+    assert jars.read_lock().groups == ("spark", "s3proxy", "kafka", "registry")
+
+
+def test_paths_in_a_repository() -> None:
+    assert jars.artifact_path("org.example:name_2.13:1.2") == "org/example/name_2.13/1.2/name_2.13-1.2.jar"
+    assert jars.artifact_path(SECOND) == "org/example/deep/second/2.0/second-2.0-all.tar.gz"
+
+
+def test_fetches_each_file_once(repository: Repository, tmp_path: Path) -> None:
+    paths = jars.fetch(["a", "b"])
+    assert [path.read_bytes() for path in paths] == [CONTENT[FIRST], CONTENT[SECOND]]
+    assert jars.fetch(["a"]) == paths[:1]
+    assert len(repository.requests) == 2
+    assert cached(tmp_path) == ["first-1.0.jar", "second-2.0-all.tar.gz"]
+
+
+def test_reports_progress(repository: Repository) -> None:
+    calls: list[tuple[int, int]] = []
+    jars.fetch(["b"], progress=lambda done, total: calls.append((done, total)))
+    total = sum(map(len, CONTENT.values()))
+    assert calls[-1] == (total, total)
+
+
+def test_one_line_without_a_terminal(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
+    jars.fetch(["b"])
+    assert capsys.readouterr().err == f"fetching 2 jars (0 MB) from {repository.url}\n"
+    jars.fetch(["b"])
+    assert capsys.readouterr().err == ""
+
+
+def test_works_offline_with_a_warm_cache(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = jars.fetch(["b"])
+    monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", "http://127.0.0.1:9")
+    assert jars.fetch(["b"]) == paths
+
+
+def test_missing_from_the_repository(repository: Repository, tmp_path: Path) -> None:
+    path = f"/{jars.artifact_path(FIRST)}"
+    del repository.files[path]
+    with pytest.raises(DownloadError, match=f"{FIRST} was not downloaded: .*HTTP 404") as caught:
+        jars.fetch(["a"])
+    assert caught.value.where == repository.url + path
+    assert "LAKEFEED_MAVEN_REPOSITORY" in str(caught.value.hint)
+    assert cached(tmp_path) == []
+
+
+def test_truncated(repository: Repository, tmp_path: Path) -> None:
+    repository.truncate = set(repository.files)
+    with pytest.raises(DownloadError, match="4500 of 9000 bytes arrived"):
+        jars.fetch(["a"])
+    assert len(repository.requests) == 3
+    assert cached(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [b"FIRST JAR" * 1000, b"first jar" * 1001])
+def test_tampered(repository: Repository, tmp_path: Path, content: bytes) -> None:
+    repository.files[f"/{jars.artifact_path(FIRST)}"] = content
+    expected = hashlib.sha256(CONTENT[FIRST]).hexdigest()
+    with pytest.raises(DownloadError, match=f"SHA-256 is not the locked one\n  expected: {expected}") as caught:
+        jars.fetch(["a"])
+    if len(content) == 9000:
+        assert f"actual:   {hashlib.sha256(content).hexdigest()}" in str(caught.value)
+    assert cached(tmp_path) == []
+
+
+def test_one_bad_file_keeps_the_good_one(repository: Repository, tmp_path: Path) -> None:
+    repository.files[f"/{jars.artifact_path(FIRST)}"] = b"x"
+    jars_before = cached(tmp_path)
+    with pytest.raises(DownloadError, match=FIRST):
+        jars.fetch(["b"])
+    assert jars_before == []
+    assert set(cached(tmp_path)) <= {"second-2.0-all.tar.gz"}
+
+
+def test_passing_faults_are_tried_again(repository: Repository) -> None:
+    repository.failures = 2
+    assert jars.fetch(["a"])[0].read_bytes() == CONTENT[FIRST]
+
+
+def test_a_lasting_fault_is_told(repository: Repository) -> None:
+    repository.failures = 99
+    with pytest.raises(DownloadError, match="HTTP 503"):
+        jars.fetch(["a"])
+
+
+def test_credentials_wanted(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository.credentials = "me:pass word"
+    with pytest.raises(DownloadError, match="HTTP 401") as caught:
+        jars.fetch(["a"])
+    assert "LAKEFEED_MAVEN_USER" in str(caught.value.hint)
+    monkeypatch.setenv("LAKEFEED_MAVEN_USER", "me")
+    monkeypatch.setenv("LAKEFEED_MAVEN_PASSWORD", "pass word")
+    assert jars.fetch(["a"])[0].read_bytes() == CONTENT[FIRST]
+
+
+def test_credentials_in_the_url_are_used_and_never_shown(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.credentials = "me:pass word"
+    repository.files.clear()
+    url = repository.url.replace("://", "://me:pass%20word@")
+    monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", url)
+    with pytest.raises(DownloadError, match="HTTP 404") as caught:
+        jars.fetch(["a"])
+    shown = str(caught.value) + capsys.readouterr().err + repr(jars.repository_from_environment("https://x"))
+    assert "pass" not in shown
+    assert "Basic" not in shown
+
+
+def test_credentials_do_not_follow_a_redirect(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = f"/{jars.artifact_path(FIRST)}"
+    repository.redirects[path] = f"{repository.url}/elsewhere"
+    repository.files["/elsewhere"] = CONTENT[FIRST]
+    monkeypatch.setenv("LAKEFEED_MAVEN_USER", "me")
+    jars.fetch(["a"])
+    sent = dict(repository.requests)
+    assert sent[path] is not None
+    assert sent["/elsewhere"] is None
+
+
+def test_unreachable(repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", "http://127.0.0.1:9")
+    with pytest.raises(DownloadError, match=r"does not answer .*refused"):
+        jars.fetch(["a"])
+    assert cached(tmp_path) == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"FIRST JAR" * 1000])
+def test_damaged_cache_is_mended(repository: Repository, damage: bytes) -> None:
+    (path,) = jars.fetch(["a"])
+    path.write_bytes(damage)
+    assert jars.fetch(["a"]) == [path]
+    assert path.read_bytes() == CONTENT[FIRST]
+
+
+def test_file_repository(repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mirror = tmp_path / "mirror"
+    path = mirror / jars.artifact_path(FIRST)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(CONTENT[FIRST])
+    monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", mirror.as_uri())
+    assert jars.fetch(["a"])[0].read_bytes() == CONTENT[FIRST]
+    with pytest.raises(DownloadError, match="does not have it"):
+        jars.fetch(["b"])
+
+
+@pytest.mark.parametrize("url", ["/srv/maven", "ftp://example.org/maven", "maven"])
+def test_unusable_repository(repository: Repository, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setenv("LAKEFEED_MAVEN_REPOSITORY", url)
+    with pytest.raises(ConfigError, match="not a https://"):
+        jars.fetch(["a"])
+
+
+def test_unwritable_cache(repository: Repository, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LAKEFEED_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match="cannot be written") as caught:
+        jars.fetch(["a"])
+    assert "LAKEFEED_CACHE" in str(caught.value.hint)
+
+
+def test_unknown_group(repository: Repository) -> None:
+    with pytest.raises(ConfigError, match="no group of jars named c"):
+        jars.fetch(["a", "c"])
+
+
+def fetch_in_a_process(results: multiprocessing.Queue[list[str]]) -> None:
+    results.put([str(path) for path in jars.fetch(["b"])])
+
+
+def test_racing_processes(repository: Repository, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    results: multiprocessing.Queue[list[str]] = context.Queue()
+    racers = [context.Process(target=fetch_in_a_process, args=(results,)) for _ in range(4)]
+    for racer in racers:
+        racer.start()
+    found = [results.get(timeout=30) for _ in racers]
+    for racer in racers:
+        racer.join(30)
+        assert racer.exitcode == 0
+    assert all(paths == found[0] for paths in found)
+    assert cached(tmp_path) == ["first-1.0.jar", "second-2.0-all.tar.gz"]
+    assert [Path(path).read_bytes() for path in found[0]] == list(CONTENT.values())
+
+
+def test_commands(repository: Repository, tmp_path: Path) -> None:
+    run = CliRunner().invoke
+    assert run(command, ["verify"]).exit_code == 1
+    assert run(command, ["fetch", "--group", "a"]).exit_code == 0
+    result = run(command, ["verify", "--output", "json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout) == {"ok": 1, "wrong": {SECOND: "missing"}}
+    assert run(command, ["fetch"]).exit_code == 0
+    assert run(command, ["verify"]).exit_code == 0
+    listed = json.loads(run(command, ["list", "--group", "a", "--output", "json"]).stdout)
+    assert [item["coordinate"] for item in listed] == [FIRST]
