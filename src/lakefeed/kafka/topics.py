@@ -139,6 +139,7 @@ class Topics:
             if exist_ok and _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise self._error(error, name) from None
+        self._settled(lambda: self._describe(name))
         self.end_offsets(name)
         return True
 
@@ -177,7 +178,7 @@ class Topics:
             Unreachable: no broker answers.
         """
         try:
-            numbers = sorted(each.id for each in self._describe(name).partitions)
+            numbers = [each.id for each in self._describe(name).partitions]
             return self._settled(lambda: self._offsets(name, numbers, _LATEST))
         except KafkaException as error:
             raise self._error(error, name) from None
@@ -205,7 +206,7 @@ class Topics:
 
     def _describe(self, name: str) -> Any:
         if name not in self._brokers().topics:
-            raise self._missing(name)
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
         answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
         return self._answer(answer[name])
 

@@ -94,9 +94,7 @@ def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
     if key is not None:
         expressions["distinct_keys"] = f"count(distinct `{key}`)"
     row = rows.selectExpr(*(f"{sql} AS {name}" for name, sql in expressions.items())).collect()[0].asDict()
-    return Totals(
-        distinct_keys=row.pop("distinct_keys", None), **{name: value or 0 for name, value in row.items()}
-    )
+    return Totals(distinct_keys=row.pop("distinct_keys", None), **{name: value or 0 for name, value in row.items()})
 
 
 def taxi_schema() -> str:
@@ -104,9 +102,7 @@ def taxi_schema() -> str:
     return files("lakefeed.produce").joinpath("taxi.avsc").read_text()
 
 
-def taxi_rows(
-    spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, slices: int | None = None
-) -> DataFrame:
+def taxi_rows(spark: SparkSession, rows: int, *, seed: int = 7, start: int = 0, slices: int | None = None) -> DataFrame:
     """The trips from number ``start`` up to ``start + rows`` of the endless list that ``seed`` names.
 
     Times are spread over 2018 as ``MM/dd/yyyy hh:mm:ss a`` text, amounts are whole cents, and
@@ -203,8 +199,7 @@ _STEPS: tuple[dict[str, str], ...] = (
     {
         "rate": "CASE WHEN luck < 968 THEN 1L WHEN luck < 993 THEN 2L WHEN luck < 996 THEN 3L ELSE 5L END",
         "payment_type": (
-            "CASE WHEN payment < 740 THEN 1L WHEN payment < 994 THEN 2L"
-            " WHEN payment < 998 THEN 3L ELSE 4L END"
+            "CASE WHEN payment < 740 THEN 1L WHEN payment < 994 THEN 2L WHEN payment < 998 THEN 3L ELSE 4L END"
         ),
         "pickup": "(day * 24 + hour) * 3600 + second",
     },
