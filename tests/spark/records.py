@@ -1,0 +1,30 @@
+"""Records as Spark's Kafka source gives them, and Avro by the reference library."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+
+def avro_bytes(schema: Any, datum: Any) -> bytes:
+    """``datum`` written by fastavro, without a header."""
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, fastavro.parse_schema(schema), datum)
+    return buffer.getvalue()
+
+
+def records(spark: SparkSession, values: Sequence[bytes | None], *, topic: str = "t") -> DataFrame:
+    """One partition of a topic with these values, offsets from 0."""
+    rows = [(topic, 0, offset, bytearray(value) if value is not None else None) for offset, value in enumerate(values)]
+    return spark.createDataFrame(rows, "topic STRING, partition INT, offset BIGINT, value BINARY").coalesce(1)
+
+
+def results(decoded: DataFrame) -> list[Row]:
+    """The decoded structs in the order of the offsets."""
+    return [row.decoded for row in decoded.orderBy("offset").select("decoded").collect()]

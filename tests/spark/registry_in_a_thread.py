@@ -1,0 +1,95 @@
+"""A schema registry in this process: real HTTP and Confluent's paths, and it can be made to fail."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+
+class RegistryInAThread:
+    """Serves the schemas put into it on a free port of the loopback interface.
+
+    Attributes:
+        schemas: id to the answer's JSON object.
+        versions: (subject, version) to the answer's JSON object.
+        credentials: ``user:password`` that it wants; None for none.
+        failing: HTTP status of every answer; None for proper ones.
+        requests: how often each path was asked for.
+    """
+
+    def __init__(self, *, credentials: str | None = None, port: int = 0) -> None:
+        self.schemas: dict[int, dict[str, Any]] = {}
+        self.versions: dict[tuple[str, int], dict[str, Any]] = {}
+        self.credentials = credentials
+        self.failing: int | None = None
+        self.requests: Counter[str] = Counter()
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), self._answers())
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """The base address."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def put(self, schema_id: int, schema: Any, *, references: list[dict[str, Any]] | None = None) -> None:
+        """Registers an Avro schema, given as Python objects, under an id."""
+        answer: dict[str, Any] = {"schema": json.dumps(schema)}
+        if references:
+            answer["references"] = references
+        self.schemas[schema_id] = answer
+
+    def __enter__(self) -> RegistryInAThread:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answers(self) -> type[BaseHTTPRequestHandler]:
+        registry = self
+
+        class Answers(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                registry.requests[self.path] += 1
+                status, body = registry._answer(self.path, self.headers.get("Authorization"))
+                content = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        return Answers
+
+    def _answer(self, path: str, authorization: str | None) -> tuple[int, dict[str, Any]]:
+        if self.failing is not None:
+            return self.failing, {"message": "made to fail"}
+        if self.credentials is not None:
+            wanted = "Basic " + base64.b64encode(self.credentials.encode()).decode()
+            if authorization != wanted:
+                return 401, {"error_code": 401, "message": "Unauthorized"}
+        parts = path.strip("/").split("/")
+        found: dict[str, Any] | None = None
+        if parts[:2] == ["schemas", "ids"]:
+            found = self.schemas.get(int(parts[2]))
+        elif parts[0] == "subjects" and parts[2] == "versions":
+            found = self.versions.get((parts[1], int(parts[3])))
+        else:
+            return 404, {"message": "no such path"}
+        return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})

@@ -1,0 +1,256 @@
+"""Every Avro type: the same values as Spark's from_avro, and the same as fastavro."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import fastavro
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row
+from pyspark.sql import functions as sf
+from pyspark.sql.avro.functions import from_avro
+
+from lakefeed.decode import PlainAvro, decoded
+from lakefeed.errors import ConfigError
+from tests.spark.records import avro_bytes, records, results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POINT = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "double"}]}
+TYPES: dict[str, Any] = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "bytes": "bytes",
+    "enum": {"type": "enum", "name": "Colour", "symbols": ["RED", "GREEN", "BLUE"]},
+    "fixed": {"type": "fixed", "name": "Four", "size": 4},
+    "longs": {"type": "array", "items": "long"},
+    "optional_strings": {"type": "array", "items": ["null", "string"]},
+    "doubles_by_name": {"type": "map", "values": "double"},
+    "point": POINT,
+    "points": {"type": "array", "items": "Point"},
+    "lists_by_name": {"type": "map", "values": {"type": "array", "items": "int"}},
+    "optional": ["null", "string"],
+    "optional_point": ["Point", "null"],
+    "int_or_long": ["int", "long"],
+    "float_or_double": ["null", "float", "double"],
+    "anything": ["null", "int", "string", "Point"],
+    "date": {"type": "int", "logicalType": "date"},
+    "millis": {"type": "long", "logicalType": "timestamp-millis"},
+    "micros": {"type": "long", "logicalType": "timestamp-micros"},
+    "local_micros": {"type": "long", "logicalType": "local-timestamp-micros"},
+    "decimal": {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+    "fixed_decimal": {
+        "type": "fixed",
+        "name": "Eight",
+        "size": 8,
+        "logicalType": "decimal",
+        "precision": 18,
+        "scale": 4,
+    },
+    "uuid": {"type": "string", "logicalType": "uuid"},
+    "time": {"type": "int", "logicalType": "time-millis"},
+}
+SCHEMA = {
+    "type": "record",
+    "name": "Everything",
+    "namespace": "io.example",
+    "fields": [{"name": name, "type": kind} for name, kind in TYPES.items()],
+}
+
+ints = st.integers(-(2**31), 2**31 - 1)
+longs = st.integers(-(2**63), 2**63 - 1)
+floats = st.floats(width=32)
+text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
+names = st.dictionaries
+points = st.fixed_dictionaries({"x": ints, "y": st.floats()})
+moments = st.datetimes(dt.datetime(1900, 1, 2), dt.datetime(2200, 1, 1))
+utc_moments = moments.map(lambda moment: moment.replace(tzinfo=dt.UTC))
+DATA = st.fixed_dictionaries(
+    {
+        "boolean": st.booleans(),
+        "int": ints,
+        "long": longs,
+        "float": floats,
+        "double": st.floats(),
+        "string": text,
+        "bytes": st.binary(max_size=20),
+        "enum": st.sampled_from(["RED", "GREEN", "BLUE"]),
+        "fixed": st.binary(min_size=4, max_size=4),
+        "longs": st.lists(longs, max_size=5),
+        "optional_strings": st.lists(st.none() | text, max_size=5),
+        "doubles_by_name": st.dictionaries(text, st.floats(), max_size=4),
+        "point": points,
+        "points": st.lists(points, max_size=4),
+        "lists_by_name": st.dictionaries(text, st.lists(ints, max_size=3), max_size=3),
+        "optional": st.none() | text,
+        "optional_point": st.none() | points,
+        "int_or_long": ints | longs,
+        "float_or_double": st.none() | st.floats(),
+        "anything": st.none() | ints | text | points,
+        "date": st.dates(dt.date(1600, 1, 1), dt.date(2300, 1, 1)),
+        "millis": utc_moments.map(lambda moment: moment.replace(microsecond=moment.microsecond // 1000 * 1000)),
+        "micros": utc_moments,
+        "local_micros": moments,
+        "decimal": st.decimals(Decimal("-99999999.99"), Decimal("99999999.99"), places=2),
+        "fixed_decimal": st.decimals(Decimal("-9999999999.9999"), Decimal("9999999999.9999"), places=4),
+        "uuid": st.uuids(),
+        "time": st.times().map(lambda time: time.replace(microsecond=time.microsecond // 1000 * 1000)),
+    }
+)
+
+
+def plain(value: Any) -> Any:
+    """A value of Spark or of fastavro in the terms of both."""
+    match value:
+        case Row():
+            return plain(value.asDict())
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case list():
+            return [plain(each) for each in value]
+        case bytearray():
+            return bytes(value)
+        case UUID():
+            return str(value)
+        case dt.time():
+            return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
+        case float() if math.isnan(value):
+            return "NaN"
+    return value
+
+
+def expected(encoded: bytes) -> dict[str, Any]:
+    """What fastavro reads, with Spark's struct of a union of several types."""
+    datum = fastavro.schemaless_reader(io.BytesIO(encoded), fastavro.parse_schema(SCHEMA), None)
+    assert isinstance(datum, dict)
+    anything = datum["anything"]
+    if anything is not None:
+        branch = 0 if isinstance(anything, int) else 1 if isinstance(anything, str) else 2
+        datum["anything"] = {f"member{at}": anything if at == branch else None for at in range(3)}
+    for name in ("millis", "micros"):
+        # Spark's collect() gives timestamps as local time without a zone.
+        datum[name] = datum[name].astimezone().replace(tzinfo=None)
+    result = plain(datum)
+    assert isinstance(result, dict)
+    return result
+
+
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.lists(DATA, min_size=20, max_size=40))
+def test_values_are_those_of_from_avro_and_of_fastavro(spark: SparkSession, data: list[dict[str, Any]]) -> None:
+    spark.conf.set("spark.sql.avro.datetimeRebaseModeInRead", "CORRECTED")
+    encoded = [avro_bytes(SCHEMA, datum) for datum in data]
+    both = (
+        decoded(records(spark, encoded), PlainAvro(writer_schema=json.dumps(SCHEMA)))
+        .withColumn("reference", from_avro("value", json.dumps(SCHEMA)))
+        .orderBy("offset")
+        .collect()
+    )
+    for row, each in zip(both, encoded, strict=True):
+        assert row.decoded.error is None
+        assert row.decoded.schema_id is None
+        assert plain(row.decoded.value) == plain(row.reference)
+        assert plain(row.decoded.value) == expected(each)
+
+
+def test_the_type_is_that_of_from_avro(spark: SparkSession) -> None:
+    both = decoded(records(spark, [b""]), PlainAvro(writer_schema=json.dumps(SCHEMA))).select(
+        "decoded.value", from_avro("value", json.dumps(SCHEMA)).alias("reference")
+    )
+    assert both.schema["value"].dataType == both.schema["reference"].dataType
+
+
+READER = {
+    "type": "record",
+    "name": "Trip",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "distance", "type": "double"},
+        {"name": "rider", "type": "string", "aliases": ["passenger"]},
+        {"name": "tip", "type": ["null", "double"], "default": None},
+        {"name": "kind", "type": "string", "default": "street"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "datum", "wanted"),
+    [
+        pytest.param(
+            [("id", "int"), ("distance", "float"), ("rider", "string")],
+            {"id": 7, "distance": 0.5, "rider": "Ada"},
+            {"id": 7, "distance": 0.5, "rider": "Ada", "tip": None, "kind": "street"},
+            id="promoted types, defaults for added fields",
+        ),
+        pytest.param(
+            [("passenger", "bytes"), ("id", "long"), ("distance", "long")],
+            {"passenger": b"Ada", "id": 2**40, "distance": 3},
+            {"id": 2**40, "distance": 3.0, "rider": "Ada", "tip": None, "kind": "street"},
+            id="renamed by alias, another order, bytes to string",
+        ),
+        pytest.param(
+            [("id", "long"), ("gone", POINT), ("distance", "double"), ("rider", "string"), ("tip", "double")],
+            {"id": 1, "gone": {"x": 1, "y": 2.0}, "distance": 1.0, "rider": "B", "tip": 2.5},
+            {"id": 1, "distance": 1.0, "rider": "B", "tip": 2.5, "kind": "street"},
+            id="a field that the reader has not",
+        ),
+    ],
+)
+def test_the_writers_schema_is_resolved_to_the_readers(
+    spark: SparkSession, fields: list[tuple[str, Any]], datum: dict[str, Any], wanted: dict[str, Any]
+) -> None:
+    writer = {"type": "record", "name": "Trip", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(READER))
+    [result] = results(decoded(records(spark, [avro_bytes(writer, datum)]), spec))
+    assert result.error is None
+    assert result.value.asDict() == wanted
+
+
+def test_a_writer_that_does_not_fit_is_an_error_of_the_record(spark: SparkSession) -> None:
+    writer = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "string"}]}
+    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(READER))
+    [result] = results(decoded(records(spark, [avro_bytes(writer, {"id": "x"})]), spec))
+    assert result.value is None
+    assert "does not fit the reader's" in result.error
+
+
+def test_a_schema_that_is_no_record_becomes_one_field(spark: SparkSession) -> None:
+    spec = PlainAvro(writer_schema='"string"')
+    [result] = results(decoded(records(spark, [avro_bytes("string", "Ada")]), spec))
+    assert result.value.asDict() == {"value": "Ada"}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{"type": "record"',
+        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Unknown"}]}',
+        '{"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}',
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_an_error_at_once(spark: SparkSession, schema: str) -> None:
+    with pytest.raises(ConfigError, match="Avro schema cannot be used"):
+        decoded(records(spark, [b""]), PlainAvro(writer_schema=schema))
+
+
+def test_rows_do_not_share_memory(spark: SparkSession) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, {"name": "p", "type": POINT}]}
+    data = [{"a": at, "p": {"x": at, "y": float(at)}} for at in range(100)]
+    frame = decoded(records(spark, [avro_bytes(schema, each) for each in data]), PlainAvro(writer_schema=json.dumps(schema)))
+    collected = frame.select(sf.collect_list("decoded.value").alias("all")).first()
+    assert collected is not None
+    assert sorted(plain(collected["all"]), key=lambda each: each["a"]) == data
+    assert [plain(each.value) for each in sorted(results(frame.cache()), key=lambda each: each.value.a)] == data

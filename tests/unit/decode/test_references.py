@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+
+from lakefeed.decode.references import inlined
+
+CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
+ADDRESS = {
+    "type": "record",
+    "name": "geo.Address",
+    "fields": [{"name": "city", "type": "City"}, {"name": "old", "type": ["null", "City"], "default": None}],
+}
+PERSON = {
+    "type": "record",
+    "name": "Person",
+    "namespace": "people",
+    "fields": [
+        {"name": "home", "type": "geo.Address"},
+        {"name": "others", "type": {"type": "array", "items": "geo.Address"}},
+        {"name": "born", "type": {"type": "map", "values": ["null", "geo.City"]}},
+        {"name": "parent", "type": ["null", "Person"]},
+    ],
+}
+
+
+def test_a_schema_with_references_stands_alone() -> None:
+    text = inlined(json.dumps(PERSON), [json.dumps(CITY), json.dumps(ADDRESS)])
+    schema = fastavro.parse_schema(json.loads(text))
+    home = {"city": {"name": "Ulm"}, "old": None}
+    datum: dict[str, Any] = {"home": home, "others": [home], "born": {"x": {"name": "Bern"}}, "parent": None}
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, schema, datum)
+    assert fastavro.schemaless_reader(io.BytesIO(buffer.getvalue()), schema, None) == datum
+
+
+def test_a_schema_without_references_is_the_same() -> None:
+    assert json.loads(inlined(json.dumps(CITY), [])) == CITY
