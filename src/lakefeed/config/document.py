@@ -24,8 +24,6 @@ VARIABLES = {
     "access_key": "AWS_ACCESS_KEY_ID",
     "secret_key": "AWS_SECRET_ACCESS_KEY",
     "session_token": "AWS_SESSION_TOKEN",
-    "password": "SCHEMA_REGISTRY_PASSWORD",
-    "token": "LAKEFEED_CATALOG_TOKEN",
 }
 
 # Where keys are free (Kafka options, catalog properties), these hold secrets.
@@ -192,7 +190,7 @@ class _Conversion:
 
     def literal_secret(self, place: Place, location: Location, *, warning: bool) -> None:
         key = str(place[-1])
-        name = VARIABLES.get(key) or re.sub(r"\W+", "_", key).upper()
+        name = VARIABLES.get(key) or re.sub(r"\W+", "_", dotted(place[-2:])).upper()
         on_command_line = location.file.startswith(OVERRIDE)
         self.document.add(
             f"'{key}' holds a secret and is written out "

@@ -20,6 +20,7 @@ class Problem:
         column: 1-based, None where there is none.
         key: dotted path of the setting, such as ``source.kafka.topics``; empty for the whole file.
         hint: what to do next.
+        about: the endpoint, bucket or file that a preflight asked, if any.
         severity: a warning lets the pipeline run.
         error: the class of error that this problem alone would be raised as.
     """
@@ -30,8 +31,14 @@ class Problem:
     column: int | None = None
     key: str = ""
     hint: str | None = None
+    about: str | None = None
     severity: Literal["error", "warning"] = "error"
     error: type[LakefeedError] = ConfigError
+
+    @classmethod
+    def of(cls, error: LakefeedError, *, key: str) -> Problem:
+        """The problem that an error is, for the setting ``key``."""
+        return cls(what=error.what, key=key, hint=error.hint, about=error.where, error=type(error))
 
     @property
     def where(self) -> str:
@@ -41,7 +48,8 @@ class Problem:
 
     def __str__(self) -> str:
         hint = f"\n  next: {self.hint}" if self.hint else ""
-        return f"{self.where}: {self.severity}: {self.what}{hint}"
+        about = f" ({self.about})" if self.about else ""
+        return f"{self.where}: {self.severity}: {self.what}{about}{hint}"
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--output json``."""
@@ -53,6 +61,7 @@ class Problem:
             "severity": self.severity,
             "error": self.error.__name__,
             "what": self.what,
+            "about": self.about,
             "hint": self.hint,
         }
 
@@ -80,7 +89,7 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
     if len(errors) == 1:
         only = errors[0]
         where = f"{only.where} ({only.key})" if only.key and only.key != only.where else only.where
-        raise only.error(only.what, where=where, hint=only.hint)
+        raise only.error(only.what, where=only.about or where, hint=only.hint)
     classes = {problem.error for problem in errors}
     lines = "\n".join(f"  {line}" for problem in errors for line in str(problem).splitlines())
     raise _shared(classes)(f"{len(errors)} problems in the pipeline:\n{lines}")

@@ -1,0 +1,220 @@
+"""What a pipeline points at: whether broker, topics, registry, buckets and catalog are there, without Spark.
+
+The same checks serve ``lakefeed check --connect`` and the start of ``lakefeed run``. All of them run at once, each
+with a timeout of a few seconds, so that the answer is complete and quick even if nothing answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from pydantic import SecretStr
+
+from lakefeed.config.connections import S3, Catalog, Connections, Registry
+from lakefeed.config.models import AvroDecode, KafkaSource, PipelineConfig
+from lakefeed.config.problem import Problem, raise_first_error
+from lakefeed.config.s3_probe import TIMEOUT_SECONDS, Keys, get, require_bucket
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+__all__ = ["preflight", "raise_first_error"]
+
+Check = Callable[[], list[Problem]]
+
+
+def preflight(config: PipelineConfig, *, connections: Connections | None = None) -> list[Problem]:
+    """Every problem with what the pipeline points at; empty if a run can begin.
+
+    Args:
+        config: the pipeline.
+        connections: store and catalogs. Default: as declared, the rest from this process's environment.
+    """
+    if connections is None:
+        connections = config.connections(os.environ)
+    checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections)]
+    with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
+        return [problem for found in pool.map(lambda check: check(), checks) for problem in found]
+
+
+def _checked(key: str, ask: Callable[[], object]) -> Check:
+    """A check whose errors become problems of the setting ``key``."""
+
+    def check() -> list[Problem]:
+        try:
+            ask()
+        except LakefeedError as error:
+            return [Problem.of(error, key=key)]
+        return []
+
+    return check
+
+
+def _kafka(config: PipelineConfig) -> list[Check]:
+    checks: list[Check] = []
+    if (source := config.source.kafka) is not None:
+        kafka = source
+        checks.append(lambda: _topics(kafka))
+        if (avro := config.decode.avro) is not None and (registry := avro.registry) is not None:
+            key = "decode.avro.subject" if avro.subject else "decode.avro.registry"
+            checks.append(_checked(key, lambda: _subject(avro, registry, kafka)))
+    return checks
+
+
+def _topics(source: KafkaSource) -> list[Problem]:
+    from lakefeed.kafka.topics import Topics, missing_topic
+
+    where = source.bootstrap_servers
+    try:
+        existing = Topics(where, options=source.options).list()
+    except LakefeedError as error:
+        return [Problem.of(error, key="source.kafka.bootstrap_servers")]
+    if source.topics_pattern is not None:
+        # As Spark compares: the whole name.
+        if any(re.fullmatch(source.topics_pattern, topic) for topic in existing):
+            return []
+        names = ", ".join(existing[:10]) or "none yet"
+        hint = f"it has to match a whole name; the broker has: {names}"
+        unmatched = ResourceMissing("the pattern matches no topic", where=where, hint=hint)
+        return [Problem.of(unmatched, key="source.kafka.topics_pattern")]
+    return [
+        Problem.of(missing_topic(topic, existing, where=where), key=f"source.kafka.topics.{index}")
+        for index, topic in enumerate(source.topics or ())
+        if topic not in existing
+    ]
+
+
+def _subject(avro: AvroDecode, registry: Registry, source: KafkaSource) -> None:
+    from lakefeed.decode.registry import SchemaRegistry
+
+    client = SchemaRegistry(registry.url, username=registry.username, password=registry.password)
+    subject = avro.subject or (f"{source.topics[0]}-value" if source.topics else None)
+    if avro.schema_file is None and subject is not None:
+        kind = client.latest(subject).kind
+        if kind != "AVRO":
+            raise ConfigError(f"the subject {subject} holds a {kind} schema, not an Avro one", where=registry.url)
+    else:
+        client.subjects()
+
+
+def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
+    places = {"checkpoint": config.checkpoint}
+    if config.sink.parquet is not None:
+        places["sink.parquet.path"] = config.sink.parquet.path
+    if config.sink.iceberg is not None:
+        name = config.sink.iceberg.catalog
+        if name in connections.catalogs and (warehouse := connections.catalogs[name].warehouse):
+            places[f"catalogs.{name}.warehouse"] = warehouse
+    buckets: dict[str, str] = {}
+    for key, place in places.items():
+        parts = urlsplit(place)
+        if parts.scheme in ("s3", "s3a"):
+            buckets.setdefault(parts.netloc, key)
+    s3 = connections.s3
+    keys = _keys(s3)
+    checks = [_bucket(bucket, key, s3=s3, keys=keys) for bucket, key in buckets.items()]
+    if keys is None and buckets:
+        what = "no S3 keys are given: Spark will use the AWS default chain, which this check cannot follow"
+        checks.append(lambda: [Problem(what=what, key="s3", severity="warning")])
+    return checks
+
+
+def _bucket(bucket: str, key: str, *, s3: S3, keys: Keys | None) -> Check:
+    return _checked(key, lambda: require_bucket(bucket, s3=s3, keys=keys))
+
+
+def _keys(s3: S3) -> Keys | None:
+    if s3.access_key is not None and s3.secret_key is not None:
+        return Keys(
+            access_key=s3.access_key.get_secret_value(), secret_key=s3.secret_key, session_token=s3.session_token
+        )
+    access_key, secret_key = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if not access_key or not secret_key:
+        return None
+    token = os.environ.get("AWS_SESSION_TOKEN")
+    return Keys(
+        access_key=access_key,
+        secret_key=SecretStr(secret_key),
+        session_token=SecretStr(token) if token else None,
+    )
+
+
+def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
+    if config.sink.iceberg is None:
+        return []
+    name = config.sink.iceberg.catalog
+    if name not in connections.catalogs:
+        return [_checked("sink.iceberg.table", lambda: connections.catalog(name))]
+    catalog = connections.catalogs[name]
+    ask = {"rest": _rest, "jdbc": _sqlite if catalog.uri.startswith("jdbc:sqlite:") else _server}[catalog.type]
+    return [_checked(f"catalogs.{name}.uri", lambda: ask(catalog))]
+
+
+def _sqlite(catalog: Catalog) -> None:
+    path = Path(catalog.uri.removeprefix("jdbc:sqlite:").removeprefix("file:").partition("?")[0])
+    if not path.parent.is_dir():
+        hint = f"mkdir -p {path.parent}, or correct the catalog's uri"
+        raise ResourceMissing("the folder of the SQLite catalog does not exist", where=str(path.parent), hint=hint)
+    if not path.exists():
+        if not os.access(path.parent, os.W_OK):
+            raise AccessDenied("the SQLite catalog cannot be created there", where=str(path))
+        return
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise AccessDenied(f"the SQLite catalog cannot be read: {error.strerror}", where=str(path)) from None
+    if start and start != b"SQLite format 3\0":
+        raise ConfigError("the catalog's file is no SQLite database", where=str(path))
+    if not os.access(path, os.W_OK):
+        raise AccessDenied("the SQLite catalog cannot be written to", where=str(path))
+
+
+def _server(catalog: Catalog) -> None:
+    """A database server: whether it listens. Who may log in, its driver says when Spark opens the catalog."""
+    parts = urlsplit(catalog.uri.removeprefix("jdbc:"))
+    port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}.get(parts.scheme)
+    if parts.hostname is None or port is None:
+        return
+    try:
+        socket.create_connection((parts.hostname, port), timeout=TIMEOUT_SECONDS).close()
+    except OSError as error:
+        where = f"{parts.hostname}:{port}"
+        raise Unreachable(f"the catalog's database does not answer: {error.strerror or error}", where=where) from None
+
+
+def _rest(catalog: Catalog) -> None:
+    """``GET /v1/config``, with which every REST client begins (Iceberg's REST catalog specification)."""
+    url = f"{catalog.uri.rstrip('/')}/v1/config"
+    if catalog.warehouse is not None:
+        url += f"?warehouse={quote(catalog.warehouse, safe='')}"
+    headers = {"accept": "application/json"}
+    if catalog.token is not None:
+        headers["authorization"] = f"Bearer {catalog.token.get_secret_value()}"
+    status, body = get(url, headers=headers)
+    if status in (401, 403):
+        if catalog.token is None and "credential" in catalog.properties:
+            return  # It answers; the client will trade its credential for a token first.
+        hint = "set catalogs.<name>.token from the environment"
+        raise AccessDenied(
+            f"the REST catalog refuses the credentials (HTTP status {status})", where=catalog.uri, hint=hint
+        )
+    if status >= 500 or status == 429:
+        raise Unreachable(f"the REST catalog answers with HTTP status {status}", where=catalog.uri)
+    if status != 200 or not _is_catalog_config(body):
+        hint = "give the address that /v1/config follows"
+        what = f"this address answers, but not as an Iceberg REST catalog does (HTTP status {status})"
+        raise ConfigError(what, where=catalog.uri, hint=hint)
+
+
+def _is_catalog_config(body: bytes) -> bool:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and {"defaults", "overrides"} <= document.keys()

@@ -1,0 +1,166 @@
+"""Asks an S3 store about one bucket, with the standard library alone: no SDK, no JVM, an answer in seconds.
+
+The request is a listing of one key, which any user of a bucket may do and whose errors, unlike those of HEAD,
+come with a code that says what is wrong. Signature Version 4 after
+https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import http.client
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
+
+from pydantic import SecretStr
+
+from lakefeed.config.connections import S3
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+TIMEOUT_SECONDS = 5.0
+_NOTHING = hashlib.sha256(b"").hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """What requests are signed with."""
+
+    access_key: str
+    secret_key: SecretStr
+    session_token: SecretStr | None = None
+
+
+def signed_headers(
+    url: str,
+    *,
+    keys: Keys,
+    region: str,
+    now: datetime | None = None,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The headers of a signed request without a body.
+
+    Args:
+        url: with its query, if any; percent-encoded.
+        keys: whose request it is.
+        region: the store's.
+        now: the time of the request, in UTC; default now.
+        method: of the request.
+        headers: further headers to sign, their names in lower case.
+    """
+    at = now or datetime.now(UTC)
+    stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
+    parts = urlsplit(url)
+    signed = {"host": parts.netloc, "x-amz-content-sha256": _NOTHING, "x-amz-date": stamp, **(headers or {})}
+    if keys.session_token is not None:
+        signed["x-amz-security-token"] = keys.session_token.get_secret_value()
+    names = ";".join(sorted(signed))
+    lines = "".join(f"{name}:{signed[name].strip()}\n" for name in sorted(signed))
+    pairs = sorted((quote(key, safe="-_.~"), quote(value, safe="-_.~")) for key, value in _query(parts))
+    query = "&".join(f"{key}={value}" for key, value in pairs)
+    canonical = "\n".join([method, parts.path or "/", query, lines, names, _NOTHING])
+    scope = f"{day}/{region}/s3/aws4_request"
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = b"AWS4" + keys.secret_key.get_secret_value().encode()
+    for word in (day, region, "s3", "aws4_request"):
+        key = hmac.digest(key, word.encode(), "sha256")
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    credential = f"Credential={keys.access_key}/{scope}"
+    signed["authorization"] = f"AWS4-HMAC-SHA256 {credential},SignedHeaders={names},Signature={signature}"
+    return signed
+
+
+def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
+    """Makes sure that a bucket is there and that these keys may list it.
+
+    Args:
+        bucket: its name.
+        s3: the store.
+        keys: None to ask without a signature: then only a missing bucket or store can be told.
+        timeout: seconds for connecting and for each read.
+
+    Raises:
+        Unreachable: nobody answers, or with a server's error.
+        AccessDenied: the keys are wrong, or may not list the bucket.
+        ResourceMissing: there is no such bucket.
+        ConfigError: another region's bucket, or what answers is no S3 store.
+    """
+    url = bucket_url(bucket, s3=s3)
+    headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}
+    status, body = get(url, headers=headers, timeout=timeout)
+    if keys is None and status in (401, 403):
+        return
+    if error := _verdict(status, body, bucket=bucket, where=s3.endpoint or url):
+        raise error
+
+
+def bucket_url(bucket: str, *, s3: S3) -> str:
+    """Where one key of a bucket is listed, with the bucket in the path or in the host's name."""
+    base = s3.endpoint or f"https://s3.{s3.region}.amazonaws.com"
+    query = "list-type=2&max-keys=1"
+    # A bucket with dots in its name does not fit the store's certificate.
+    if s3.uses_path_style or "." in bucket:
+        return f"{base}/{bucket}?{query}"
+    parts = urlsplit(base)
+    return f"{parts.scheme}://{bucket}.{parts.netloc}/?{query}"
+
+
+def get(url: str, *, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> tuple[int, bytes]:
+    """Status and the first 64 KiB of what a URL answers. Redirects are not followed: they would take headers along.
+
+    Raises:
+        Unreachable: no whole answer in time.
+    """
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    where = f"{parts.scheme}://{parts.netloc}"
+    try:
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        try:
+            connection.request("GET", url.removeprefix(where) or "/", headers=dict(headers))
+            response = connection.getresponse()
+            return response.status, response.read(1 << 16)
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        hint = "check the address and that the server runs; for the local stack: lakefeed local status"
+        raise Unreachable(f"no answer: {reason}", where=where, hint=hint) from None
+
+
+def _query(parts: SplitResult) -> list[tuple[str, str]]:
+    return parse_qsl(parts.query, keep_blank_values=True)
+
+
+def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedError | None:
+    found = re.search(rb"<Code>(\w+)</Code>", body)
+    code = found[1].decode() if found else ""
+    if status == 200 and b"<ListBucketResult" in body:
+        return None
+    if code == "NoSuchBucket":
+        hint = f"create it, for instance: aws s3 mb s3://{bucket}"
+        return ResourceMissing(f"there is no bucket {bucket}", where=where, hint=hint)
+    if code in ("InvalidAccessKeyId", "SignatureDoesNotMatch"):
+        which = "access key id" if code == "InvalidAccessKeyId" else "secret key"
+        hint = "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or access_key and secret_key of the block s3"
+        return AccessDenied(f"the S3 store refuses the credentials: the {which} is wrong", where=where, hint=hint)
+    if code in ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"):
+        return ConfigError(f"the bucket {bucket} is in another region", where=where, hint="set s3.region")
+    if code == "RequestTimeTooSkewed":
+        return AccessDenied("this machine's clock and the S3 store's differ too much", where=where)
+    if status in (401, 403):
+        hint = f"these credentials must be allowed to list, read and write s3://{bucket}"
+        return AccessDenied(
+            f"the S3 store refuses access to the bucket {bucket} ({code or status})", where=where, hint=hint
+        )
+    if status >= 500 or status == 429:
+        return Unreachable(f"the S3 store answers with HTTP status {status} {code}".rstrip(), where=where)
+    hint = "is it the address of the store's S3 API, not of its console?"
+    return ConfigError(
+        f"this address answers, but not as an S3 store does (HTTP status {status})", where=where, hint=hint
+    )

@@ -1,0 +1,117 @@
+"""The JSON Schema of pipeline files, for editors: completion, hover texts, and mistakes underlined while typing.
+
+Made from the models. What the models take and a schema of types alone would underline is let through:
+``${NAME}`` where a number is wanted, ``decode: raw``, ``registry: http://…``, one topic instead of a list.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from lakefeed.config import shape
+from lakefeed.config.base import OneOf
+from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.kafka.client_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
+
+TITLE = "lakefeed pipeline"
+FILE_NAME = "pipeline.schema.json"
+_REFERENCE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}"}
+_TYPES = {"int": "integer", "number": "number", "bool": "boolean", "text": "string"}
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema, draft 2020-12."""
+    schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation")
+    definitions: dict[str, Any] = schema["$defs"]
+    for model in _models(PipelineConfig):
+        definition = schema if model is PipelineConfig else definitions[model.__name__]
+        definition["description"] = (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
+        for name, below in definition.get("properties", {}).items():
+            below.pop("title", None)
+            if below.get("additionalProperties") == {"type": "string"}:
+                below["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+            if "properties" not in below:
+                definition["properties"][name] = _or_reference(below)
+        if issubclass(model, OneOf):
+            definitions[model.__name__] = _one_of(model, definition)
+    definitions["Registry"] = _or(definitions["Registry"], {"type": "string", "description": "Its base URL."})
+    kafka = definitions[KafkaSource.__name__]["properties"]
+    kafka["topics"] = _or(kafka["topics"], {"type": "string", "description": "The topic."})
+    kafka["options"] = {
+        "type": "object",
+        "description": kafka["options"]["description"],
+        "properties": {f"{PREFIX}{name}": _option(name, option) for name, option in sorted(CONSUMER.items())},
+        "additionalProperties": False,
+    }
+    schema["title"] = TITLE
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def written(schema: dict[str, Any]) -> str:
+    """The schema as a file's text."""
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def write_beside(pipeline: Path) -> Path | None:
+    """Writes the schema into a pipeline file's folder; None if a file of that name there is not lakefeed's."""
+    path = pipeline.absolute().parent / FILE_NAME
+    if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
+        return None
+    path.write_text(written(json_schema()), "utf-8")
+    return path
+
+
+def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
+    below = [shape.model_of(field.annotation) for _, field in shape.walk(model)]
+    below += [shape.model_of(shape.free_form(field.annotation)) for _, field in shape.walk(model)]
+    return list(dict.fromkeys([model, *(each for each in below if each is not None)]))
+
+
+def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    described: dict[str, Any] = {key: schema.pop(key) for key in ("title", "description", "default") if key in schema}
+    alternatives = schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
+    return {**described, "anyOf": [*alternatives, other]}
+
+
+def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    """Lets ``${NAME}`` stand where not any text may."""
+    if "$ref" in schema:
+        return schema
+    alternatives = [each for each in schema.get("anyOf", [schema]) if each != {"type": "null"}]
+    if any(each.get("type") in ("object", "array") or "$ref" in each or _takes_text(each) for each in alternatives):
+        return schema
+    return _or(schema, _REFERENCE)
+
+
+def _takes_text(schema: dict[str, Any]) -> bool:
+    return schema.get("type") == "string" and "enum" not in schema and "const" not in schema
+
+
+def _one_of(model: type[OneOf], schema: dict[str, Any]) -> dict[str, Any]:
+    """Exactly one of the kinds, or the bare word of a kind that needs no settings."""
+    schema["oneOf"] = [{"required": [kind]} for kind in model.__kinds__]
+    bare = []
+    for kind in model.__kinds__:
+        try:
+            model.model_validate(kind)
+            bare.append(kind)
+        except ValidationError:
+            continue
+    return _or(schema, {"enum": bare}) if bare else schema
+
+
+def _option(name: str, option: Option) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": _TYPES[option.type]}
+    if option.words:
+        schema["enum"] = list(option.words)
+    elif option.type in ("int", "number"):
+        schema["minimum"] = option.least
+    if option.type != "text" or option.words:
+        schema = {"anyOf": [schema, _REFERENCE]}
+    if default := CONSUMER_DEFAULTS.get(f"{PREFIX}{name}"):
+        schema["description"] = f"lakefeed's default: {default}."
+    return schema

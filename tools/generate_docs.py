@@ -1,0 +1,182 @@
+"""Writes the documents that are made from the code, or with --check says which of them are out of date.
+
+To add one: write a function that returns its text, and name it in DOCUMENTS.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from lakefeed.cli.main import COMMANDS, root
+from lakefeed.config import shape
+from lakefeed.config.base import OneOf
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.schema import json_schema, written
+from lakefeed.kafka.client_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+_GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\n"
+
+
+def pipeline_schema() -> str:
+    """docs/schema/pipeline.schema.json."""
+    return written(json_schema())
+
+
+def pipeline_reference() -> str:
+    """docs/pipeline-reference.md: every key with type, default and meaning."""
+    lines = [
+        _GENERATED,
+        "# Reference of pipeline.yaml\n",
+        "How to write one, step by step: [pipeline-files.md](pipeline-files.md). A default of none means: may be left",
+        "out. Every value can hold `${NAME}` or `${NAME:-default}` from the environment.\n",
+        *_table("The file", PipelineConfig, ()),
+    ]
+    for place, field in shape.walk(PipelineConfig):
+        values = shape.free_form(field.annotation)
+        model, here = shape.model_of(field.annotation), place
+        if model is None and values is not None:
+            model, here = shape.model_of(values), (*place, "<name>")
+        if model is not None and (model.model_fields or issubclass(model, OneOf)):
+            lines += _table(f"`{shape.dotted(here)}`", model, here)
+    return "\n".join([*lines, *_kafka_options()])
+
+
+def _table(title: str, model: type[BaseModel], place: tuple[str, ...]) -> Iterator[str]:
+    yield f"## {title}\n"
+    yield _paragraphs(model.__doc__) + "\n"
+    if issubclass(model, OneOf):
+        yield f"Exactly one of {', '.join(f'`{kind}`' for kind in model.__kinds__)}.\n"
+    yield "| key | type | default | meaning |"
+    yield "|---|---|---|---|"
+    for name, field in shape.fields(model).items():
+        yield f"| `{name}` | {_cell(_type(field))} | {_default(field)} | {_cell(_meaning(name, field, place))} |"
+    yield ""
+
+
+def _paragraphs(doc: str | None) -> str:
+    return "\n".join(line.strip() for line in (doc or "").strip().splitlines())
+
+
+def _type(field: FieldInfo) -> str:
+    if shape.model_of(field.annotation) is not None:
+        return "block"
+    values = shape.free_form(field.annotation)
+    if values is not None and shape.model_of(values) is not None:
+        return "blocks by name"
+    words = shape.wanted(field.annotation)
+    return f"{words}, from ${{…}}" if shape.is_secret(field.annotation) else words
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**required**"
+    value: Any = field.default
+    if value is PydanticUndefined:
+        value = field.get_default(call_default_factory=True)
+    if value is None or value == [] or value == {}:
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _meaning(name: str, field: FieldInfo, place: tuple[str, ...]) -> str:
+    model = shape.model_of(field.annotation)
+    meaning = field.description or _paragraphs(model.__doc__ if model else "").splitlines()[0]
+    if model is not None and model.model_fields:
+        return f"{meaning} See [`{shape.dotted((*place, name))}`](#{_anchor((*place, name))})."
+    return meaning
+
+
+def _anchor(place: tuple[str, ...]) -> str:
+    """As GitHub and most Markdown renderers make it from a heading."""
+    return "".join(char for char in shape.dotted(place).lower() if char.isalnum() or char in "-_")
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+def _kafka_options() -> Iterator[str]:
+    yield "## Kafka client settings\n"
+    yield "What `source.kafka.options` takes, each with the prefix `kafka.`; their meaning is in"
+    yield "[Kafka's documentation](https://kafka.apache.org/documentation/#consumerconfigs).\n"
+    yield "| setting | type | default, where lakefeed has its own |"
+    yield "|---|---|---|"
+    for name, option in sorted(CONSUMER.items()):
+        default = CONSUMER_DEFAULTS.get(f"{PREFIX}{name}")
+        yield f"| `{PREFIX}{name}` | {_option(option)} | {f'`{default}`' if default else ''} |"
+    yield "\nRefused, and why:\n"
+    yield "| setting | why |"
+    yield "|---|---|"
+    for name, why in sorted(REFUSED_CONSUMER.items()):
+        yield f"| `{PREFIX}{name}` | {_cell(why)} |"
+    yield ""
+
+
+def _option(option: Option) -> str:
+    if option.words:
+        return f"one of {', '.join(option.words)}"
+    return {"int": "a whole number", "number": "a number", "bool": "true or false", "text": "text"}[option.type]
+
+
+def commands() -> str:
+    """docs/commands.md: the help of every command that is built."""
+    return "\n".join([_GENERATED, "# Commands\n", *_help(root, "lakefeed")])
+
+
+def _help(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[str]:
+    settings = {**root.context_settings, "terminal_width": 100, "max_content_width": 100}
+    context = click.Context(command, info_name=name, parent=parent, **settings)
+    yield f"## {context.command_path}\n"
+    yield f"```text\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            if _is_built(command, below) and (found := command.get_command(context, below)):
+                yield from _help(found, below, context)
+
+
+def _is_built(group: click.Group, name: str) -> bool:
+    return group is not root or importlib.util.find_spec(f"lakefeed.cli.{COMMANDS[name][0]}") is not None
+
+
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "schema/pipeline.schema.json": pipeline_schema,
+    "pipeline-reference.md": pipeline_reference,
+    "commands.md": commands,
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Writes what differs, or only names it; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a document is out of date")
+    check = parser.parse_args(arguments).check
+    stale = [name for name, text in DOCUMENTS.items() if not _is(DOCS / name, text())]
+    for name in stale:
+        print(f"docs/{name}: {'out of date; run  make docs' if check else 'written'}")
+        if not check:
+            path = DOCS / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(DOCUMENTS[name](), "utf-8")
+    return 1 if check and stale else 0
+
+
+def _is(path: Path, text: str) -> bool:
+    return path.exists() and path.read_text("utf-8") == text
+
+
+if __name__ == "__main__":
+    # Defaults that depend on the user's machine must not get into the documents.
+    os.environ["HOME"] = "/home/you"
+    sys.exit(main())
