@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.query import MicroBatches, trigger_of, watch
-from lakefeed.session import session
+from lakefeed.session import default_environment, session
 from lakefeed.sinks import parquet
 from lakefeed.sinks.iceberg import IcebergTable, Landed
 from lakefeed.spark_errors import translated
@@ -69,8 +68,9 @@ class Pipeline:
         >>> Pipeline.from_file("pipeline.yaml").run(once=True)  # doctest: +SKIP
     """
 
-    def __init__(self, config: PipelineConfig) -> None:
+    def __init__(self, config: PipelineConfig, *, environment: Mapping[str, str] | None = None) -> None:
         self.config = config
+        self.connections = config.connections(default_environment() if environment is None else environment)
         self._spec: DecodeSpec | None = None
 
     @classmethod
@@ -79,19 +79,21 @@ class Pipeline:
         path: str | Path,
         *,
         overrides: Sequence[str] = (),
-        environment: Mapping[str, str] = os.environ,
+        environment: Mapping[str, str] | None = None,
     ) -> Pipeline:
         """Reads a pipeline file.
 
         Args:
             path: the YAML file.
             overrides: settings that win over the file's, as ``source.kafka.start=latest``.
-            environment: where ``${NAME}`` in the file comes from.
+            environment: where ``${NAME}`` in the file and connections that it leaves out come from. Default:
+                this process's, with the endpoints of the local stack that is running where it names none.
 
         Raises:
             ConfigError: naming every mistake in the file with its line.
         """
-        return cls(load(Path(path), overrides=overrides, environment=environment))
+        known = default_environment() if environment is None else environment
+        return cls(load(Path(path), overrides=overrides, environment=known), environment=known)
 
     def read(self, spark: SparkSession) -> DataFrame:
         """The topics' records as a stream, undecoded."""
@@ -118,7 +120,7 @@ class Pipeline:
         """
         return session(
             self.config.name,
-            connections=self.config.connections,
+            connections=self.connections,
             master=master,
             conf={key: str(value) for key, value in self.config.spark.items()},
             log_file=log_file,
@@ -209,7 +211,7 @@ class Pipeline:
         sink = self.config.sink.iceberg
         if sink is None:
             return None
-        self.config.connections.catalog(sink.catalog)
+        self.connections.catalog(sink.catalog)
         return IcebergTable(spark, sink, feed=self.config.name)
 
     def _owner(self) -> Owner:

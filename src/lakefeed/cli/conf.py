@@ -37,11 +37,11 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
     if pipeline is None:
         printed = settings(master=master)
     else:
-        from lakefeed.config.load import load
+        from lakefeed.pipeline import Pipeline
 
-        config = load(pipeline, overrides=overrides)
-        printed = settings(config.name, connections=config.connections, master=master)
-        printed |= {key: str(value) for key, value in config.spark.items()}
+        declared = Pipeline.from_file(pipeline, overrides=overrides)
+        printed = settings(declared.config.name, connections=declared.connections, master=master)
+        printed |= {key: str(value) for key, value in declared.config.spark.items()}
     if style == "json":
         click.echo(json.dumps(printed, indent=2))
     elif style == "arguments":

@@ -57,7 +57,7 @@ def up(home: Path | None, store: str | None, output: str, **port_options: int | 
     """Start what is not running and wait until everything answers. Keeps data and ports of last time."""
     ports = {name.removeprefix("port_"): port for name, port in port_options.items() if port is not None}
     stack = Stack(home, store=store, ports=ports)
-    with _progress() as progress:
+    with shown_steps() as progress:
         endpoints = stack.up(progress=progress)
 
     def text() -> None:
@@ -75,7 +75,7 @@ def up(home: Path | None, store: str | None, output: str, **port_options: int | 
 def down(home: Path | None, erase: bool, output: str) -> None:
     """Stop everything. The data stay for the next `up`, unless --erase."""
     stack = Stack(home)
-    with _progress() as progress:
+    with shown_steps() as progress:
         stack.down(erase=erase, progress=progress)
     kept = f"data removed from {stack.home.root}" if erase else f"data kept in {stack.home.root}"
     emit(output, {"home": str(stack.home.root), "erased": erase}, lambda: click.echo(f"down; {kept}"))
@@ -147,7 +147,7 @@ def _line(step: Step) -> str:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
+def shown_steps() -> Iterator[Progress]:
     """On a terminal a line that turns for each part that is being started; otherwise a line for each step."""
     if not sys.stderr.isatty():
         yield lambda step: click.echo(_line(step), err=True)

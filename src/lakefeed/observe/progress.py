@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from lakefeed.commit.ranges import spark_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -50,8 +49,8 @@ class BatchProgress:
         return self.lag / self.input_rate if self.input_rate > 0 else None
 
     @classmethod
-    def of(cls, report: Any, *, rows: int | None) -> BatchProgress:
-        """Reads Spark's StreamingQueryProgress."""
+    def of(cls, report: Mapping[str, Any], *, rows: int | None) -> BatchProgress:
+        """Reads the JSON of Spark's StreamingQueryProgress."""
         return cls(
             batch_id=int(report["batchId"]),
             records=int(report["numInputRows"]),
@@ -61,14 +60,13 @@ class BatchProgress:
         )
 
 
-def _lag(source: Any) -> int:
-    latest, end = source["latestOffset"], source["endOffset"]
-    if not isinstance(latest, str) or not isinstance(end, str):
+def _lag(source: Mapping[str, Any]) -> int:
+    latest, ends = source.get("latestOffset"), source.get("endOffset")
+    if not isinstance(latest, dict) or not isinstance(ends, dict):
         return 0
-    ends = spark_offsets(end)
     return sum(
         max(0, offset - ends.get(topic, {}).get(partition, 0))
-        for topic, offsets in spark_offsets(latest).items()
+        for topic, offsets in latest.items()
         for partition, offset in offsets.items()
     )
 
@@ -80,7 +78,7 @@ class ProgressReports:
         self._query = query
         self._seen = -1
 
-    def new(self) -> Iterator[Any]:
+    def new(self) -> Iterator[Mapping[str, Any]]:
         """The reports of batches that have finished since the last call."""
         last = self._query.lastProgress
         if last is None or last["batchId"] <= self._seen:
@@ -89,4 +87,4 @@ class ProgressReports:
             # A trigger without data is reported too, under the id of the batch to come.
             if report["batchId"] > self._seen and report["durationMs"].get("addBatch") is not None:
                 self._seen = report["batchId"]
-                yield report
+                yield json.loads(report.json)

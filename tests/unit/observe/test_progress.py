@@ -14,7 +14,7 @@ REPORT = {
     "batchId": 3,
     "numInputRows": 1000,
     "durationMs": {"triggerExecution": 2000, "addBatch": 1500},
-    "sources": [{"latestOffset": '{"t":{"0":150,"1":60}}', "endOffset": '{"t":{"0":100,"1":60}}'}],
+    "sources": [{"latestOffset": {"t": {"0": 150, "1": 60}}, "endOffset": {"t": {"0": 100, "1": 60}}}],
 }
 
 

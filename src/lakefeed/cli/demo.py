@@ -1,0 +1,128 @@
+"""``lakefeed demo``: the main job from end to end, with a report that people want to look at."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakefeed.cli.local import shown_steps
+from lakefeed.cli.output import emit, output_option
+from lakefeed.observe.terminal import ProgressView, duration
+
+if TYPE_CHECKING:
+    from lakefeed.demo import DemoReport
+    from lakefeed.local import Endpoints
+
+
+@click.command()
+@click.option("--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Trips to generate.")
+@click.option(
+    "--csv",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Use these trips instead: a CSV file with the 17 columns of New York's taxi data.",
+)
+@click.option("--keep", is_flag=True, help="Leave the stack up, for a look around.")
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the demo's own stack; what an earlier demo left there is removed.  "
+    "[default: demo/ in the local stack's directory]",
+)
+@click.option("--store", help="Object store: s3proxy, minio or versitygw.  [default: s3proxy]")
+@output_option
+def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str | None, output: str) -> None:
+    """Run the main job on the embedded stack and verify it.
+
+    Starts Kafka, Schema Registry and an S3 store, produces taxi trips into a topic of 10 partitions, lands them
+    in an Iceberg table with the pipeline of examples/taxi, reads the table back without Spark and compares
+    count, distinct keys and sums with what was produced. Ends with status 1 if they differ.
+    """
+    from lakefeed.local.home import default_home
+
+    home = home or default_home() / "demo"
+    with _stack(home, store=store, keep=keep) as endpoints:
+        report = _run(endpoints, rows=rows, csv=csv)
+    emit(output, report.as_dict(), lambda: _print(report, home=home, keep=keep))
+    if not report.verified:
+        sys.exit(1)
+
+
+def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
+    from lakefeed.cli.run import stop_signals
+    from lakefeed.demo import Demo
+    from lakefeed.session import log_path
+
+    made = Demo(endpoints, rows=rows, csv=csv)
+    with ProgressView("demo") as view:
+        log_file = log_path("demo")
+        view.note(f"starting Spark; its log is {log_file}")
+        spark = made.pipeline.session(log_file=log_file)
+        try:
+            view.note("producing trips into the topic")
+            produced, produce_seconds = made.produce(spark)
+            view.note(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
+            with stop_signals(view) as stop:
+                run = made.land(spark, on_batch=view.batch, stop=stop)
+            view.note("reading the table back with pyiceberg and DuckDB")
+            found = made.found()
+            expected = made.expected(spark)
+        finally:
+            spark.stop()
+    return made.report(
+        expected=expected, found=found, produced=produced, produce_seconds=produce_seconds, run=run
+    )
+
+
+@contextmanager
+def _stack(home: Path, *, store: str | None, keep: bool) -> Iterator[Endpoints]:
+    """A fresh stack of the demo's own, taken down at the end with its data kept."""
+    from lakefeed.local import Stack
+
+    Stack(home).down(erase=True)
+    stack = Stack(home, store=store)
+    with shown_steps() as progress:
+        endpoints = stack.up(progress=progress)
+    try:
+        yield endpoints
+    finally:
+        if not keep:
+            stack.down()
+
+
+def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    verdict = "[green]yes[/]: count, distinct keys and sums equal" if report.verified else "[red]NO[/]"
+    for name, value in (
+        ("produced", f"{report.produced:,} records ({report.produce_rows_per_second:,}/s)"),
+        ("landed", f"{report.rows:,} rows ({report.rows_per_second:,}/s, the cold start included)"),
+        ("dead letters", f"{report.dead_letters:,}"),
+        ("batches", f"{report.batches} in {duration(report.seconds)}"),
+        ("files", f"{report.files}"),
+        ("S3 requests", f"{report.s3_requests:,}"),
+        ("table", report.table),
+        ("warehouse", report.warehouse),
+        ("verified", verdict),
+    ):
+        table.add_row(name, value)
+    console.print(table)
+    if not report.verified:
+        console.print(f"\nproduced: {report.expected}\nin the table: {report.found}", markup=False)
+    again = "" if keep else "lakefeed local up\n  "
+    console.print(
+        f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n"
+        f"  export LAKEFEED_HOME={home}\n  {again}eval $(lakefeed local env)\n"
+        "  python -c \"import lakefeed.tables.reader as r, lakefeed.session as s; "
+        f"print(r.open_table(s.default_connections(), '{report.table}').scan(limit=5).to_pandas())\"\n"
+        "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml",
+        markup=False,
+        soft_wrap=True,
+    )
