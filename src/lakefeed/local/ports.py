@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import re
 import socket
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from lakefeed.errors import PortTaken
@@ -58,14 +58,22 @@ def owner_of(port: int) -> str | None:
     if not inodes:
         return None
     for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            links = [str(link.readlink()) for link in (folder / "fd").iterdir()]
-            name = (folder / "comm").read_text().strip()
-        except OSError:
-            continue
-        if any((match := re.fullmatch(r"socket:\[(\d+)\]", link)) and match[1] in inodes for link in links):
-            return f"{name} (pid {folder.name})"
+        if sockets_of(int(folder.name)) & inodes:
+            with suppress(OSError):
+                return f"{(folder / 'comm').read_text().strip()} (pid {folder.name})"
     return None
+
+
+def sockets_of(pid: int) -> set[str]:
+    """The inodes of a process's sockets; none if it is not ours to look at."""
+    inodes = set()
+    with suppress(OSError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):  # Closed in the meantime.
+                kind, _, rest = str(link.readlink()).partition(":[")
+                if kind == "socket":
+                    inodes.add(rest.removesuffix("]"))
+    return inodes
 
 
 def taken(port: int, *, part: str) -> PortTaken:
