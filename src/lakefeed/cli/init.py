@@ -1,0 +1,83 @@
+"""``lakefeed init``: a commented pipeline.yaml for a topic and its registered schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+
+
+@click.command()
+@click.option("--topic", required=True, help="Topic to land.")
+@click.option(
+    "--bootstrap-servers", metavar="HOST:PORT", help="Kafka. Default: KAFKA_BOOTSTRAP_SERVERS, or the local stack."
+)
+@click.option("--registry", metavar="URL", help="Schema Registry. Default: SCHEMA_REGISTRY_URL, or the local stack.")
+@click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="Default: lake.landing.<name>.")
+@click.option("--pipeline-name", metavar="NAME", help="Default: made of the topic's name.")
+@click.option("--file", type=click.Path(path_type=Path), default=Path("pipeline.yaml"), show_default=True)
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
+@output_option
+def init(
+    topic: str,
+    bootstrap_servers: str | None,
+    registry: str | None,
+    table: str | None,
+    pipeline_name: str | None,
+    file: Path,
+    force: bool,
+    output: str,
+) -> None:
+    """Write a commented pipeline.yaml for a topic and its registered schema.
+
+    Without a registered schema, one record is looked at. Beside the file goes its JSON Schema, for editors.
+    """
+    from lakefeed.config import schema, template
+    from lakefeed.config.discover import discover
+    from lakefeed.errors import ConfigError
+    from lakefeed.session import default_environment
+
+    if file.exists() and not force:
+        raise template.exists(file)
+    environment = default_environment()
+    brokers = bootstrap_servers or environment.get("KAFKA_BOOTSTRAP_SERVERS")
+    if not brokers:
+        hint = "give --bootstrap-servers, set KAFKA_BOOTSTRAP_SERVERS, or start the local stack: lakefeed local up"
+        raise ConfigError("no Kafka broker is named", hint=hint)
+    registry_url = registry or environment.get("SCHEMA_REGISTRY_URL")
+    found = discover(topic, bootstrap_servers=brokers, registry_url=registry_url)
+    name = pipeline_name or template.name_of(topic)
+    blank = template.Blank(
+        topic=topic,
+        name=name,
+        table=table or f"lake.landing.{name}",
+        bucket=urlsplit(environment.get("LAKEFEED_WAREHOUSE", "")).netloc or "lake",
+        bootstrap_servers=bootstrap_servers,
+        registry_url=registry,
+        discovery=found,
+    )
+    template.check(blank)
+    template.write_new(file, template.pipeline_text(blank), overwrite=force)
+    schema_file = schema.write_beside(file)
+
+    def text() -> None:
+        click.echo(f"{file}: {topic} -> {blank.table}, values read as {found.kind}")
+        click.echo(f"  {'known from' if found.certain else 'please look:'} {found.how}")
+        click.echo(f"next: lakefeed check {file} --connect")
+
+    document = {
+        "file": str(file),
+        "schema_file": str(schema_file) if schema_file else None,
+        "topic": topic,
+        "name": name,
+        "table": blank.table,
+        "decode": found.kind,
+        "certain": found.certain,
+        "how": found.how,
+        "subject": found.subject,
+        "columns": [{"name": column.name, "type": column.type} for column in found.columns],
+    }
+    emit(output, document, text)

@@ -1,0 +1,212 @@
+"""What a topic holds, as far as its registered schema or one of its records tells."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lakefeed.errors import LakefeedError, ResourceMissing, Unreachable
+
+SAMPLE_SECONDS = 5.0
+# Looking a schema id's subject up asks for each subject's latest version.
+_MAX_SUBJECTS = 200
+_TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(time|date|stamp)$|At$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A top-level field of the values.
+
+    Attributes:
+        name: as in the schema.
+        type: in the schema's own words.
+        time: ``instant`` if it is a date or timestamp, ``text`` if it is a text that looks like one by its name.
+    """
+
+    name: str
+    type: str
+    time: Literal["instant", "text"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """How to decode a topic.
+
+    Attributes:
+        kind: which decode block fits.
+        how: how that is known, one sentence, for people.
+        certain: False if it is guessed, or nothing could be found out.
+        columns: top-level fields, where they are known.
+        subject: the registry's subject, if it is not the usual ``<topic>-value``.
+        ddl: for JSON, the columns as Spark DDL.
+    """
+
+    kind: Literal["avro", "json", "raw"]
+    how: str
+    certain: bool = True
+    columns: tuple[Column, ...] = ()
+    subject: str | None = None
+    ddl: str | None = None
+
+
+def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) -> Discovery:
+    """Asks the registry for the topic's value schema, or else looks at one record.
+
+    Raises:
+        ResourceMissing: there is no such topic.
+        Unreachable: broker or registry do not answer.
+    """
+    from lakefeed.kafka.topics import Topics, missing_topic
+
+    existing = Topics(bootstrap_servers).list()
+    if topic not in existing:
+        raise missing_topic(topic, existing, where=bootstrap_servers)
+    if registry_url is not None:
+        from lakefeed.decode.registry import SchemaRegistry
+
+        try:
+            found = SchemaRegistry(registry_url).latest(f"{topic}-value")
+        except ResourceMissing:
+            pass
+        else:
+            if found.kind == "AVRO":
+                how = f"the registered schema of subject {found.subject}, version {found.version}"
+                return Discovery(kind="avro", how=how, columns=_avro_columns(found.text))
+            how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode yet"
+            return Discovery(kind="raw", how=how, certain=False)
+    return _from_record(sample(topic, bootstrap_servers=bootstrap_servers), registry_url, topic)
+
+
+def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> Discovery:
+    if value is None:
+        how = f"no schema is registered for {topic}-value, and the topic holds no records to look at"
+        return Discovery(kind="raw", how=how, certain=False)
+    if len(value) > 5 and value[0] == 0 and registry_url is not None:
+        framed = _framed(int.from_bytes(value[1:5], "big"), registry_url)
+        if framed is not None:
+            return framed
+    document = _json_object(value)
+    if document is not None:
+        columns = tuple(
+            Column(name=name, type=_ddl_type(each), time=_time(name, each)) for name, each in document.items()
+        )
+        ddl = ", ".join(f"{_ddl_name(name)} {_ddl_type(each)}" for name, each in document.items())
+        how = "no schema is registered; the columns are guessed from one JSON record"
+        return Discovery(kind="json", how=how, certain=False, columns=columns, ddl=ddl)
+    how = "no schema is registered, and a record that was looked at is neither framed Avro nor a JSON object"
+    return Discovery(kind="raw", how=how, certain=False)
+
+
+def _framed(schema_id: int, registry_url: str) -> Discovery | None:
+    """A value with Confluent's header whose schema id the registry knows, under whatever subject."""
+    from lakefeed.decode.registry import SchemaRegistry
+
+    registry = SchemaRegistry(registry_url)
+    try:
+        registry.by_id(schema_id)
+        for subject in registry.subjects()[:_MAX_SUBJECTS]:
+            found = registry.latest(subject)
+            if found.schema_id == schema_id and found.kind == "AVRO":
+                how = f"a record's schema id {schema_id}, which is the latest version of subject {subject}"
+                return Discovery(kind="avro", how=how, subject=subject, columns=_avro_columns(found.text))
+    except Unreachable:
+        raise
+    except LakefeedError:
+        return None
+    return None
+
+
+def sample(topic: str, *, bootstrap_servers: str, seconds: float = SAMPLE_SECONDS) -> bytes | None:
+    """The value of one of the topic's first records; None if there is none within ``seconds``.
+
+    Nothing is committed, and no consumer group is joined.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    silent = logging.getLogger("lakefeed.kafka.librdkafka")
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "lakefeed-init",
+        "enable.auto.commit": False,
+        "enable.partition.eof": False,
+    }
+    consumer = Consumer(settings, logger=silent)
+    try:
+        partitions = consumer.list_topics(topic, timeout=seconds).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None and message.value() is not None:
+                value = message.value()
+                return value if isinstance(value, bytes) else str(value).encode()
+        return None
+    finally:
+        consumer.close()
+
+
+def _avro_columns(text: str) -> tuple[Column, ...]:
+    schema = json.loads(text)
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        return ()
+    return tuple(
+        Column(name=field["name"], type=_avro_type(field["type"]), time=_avro_time(field["name"], field["type"]))
+        for field in schema["fields"]
+    )
+
+
+def _avro_type(schema: Any) -> str:
+    if isinstance(schema, list):
+        return " or ".join(_avro_type(each) for each in schema)
+    if not isinstance(schema, dict):
+        return str(schema)
+    if "logicalType" in schema:
+        return str(schema["logicalType"])
+    if schema["type"] == "array":
+        return f"array of {_avro_type(schema['items'])}"
+    if schema["type"] == "map":
+        return f"map of {_avro_type(schema['values'])}"
+    return str(schema.get("name", schema["type"])) if schema["type"] == "record" else _avro_type(schema["type"])
+
+
+def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
+    words = _avro_type(schema).split(" or ")
+    if any(re.fullmatch(r"(local-)?timestamp-(millis|micros|nanos)|date", word) for word in words):
+        return "instant"
+    return "text" if "string" in words and _TIME_NAME.search(name) else None
+
+
+def _json_object(value: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) and document else None
+
+
+def _time(name: str, value: Any) -> Literal["text"] | None:
+    return "text" if isinstance(value, str) and _TIME_NAME.search(name) else None
+
+
+def _ddl_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "BOOLEAN"
+    if isinstance(value, int):
+        return "BIGINT"
+    if isinstance(value, float):
+        return "DOUBLE"
+    if isinstance(value, list):
+        return f"ARRAY<{_ddl_type(value[0]) if value else 'STRING'}>"
+    if isinstance(value, dict) and value:
+        return f"STRUCT<{', '.join(f'{_ddl_name(key)}: {_ddl_type(each)}' for key, each in value.items())}>"
+    return "STRING"
+
+
+def _ddl_name(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return name
+    return "`" + name.replace("`", "``") + "`"

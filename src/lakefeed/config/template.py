@@ -1,0 +1,217 @@
+"""The commented ``pipeline.yaml`` that ``lakefeed init`` writes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from lakefeed.config.discover import Column, Discovery
+from lakefeed.config.models import Identifier
+from lakefeed.config.schema import FILE_NAME
+from lakefeed.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blank:
+    """What a new pipeline file is filled with.
+
+    Attributes:
+        topic: what it reads.
+        name: the pipeline's name.
+        table: catalog.namespace.table.
+        bucket: where the checkpoint goes.
+        bootstrap_servers: default for ${KAFKA_BOOTSTRAP_SERVERS}; None if the variable is set.
+        registry_url: default for ${SCHEMA_REGISTRY_URL}; None if the variable is set.
+        discovery: what is known of the values.
+    """
+
+    topic: str
+    name: str
+    table: str
+    bucket: str
+    bootstrap_servers: str | None
+    registry_url: str | None
+    discovery: Discovery
+
+
+def name_of(topic: str) -> str:
+    """A pipeline's name made of a topic's: ``nyc-avro.topic`` becomes ``nyc_avro_topic``."""
+    name = re.sub(r"\W+", "_", topic, flags=re.ASCII).strip("_").lower() or "pipeline"
+    return name if not name[0].isdigit() else f"topic_{name}"
+
+
+def check(blank: Blank) -> None:
+    """Makes sure that what the user chose fits, before anything is written.
+
+    Raises:
+        ConfigError: the name or the table is none.
+    """
+    if not re.fullmatch(Identifier, blank.name):
+        what = f"'{blank.name}' can be no pipeline's name"
+        raise ConfigError(what, where="--pipeline-name", hint="use letters, digits and underscores")
+    if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", blank.table):
+        raise ConfigError(f"'{blank.table}' is no table", where="--table", hint="write catalog.namespace.table")
+
+
+def pipeline_text(blank: Blank) -> str:
+    """The file's text."""
+    return "\n".join(
+        [
+            f"# yaml-language-server: $schema={FILE_NAME}",
+            f"# Lands the topic {blank.topic} in the table {blank.table}.",
+            "#   lakefeed check FILE --connect   finds mistakes here, and in what it points at",
+            "#   lakefeed run FILE               runs it",
+            "# ${NAME} comes from the environment. Every setting: lakefeed's docs/pipeline-reference.md",
+            "",
+            "# Marks commits and the checkpoint: do not change it once the pipeline has run.",
+            f"name: {_scalar(blank.name)}",
+            "",
+            "source:",
+            "  kafka:",
+            f"    bootstrap_servers: {_variable('KAFKA_BOOTSTRAP_SERVERS', blank.bootstrap_servers)}",
+            f"    topics: [{_scalar(blank.topic)}]",
+            "    start: earliest                   # of a new feed; later it goes on where it ended",
+            "    max_records_per_batch: 1_000_000",
+            "    # options: {kafka.max.poll.records: 10000}   # further Kafka client settings",
+            "",
+            *_decode(blank),
+            "",
+            *_transform(blank),
+            "sink:",
+            "  iceberg:",
+            f"    table: {blank.table}             # created if it is missing",
+            *_partition_by(blank.discovery.columns),
+            "",
+            "trigger: 1 minute                     # time between two commits; or available-now",
+            f"checkpoint: s3a://{blank.bucket}/checkpoints/{blank.name}",
+            "",
+            *_connections(blank.table.split(".")[0]),
+            "",
+        ]
+    )
+
+
+def _decode(blank: Blank) -> list[str]:
+    found = blank.discovery
+    mark = "Known from" if found.certain else "Please look:"
+    lines = [f"# {mark} {_comment(found.how)}."]
+    if found.columns:
+        width = max(len(_comment(column.name)) for column in found.columns) + 2
+        lines += [
+            "# Fields:",
+            *(f"#   {_comment(column.name):<{width}}{_comment(column.type)}" for column in found.columns),
+        ]
+    if found.kind == "raw":
+        lines += [
+            "# raw lands the bytes in one column, value. If you know better:",
+            "#   avro: {schema_file: values.avsc}           # Avro without a header",
+            "#   json: {schema_ddl: 'id BIGINT, name STRING'}",
+        ]
+    lines.append("decode:")
+    if found.kind == "avro":
+        lines += ["  avro:", f"    registry: {_variable('SCHEMA_REGISTRY_URL', blank.registry_url)}"]
+        if found.subject is not None:
+            lines.append(f"    subject: {_scalar(found.subject)}")
+    elif found.kind == "json":
+        lines += ["  json:", f"    schema_ddl: {_quoted(found.ddl or '')}"]
+    else:
+        lines.append("  raw: {}")
+    lines += [
+        "  # Where each row comes from, as columns _topic, _partition, _offset, _timestamp; also: key, headers.",
+        "  metadata: [topic, partition, offset, timestamp]",
+    ]
+    return lines
+
+
+def _transform(blank: Blank) -> list[str]:
+    text = next((column.name for column in blank.discovery.columns if column.time == "text"), None)
+    shown = f"SELECT *, to_timestamp({text}) AS {text}_at" if text and text.isidentifier() else "SELECT *"
+    return [
+        "# One SELECT over the decoded records, if they are to land in another form:",
+        "# transform:",
+        f"#   sql: {shown} FROM {blank.name}",
+        "",
+    ]
+
+
+def _partition_by(columns: tuple[Column, ...]) -> list[str]:
+    instant = next((column.name for column in columns if column.time == "instant"), "_timestamp")
+    return [f"    # partition_by: [days({instant})]"]
+
+
+def _connections(catalog: str) -> list[str]:
+    lines = [
+        "# The S3 store comes from AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        "# To say it here instead:",
+        "# s3: {endpoint: '${AWS_ENDPOINT_URL_S3}', access_key: '${AWS_ACCESS_KEY_ID}',",
+        "#      secret_key: '${AWS_SECRET_ACCESS_KEY}'}",
+    ]
+    if catalog == "lake":
+        return [*lines, "# The catalog lake comes from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."]
+    return [
+        *lines,
+        "catalogs:",
+        f"  {catalog}:",
+        "    type: jdbc                        # or rest",
+        "    uri: ${LAKEFEED_CATALOG_URI}",
+        "    warehouse: ${LAKEFEED_WAREHOUSE}",
+    ]
+
+
+def _variable(name: str, default: str | None) -> str:
+    return f"${{{name}:-{default}}}" if default is not None else f"${{{name}}}"
+
+
+def _comment(text: str) -> str:
+    """Text of the world outside, kept on its line."""
+    return re.sub(r"[^\x20-\x7e\xa0-\uffff]", "?", text)[:120]
+
+
+def _scalar(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]+", text) and yaml.safe_load(text) == text:
+        return text
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """In double quotes; $$ is one dollar sign in a pipeline file."""
+    return json.dumps(text.replace("$", "$$"))
+
+
+def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
+    """Writes a file as a whole or not at all.
+
+    Raises:
+        ConfigError: it exists and is not to be overwritten, or cannot be written.
+    """
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            # As an editor would have made it, not private as temporary files are.
+            Path(temporary).chmod(0o644)
+            if overwrite:
+                Path(temporary).replace(path)
+            else:
+                # Unlike a rename, a link never replaces what somebody else has just written.
+                path.hardlink_to(temporary)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except FileExistsError:
+        raise exists(path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot write the file: {error.strerror}", where=str(path)) from None
+
+
+def exists(path: Path) -> ConfigError:
+    """The error for a file that is not to be overwritten."""
+    return ConfigError(
+        "the file exists", where=str(path), hint="choose another with --file, or overwrite it with --force"
+    )
