@@ -45,7 +45,7 @@ def to_records(
     *,
     format: Format = "confluent-avro",  # noqa: A002  (the word that Spark uses)
     topic: str,
-    registry: SchemaRegistry | None = None,
+    registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
@@ -57,7 +57,7 @@ def to_records(
         rows: batch or streaming.
         format: see :class:`Encoding`.
         topic: names the subject, ``<topic>-value``, and a schema that is made from the rows.
-        registry: where the schema is registered; ``confluent-avro`` needs it.
+        registry: where the schema is registered, or its URL; ``confluent-avro`` needs it.
         subject: another subject.
         key: the column that becomes the record's key: binary as it is, anything else as text. It is part of the
             value only if the schema has it.
@@ -78,7 +78,7 @@ def settle(
     *,
     format: Format = "confluent-avro",  # noqa: A002
     topic: str,
-    registry: SchemaRegistry | None = None,
+    registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
     key: str | None = None,
     schema: str | None = None,
@@ -100,6 +100,8 @@ def settle(
             "confluent-avro needs a schema registry",
             hint="set SCHEMA_REGISTRY_URL, or encode as avro or json",
         )
+    if isinstance(registry, str):
+        registry = SchemaRegistry(registry)
     subject = subject or f"{topic}-value"
     if schema is None:
         if latest := _latest(registry, subject):

@@ -30,10 +30,11 @@ class ProduceView:
         self._expected = expected
         self._console = console or Console(file=sys.stderr, highlight=False)
         self._live: Live | None = None
-        self._began = self._printed = time.monotonic()
+        self._printed = 0.0
+        self._first: tuple[float, int] | None = None
 
     def __enter__(self) -> Self:
-        self._began = self._printed = time.monotonic()
+        self._printed = time.monotonic()
         if self._console.is_terminal:
             self._live = Live(Text(self._line(0)), console=self._console, refresh_per_second=4, transient=True)
             self._live.start()
@@ -58,10 +59,19 @@ class ProduceView:
         self._console.print(text, markup=False, soft_wrap=True)
 
     def _line(self, records: int) -> str:
-        seconds = time.monotonic() - self._began
-        rate = records / seconds if seconds > 0 else 0.0
         known = f" of {self._expected:,}" if self._expected is not None else ""
-        parts = [f"produce {self._topic}: {records:,}{known}", f"{rate:,.0f}/s"]
-        if self._expected is not None and rate > 0:
-            parts.append(f"{duration(max(0, self._expected - records) / rate)} left")
+        parts = [f"produce {self._topic}: {records:,}{known}"]
+        if (rate := self._rate(records)) > 0:
+            parts.append(f"{rate:,.0f}/s")
+            if self._expected is not None:
+                parts.append(f"{duration(max(0, self._expected - records) / rate)} left")
         return " · ".join(parts)
+
+    def _rate(self, records: int) -> float:
+        """Records a second since the first ones came: Spark's start would make it look slow for minutes."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, records) if records > 0 else None
+            return 0.0
+        seconds = now - self._first[0]
+        return (records - self._first[1]) / seconds if seconds > 0 else 0.0

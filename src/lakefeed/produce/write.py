@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.client_options import PRODUCER_DEFAULTS, producer_complaints
 from lakefeed.kafka.topics import Topics
+from lakefeed.observe.progress import BatchProgress
 from lakefeed.produce.avro import NULL_MARK
-from lakefeed.produce.encode import Encoding, encoded
 from lakefeed.produce.pace import paced
+from lakefeed.query import MicroBatches, watch
 from lakefeed.spark_errors import translated
 
 if TYPE_CHECKING:
@@ -31,40 +32,6 @@ Reached = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
-    """Where records go, and how the Kafka client sends them.
-
-    Attributes:
-        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        topic: it must exist.
-        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
-        rate: records a second in total, at most; None for as fast as it goes.
-    """
-
-    bootstrap_servers: str
-    topic: str
-    options: Mapping[str, str] | None = None
-    rate: float | None = None
-
-    def sink_options(self) -> dict[str, str]:
-        """Options of Spark's Kafka sink.
-
-        Raises:
-            ConfigError: a setting that a producer does not have, or that cannot be set here.
-        """
-        given = dict(self.options or {})
-        if complaints := producer_complaints(given):
-            first = complaints[0]
-            raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
-        return {
-            **PRODUCER_DEFAULTS,
-            **given,
-            "kafka.bootstrap.servers": self.bootstrap_servers,
-            "topic": self.topic,
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
 class Produced:
     """What a producer has done.
 
@@ -72,15 +39,11 @@ class Produced:
         topic: where the records are.
         records: how many more records the topic has: those of others count too, if others wrote meanwhile.
         seconds: how long it took.
-        subject: under which the schema is registered, if it is.
-        schema_id: its id in the registry, if it has one.
     """
 
     topic: str
     records: int
     seconds: float
-    subject: str | None
-    schema_id: int | None
 
     @property
     def records_per_second(self) -> float:
@@ -97,22 +60,23 @@ class Interrupted(KeyboardInterrupt):
 
 
 def produce(
-    rows: DataFrame,
-    target: Target,
-    encoding: Encoding,
+    records: DataFrame,
+    topic: str,
     *,
-    key: str | None = None,
-    headers: Mapping[str, str] | None = None,
+    bootstrap_servers: str,
+    options: Mapping[str, str] | None = None,
+    rate: float | None = None,
     reached: Reached | None = None,
 ) -> Produced:
-    """Sends all rows of a batch and returns when the brokers have acknowledged them.
+    """Sends a batch of records and returns when the brokers have acknowledged them.
 
     Args:
-        rows: a batch.
-        target: the topic.
-        encoding: from :func:`lakefeed.produce.encode.settle`.
-        key: column of the record's key.
-        headers: the same for each record.
+        records: what :func:`lakefeed.produce.encode.to_records` gives: the column ``value``, and ``key`` and
+            ``headers`` if there are any.
+        topic: it must exist.
+        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
+        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
+        rate: records a second in total, at most. Default: as fast as it goes.
         reached: told about progress.
 
     Raises:
@@ -121,92 +85,90 @@ def produce(
         Unreachable: no broker answers.
         Interrupted: Ctrl-C; what was sent until then stays in the topic.
     """
-    topics = Topics(target.bootstrap_servers, options=target.options)
-    options = target.sink_options()
-    before = _end(topics, target.topic)
-    records = paced(encoded(rows, encoding, key=key, headers=headers), target.rate)
-    began = time.monotonic()
-
-    def so_far() -> Produced:
-        return Produced(
-            topic=target.topic,
-            records=_end(topics, target.topic) - before,
-            seconds=time.monotonic() - began,
-            subject=encoding.subject,
-            schema_id=encoding.schema_id,
-        )
-
-    save = _Save(records, options)
+    sink = _sink_options(topic, bootstrap_servers, options)
+    count = _Count(topic, bootstrap_servers, options)
+    save = _Save(paced(records, rate), sink)
     try:
         while not save.finished(_POLL_SECONDS):
             if reached is not None:
-                reached(_end(topics, target.topic) - before)
+                reached(count.so_far().records)
     except KeyboardInterrupt:
         save.cancel()
-        raise Interrupted(so_far()) from None
+        raise Interrupted(count.so_far()) from None
     except LakefeedError:
         save.cancel()
         raise
     if save.failure is not None:
         raise _error(save.failure) from save.failure
-    return so_far()
+    return count.so_far()
 
 
 def produce_stream(
-    rows: DataFrame,
-    target: Target,
-    encoding: Encoding,
+    records: DataFrame,
+    topic: str,
     *,
+    bootstrap_servers: str,
     checkpoint: str,
     stop: threading.Event,
-    key: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    reached: Reached | None = None,
+    options: Mapping[str, str] | None = None,
+    rate: float | None = None,
+    on_batch: Callable[[BatchProgress], None] | None = None,
 ) -> Produced:
-    """Sends rows as they come, until ``stop`` is set; then ends between two micro-batches.
+    """Sends records as they come, until ``stop`` is set; then ends between two micro-batches.
 
     Args:
-        rows: a stream.
-        target: the topic.
-        encoding: from :func:`lakefeed.produce.encode.settle`.
+        records: as for :func:`produce`, but a stream.
+        topic: it must exist.
+        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
         checkpoint: where the query keeps what it has read; started again, it goes on there.
         stop: ends it.
-        key: column of the record's key.
-        headers: the same for each record.
-        reached: told about progress.
+        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
+        rate: records a second in total, at most. Default: as fast as it goes.
+        on_batch: told about each finished micro-batch.
 
     Raises:
         ResourceMissing: there is no such topic.
         ConfigError: a Kafka setting is wrong, or a row does not fit the schema.
         Unreachable: no broker answers.
     """
-    from pyspark.errors import PySparkException
-
-    topics = Topics(target.bootstrap_servers, options=target.options)
-    options = target.sink_options()
-    before = _end(topics, target.topic)
-    records = paced(encoded(rows, encoding, key=key, headers=headers), target.rate)
-    began = time.monotonic()
-    writer = records.writeStream.format("kafka").options(**options)
+    sink = _sink_options(topic, bootstrap_servers, options)
+    count = _Count(topic, bootstrap_servers, options)
+    writer = paced(records, rate).writeStream.format("kafka").options(**sink)
     try:
         query = writer.option("checkpointLocation", checkpoint).start()
-        try:
-            while not query.awaitTermination(_POLL_SECONDS):  # type: ignore[arg-type]
-                if reached is not None:
-                    reached(_end(topics, target.topic) - before)
-                if stop.is_set() and not query.status["isTriggerActive"]:
-                    break
-        finally:
-            query.stop()
-    except PySparkException as error:
-        raise _error(error) from error
-    return Produced(
-        topic=target.topic,
-        records=_end(topics, target.topic) - before,
-        seconds=time.monotonic() - began,
-        subject=encoding.subject,
-        schema_id=encoding.schema_id,
-    )
+        watch(query, MicroBatches(stop), on_batch=on_batch or (lambda progress: None))
+    except LakefeedError as error:
+        raise _error(error.__cause__ or error) from error
+    return count.so_far()
+
+
+def _sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """Options of Spark's Kafka sink.
+
+    Raises:
+        ConfigError: a setting that a producer does not have, or that cannot be set here.
+    """
+    if complaints := producer_complaints(options or {}):
+        first = complaints[0]
+        raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
+    servers = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    return {**PRODUCER_DEFAULTS, **(options or {}), **servers}
+
+
+class _Count:
+    """How many records a topic has got since now, by the ends of its partitions, which are cheap to ask for."""
+
+    def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
+        self._topics = Topics(bootstrap_servers, options=options)
+        self._topic = topic
+        self._before = self._end()
+        self._began = time.monotonic()
+
+    def so_far(self) -> Produced:
+        return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
+
+    def _end(self) -> int:
+        return sum(self._topics.end_offsets(self._topic).values())
 
 
 class _Save:
@@ -242,11 +204,7 @@ class _Save:
         self._thread.join(_STOP_SECONDS)
 
 
-def _end(topics: Topics, topic: str) -> int:
-    return sum(topics.end_offsets(topic).values())
-
-
-def _error(error: Exception) -> LakefeedError:
+def _error(error: BaseException) -> LakefeedError:
     text = str(error)
     if NULL_MARK in text:
         field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")
