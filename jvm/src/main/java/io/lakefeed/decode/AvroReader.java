@@ -73,10 +73,15 @@ final class AvroReader {
         if (record.length == 0) {
             return result(null, null, EMPTY);
         }
-        Integer id = null;
+        boolean identified = false;
+        int id = 0;
         try {
             if (registry != null) {
-                id = header(record);
+                id = idOf(record);
+                identified = true;
+                if (writer == null || writer.id != id) {
+                    writer = writerOf(id);
+                }
             }
             Writer current = writer;
             Object datum = current.resolving.read(
@@ -94,37 +99,36 @@ final class AvroReader {
         } catch (RegistryException outage) {
             throw outage;
         } catch (BadRecord bad) {
-            return failed(id, bad.getMessage());
+            return failed(identified ? id : null, bad.getMessage());
         } catch (AvroTypeException mismatch) {
-            return failed(id, "the writer's schema does not fit the reader's: " + mismatch.getMessage());
+            return failed(identified ? id : null, "the writer's schema does not fit the reader's: " + mismatch.getMessage());
         } catch (StackOverflowError deep) {
-            return failed(id, "nested too deeply");
+            return failed(identified ? id : null, "nested too deeply");
         } catch (IOException | AvroRuntimeException unreadable) {
-            return failed(id, "not readable: " + unreadable.getMessage());
+            return failed(identified ? id : null, "not readable: " + unreadable.getMessage());
         } catch (RuntimeException unreadable) {
             // An enum or union index out of range, a value that Spark's type does not take, and their like.
-            return failed(id, "not readable: " + unreadable);
+            return failed(identified ? id : null, "not readable: " + unreadable);
         }
     }
 
-    /** Reads the header and makes its schema's writer the current one. */
-    private Integer header(byte[] record) {
+    private static int idOf(byte[] record) {
         if (record[0] != MAGIC) {
             throw new BadRecord("wrong magic byte " + (record[0] & 0xFF) + " instead of 0: not in Confluent wire format");
         }
         if (record.length < HEADER) {
             throw new BadRecord("truncated: " + record.length + " bytes, a header alone has " + HEADER);
         }
-        int id = (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
-        if (writer == null || writer.id != id) {
-            Writer known = writers.get(id);
-            if (known == null) {
-                known = new Writer(id, registry.schema(id, patience), readerSchema);
-                writers.put(id, known);
-            }
-            writer = known;
+        return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
+    }
+
+    private Writer writerOf(int id) {
+        Writer known = writers.get(id);
+        if (known == null) {
+            known = new Writer(id, registry.schema(id, patience), readerSchema);
+            writers.put(id, known);
         }
-        return writer.id;
+        return known;
     }
 
     private InternalRow failed(Integer id, String error) {

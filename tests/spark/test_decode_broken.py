@@ -1,0 +1,129 @@
+"""Bytes that are wrong in every way: an error that says how, never a stopped job and never a dead JVM."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.decode import ConfluentAvro, PlainAvro, decoded, wire_format
+from tests.spark.records import avro_bytes, records, results
+from tests.spark.registry_in_a_thread import RegistryInAThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SCHEMA = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "a", "type": "long"},
+        {"name": "b", "type": ["null", "string"]},
+        {"name": "c", "type": {"type": "array", "items": "long"}},
+        {"name": "d", "type": {"type": "map", "values": "null"}},
+        {"name": "e", "type": {"type": "enum", "name": "E", "symbols": ["X"]}},
+        {"name": "f", "type": "bytes"},
+    ],
+}
+GOOD = avro_bytes(SCHEMA, {"a": 1, "b": "x", "c": [1, 2], "d": {"k": None}, "e": "X", "f": b"12"})
+OTHER = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
+
+
+def zigzag(number: int) -> bytes:
+    """Avro's encoding of a long."""
+    return avro_bytes("long", number)
+
+
+def framed(data: bytes, schema_id: int = 1) -> bytes:
+    return wire_format.build(schema_id, data)
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryInAThread]:
+    with RegistryInAThread() as running:
+        running.put(1, SCHEMA)
+        running.put(2, OTHER)
+        running.schemas[3] = {"schema": "message M {}", "schemaType": "PROTOBUF"}
+        running.schemas[4] = {"schema": '{"type": "record"}'}
+        yield running
+
+
+BROKEN = {
+    "empty": (b"", "empty: 0 bytes"),
+    "wrong magic": (b"\x01" + framed(GOOD)[1:], "wrong magic byte 1 instead of 0"),
+    "JSON": (b'{"a": 1}', "wrong magic byte 123"),
+    "half a header": (b"\x00\x00\x00", "truncated: 3 bytes, a header alone has 5"),
+    "header alone": (framed(b""), "truncated: 1 more byte(s) wanted at byte 5 of 5"),
+    "truncated": (framed(GOOD[:-1]), "truncated: bytes of 2 bytes wanted"),
+    "left over": (framed(GOOD + b"!"), "1 byte(s) left over after byte"),
+    "unknown id": (framed(GOOD, 99), "unknown schema id 99"),
+    "negative id": (b"\x00\xff\xff\xff\xff" + GOOD, "unknown schema id -1"),
+    "another writer": (framed(avro_bytes(OTHER, {"a": "x"}), 2), "the writer's schema does not fit the reader's"),
+    "a Protobuf id": (framed(GOOD, 3), "schema id 3 is PROTOBUF, not AVRO"),
+    "an id of nonsense": (framed(GOOD, 4), "schema id 4 is not a valid Avro schema"),
+    "union branch": (framed(zigzag(1) + zigzag(7)), "not readable"),
+    "string of 2^31": (framed(zigzag(1) + zigzag(1) + zigzag(2**31 - 1)), "truncated: a string of 2147483647 bytes"),
+    "negative string": (framed(zigzag(1) + zigzag(1) + zigzag(-5)), "negative length -5 of a string"),
+    "array of 2^31": (framed(zigzag(1) + zigzag(0) + zigzag(2**31 - 9)), "claims 2147483639 items"),
+    "array of 2^62": (framed(zigzag(1) + zigzag(0) + zigzag(2**62)), "claims 4611686018427387904 items"),
+    "array of -2^63": (framed(zigzag(1) + zigzag(0) + zigzag(-(2**63)) + zigzag(1) + b"0"), "claims"),
+    "map of nulls": (framed(zigzag(1) + zigzag(0) + zigzag(0) + zigzag(2**30)), "claims 1073741824 items"),
+    "enum symbol": (framed(zigzag(1) + zigzag(0) * 3 + zigzag(5) + zigzag(0)), "not readable"),
+    "endless number": (framed(b"\xff" * 20), "more than 10 bytes"),
+}
+
+
+def test_each_is_an_error_that_says_what(spark: SparkSession, registry: RegistryInAThread) -> None:
+    spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(SCHEMA))
+    values = [framed(GOOD), *(value for value, _ in BROKEN.values()), None, framed(GOOD)]
+    first, *broken, tombstone, last = results(decoded(records(spark, values), spec))
+    assert first == last
+    assert first.value.asDict() == {"a": 1, "b": "x", "c": [1, 2], "d": {"k": None}, "e": "X", "f": bytearray(b"12")}
+    assert (first.schema_id, first.error) == (1, None)
+    assert (tombstone.value, tombstone.schema_id, tombstone.error) == (None, None, None)
+    for (name, (value, why)), result in zip(BROKEN.items(), broken, strict=True):
+        assert result.value is None, name
+        assert why in result.error, name
+        header = len(value) >= 5 and value[0] == 0
+        assert result.schema_id in ({None, struct.unpack_from(">i", value, 1)[0]} if header else {None}), name
+
+
+def test_the_schema_id_of_a_broken_record_is_told(spark: SparkSession, registry: RegistryInAThread) -> None:
+    spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(SCHEMA))
+    [cut, missing] = results(decoded(records(spark, [framed(GOOD[:-1]), framed(GOOD, 99)]), spec))
+    assert cut.schema_id == 1
+    assert missing.schema_id == 99
+
+
+def test_random_and_mutated_bytes_never_stop_the_job(spark: SparkSession) -> None:
+    chance = random.Random(7)
+    values: list[bytes | None] = [chance.randbytes(chance.randrange(40)) for _ in range(2_000)]
+    for _ in range(4_000):
+        mutated = bytearray(GOOD * chance.randrange(1, 3))
+        for _ in range(chance.randrange(1, 4)):
+            mutated[chance.randrange(len(mutated))] = chance.randrange(256)
+        values.append(bytes(mutated))
+    found = results(decoded(records(spark, values), PlainAvro(writer_schema=json.dumps(SCHEMA))))
+    assert len(found) == len(values)
+    assert all((result.value is None) != (result.error is None) for result in found)
+    assert any(result.value is not None for result in found)
+
+
+def test_nesting_that_would_overflow_the_stack_is_an_error(spark: SparkSession) -> None:
+    link = {"type": "record", "name": "Link", "fields": [{"name": "next", "type": ["null", "Link"]}]}
+    writer = {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": "chain", "type": link}, {"name": "a", "type": "int"}],
+    }
+    reader = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}
+    deep = zigzag(1) * 3_000_000 + zigzag(0) + zigzag(5)
+    shallow = zigzag(1) * 10 + zigzag(0) + zigzag(5)
+    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(reader))
+    too_deep, right = results(decoded(records(spark, [deep, shallow]), spec))
+    assert too_deep.error == "nested too deeply"
+    assert right.value.asDict() == {"a": 5}

@@ -1,0 +1,207 @@
+"""Writers' schemas out of a registry: many in one batch, references, outages, credentials."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import SecretStr
+
+from lakefeed import jvm
+from lakefeed.decode import ConfluentAvro, decoded, registry_error_of, rows, wire_format
+from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
+from tests.spark.records import avro_bytes, records, results
+from tests.spark.registry_in_a_thread import RegistryInAThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def schema(*fields: tuple[str, Any]) -> dict[str, Any]:
+    """A record called R; a field given as (name, type, default) has one."""
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+V1 = schema(("a", "int"))
+V2 = schema(("a", "long"), ("b", "string"))
+V3 = schema(("b", "string"), ("c", "float"), ("a", "long"))
+READER = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "a", "type": "long"},
+        {"name": "b", "type": "string", "default": "-"},
+        {"name": "c", "type": ["null", "double"], "default": None},
+    ],
+}
+
+
+def framed(schema_id: int, writer: Any, datum: Any) -> bytes:
+    return wire_format.build(schema_id, avro_bytes(writer, datum))
+
+
+def spec_for(registry: RegistryInAThread, **more: Any) -> ConfluentAvro:
+    return ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(READER), **more)
+
+
+def test_many_writers_in_one_batch_each_asked_for_once(spark: SparkSession) -> None:
+    with RegistryInAThread() as registry:
+        for schema_id, writer in {1: V1, 2: V2, 70_000: V3}.items():
+            registry.put(schema_id, writer)
+        data: list[bytes | None] = []
+        for at in range(0, 300, 3):
+            data.append(framed(1, V1, {"a": at}))
+            data.append(framed(70_000, V3, {"a": at + 1, "b": "three", "c": 0.5}))
+            data.append(framed(2, V2, {"a": at + 2, "b": "two"}))
+        frame = decoded(records(spark, data).repartition(4), spec_for(registry))
+        found = results(frame)
+        assert [result.value.a for result in found] == list(range(300))
+        assert {(result.schema_id, result.value.b, result.value.c) for result in found} == {
+            (1, "-", None),
+            (2, "two", None),
+            (70_000, "three", 0.5),
+        }
+        results(frame)
+        assert set(registry.requests.values()) == {1}
+        assert len(registry.requests) == 3
+
+
+def test_references_are_resolved(spark: SparkSession) -> None:
+    city = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
+    home = {"type": "record", "name": "geo.Home", "fields": [{"name": "city", "type": "geo.City"}]}
+    person = schema(("home", "geo.Home"), ("born", "geo.City"))
+    whole = schema(("home", {**home, "fields": [{"name": "city", "type": city}]}), ("born", "geo.City"))
+    with RegistryInAThread() as registry:
+        to_city = {"name": "geo.City", "subject": "city", "version": 2}
+        to_home = {"name": "geo.Home", "subject": "home", "version": 1}
+        registry.put(5, person, references=[to_home, to_city])
+        registry.versions["city", 2] = {"id": 3, "schema": json.dumps(city)}
+        registry.versions["home", 1] = {"id": 4, "schema": json.dumps(home), "references": [to_city]}
+        value = framed(5, whole, {"home": {"city": {"name": "Ulm"}}, "born": {"name": "Bern"}})
+        spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(whole))
+        [result] = results(decoded(records(spark, [value]), spec))
+    assert result.error is None
+    assert result.value.asDict(recursive=True) == {"home": {"city": {"name": "Ulm"}}, "born": {"name": "Bern"}}
+
+
+def test_an_outage_is_waited_for(spark: SparkSession) -> None:
+    with RegistryInAThread() as registry:
+        registry.put(1, V1)
+        registry.failing = 503
+
+        def mend() -> None:
+            while not registry.requests:
+                time.sleep(0.05)
+            time.sleep(1)
+            registry.failing = None
+
+        mending = threading.Thread(target=mend)
+        mending.start()
+        [result] = results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec_for(registry)))
+        mending.join()
+        assert (result.value.a, result.error) == (7, None)
+        assert registry.requests["/schemas/ids/1"] > 1
+
+
+def test_a_registry_that_comes_back_on_its_port(spark: SparkSession) -> None:
+    with RegistryInAThread() as before:
+        port = before.port
+    value = framed(1, V1, {"a": 7})
+    spec = ConfluentAvro(registry_url=f"http://127.0.0.1:{port}", reader_schema=json.dumps(READER))
+
+    def start() -> None:
+        time.sleep(1.5)
+        with RegistryInAThread(port=port) as again:
+            again.put(1, V1)
+            done.wait()
+
+    done = threading.Event()
+    starting = threading.Thread(target=start)
+    starting.start()
+    try:
+        [result] = results(decoded(records(spark, [value]), spec))
+    finally:
+        done.set()
+        starting.join()
+    assert (result.value.a, result.error) == (7, None)
+
+
+@pytest.mark.parametrize("status", [None, 500, 429])
+def test_a_registry_that_stays_out_fails_the_task_and_blames_no_record(spark: SparkSession, status: int | None) -> None:
+    with RegistryInAThread() as registry:
+        registry.failing = status
+        spec = spec_for(registry, registry_patience_seconds=1)
+        frame = decoded(records(spark, [framed(1, V1, {"a": 7})]), spec)
+        if status is not None:
+            with pytest.raises(Exception, match="does not answer") as stopped:
+                results(frame)
+    if status is None:
+        with pytest.raises(Exception, match="does not answer") as stopped:
+            results(frame)
+    error = registry_error_of(stopped.value)
+    assert isinstance(error, Unreachable)
+    assert error.where is not None
+    assert registry.url in error.where
+
+
+def test_another_server_is_not_taken_for_a_registry(spark: SparkSession) -> None:
+    with RegistryInAThread() as registry:
+        spec = ConfluentAvro(registry_url=f"{registry.url}/wrong", reader_schema=json.dumps(READER))
+        with pytest.raises(Exception, match="gave no usable answer") as stopped:
+            results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec))
+    assert isinstance(registry_error_of(stopped.value), WorldError)
+
+
+def test_an_unknown_id_is_asked_for_once_in_a_while(spark: SparkSession) -> None:
+    with RegistryInAThread() as registry:
+        found = results(decoded(records(spark, [framed(9, V1, {"a": 7})] * 200), spec_for(registry)))
+        assert {result.error for result in found} == {"unknown schema id 9"}
+        assert registry.requests["/schemas/ids/9"] == 1
+
+
+def test_credentials_reach_the_registry_and_nothing_else(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    password = f"hunter-{uuid.uuid4()}"
+    jvm.put_credentials(spark, "mine", username="me", password=SecretStr(password))
+    with RegistryInAThread(credentials=f"me:{password}") as registry:
+        registry.put(1, V1)
+        frame = rows(
+            decoded(records(spark, [framed(1, V1, {"a": 7})]), spec_for(registry, credentials="mine")), keep=["offset"]
+        )
+        assert [row.asDict() for row in frame.collect()] == [{"a": 7, "b": "-", "c": None, "_offset": 0}]
+    frame.explain("extended")
+    frame.explain("codegen")
+    java: Any = frame._jdf
+    shown = [
+        capsys.readouterr().out,
+        java.queryExecution().toString(),
+        java.queryExecution().analyzed().toJSON(),
+        java.queryExecution().executedPlan().toJSON(),
+        str(spark.sparkContext.getConf().getAll()),
+        str(spark.conf.getAll),
+        str([row for row in spark.sql("SET").collect()]),
+    ]
+    assert "lakefeed_decode_" in shown[0]
+    assert not [text for text in shown if password in text]
+
+
+def test_wrong_credentials_fail_at_once(spark: SparkSession) -> None:
+    jvm.put_credentials(spark, "wrong", username="me", password=SecretStr("no"))
+    with RegistryInAThread(credentials="me:yes") as registry:
+        registry.put(1, V1)
+        began = time.monotonic()
+        with pytest.raises(Exception, match="refuses the credentials") as stopped:
+            results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec_for(registry, credentials="wrong")))
+        assert isinstance(registry_error_of(stopped.value), AccessDenied)
+        assert time.monotonic() - began < 30
+        assert registry.requests["/schemas/ids/1"] == 1
+
+
+def test_credentials_that_were_not_put(spark: SparkSession) -> None:
+    with RegistryInAThread() as registry, pytest.raises(ConfigError, match="not known to the JVM"):
+        decoded(records(spark, [b""]), spec_for(registry, credentials="never-put"))

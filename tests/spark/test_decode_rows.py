@@ -1,0 +1,203 @@
+"""From decoded records to rows: plans, streams, policies, JSON, bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql import functions as sf
+
+from lakefeed.decode import Json, PlainAvro, Raw, decode_error_of, decoded, rows
+from lakefeed.errors import ConfigError
+from tests.spark.records import avro_bytes, records, results
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = {
+    "type": "record",
+    "name": "R",
+    "fields": [{"name": "a", "type": "long"}, {"name": "b", "type": "string"}, {"name": "c", "type": "double"}],
+}
+AVRO = PlainAvro(writer_schema=json.dumps(SCHEMA))
+JSON = Json(schema="a BIGINT NOT NULL, b STRING, c ARRAY<INT>, t TIMESTAMP")
+
+
+def one(at: int) -> bytes:
+    return avro_bytes(SCHEMA, {"a": at, "b": str(at), "c": at / 2})
+
+
+def optimised(frame: DataFrame) -> str:
+    java: Any = frame._jdf
+    return str(java.queryExecution().executedPlan().toString())
+
+
+@pytest.mark.parametrize(
+    ("spec", "call"), [(AVRO, ".decode.invoke("), (JSON, "from_json("), (JSON, "json_fault.invoke(")]
+)
+def test_each_record_is_decoded_once(spark: SparkSession, spec: Any, call: str) -> None:
+    frame = rows(decoded(records(spark, [one(1)]), spec), on_null="skip", keep=["topic", "offset"])
+    wide = frame.filter("a > 0").select(sf.col("a") + 1, "a", "b", sf.upper("b"), "c", "_offset").filter("b <> 'x'")
+    assert optimised(wide).count(call) == 1
+    assert optimised(wide.groupBy("b").agg(sf.sum("a"))).count(call) == 1
+
+
+def test_decoding_is_inside_whole_stage_codegen(spark: SparkSession) -> None:
+    plan = optimised(rows(decoded(records(spark, [one(1)]), AVRO)))
+    [line] = [line for line in plan.splitlines() if ".decode.invoke(" in line]
+    assert line.lstrip(" :+-").startswith("*(")
+
+
+def test_counting_decodes_too(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="cannot decode the record"):
+        rows(decoded(records(spark, [one(1), b""]), AVRO)).count()
+
+
+def test_a_broken_record_stops_the_job_and_says_where(spark: SparkSession) -> None:
+    frame = rows(decoded(records(spark, [one(1), one(2), b"\x02"], topic="trips.v1-x"), AVRO))
+    with pytest.raises(Exception, match="cannot decode") as stopped:
+        frame.collect()
+    error = decode_error_of(stopped.value)
+    assert error is not None
+    assert error.where == "topic trips.v1-x, partition 0, offset 2"
+    assert error.what == "A record cannot be decoded: truncated: 1 more byte(s) wanted at byte 1 of 1"
+
+
+@pytest.mark.parametrize("spec", [AVRO, JSON, Raw()])
+def test_null_values_are_never_lost_without_a_word(spark: SparkSession, spec: Any) -> None:
+    value = {AVRO: one(1), JSON: b'{"a": 1}', Raw(): b"x"}[spec]
+    frame = decoded(records(spark, [value, None, value]), spec)
+    with pytest.raises(Exception, match="tombstone") as stopped:
+        rows(frame).collect()
+    error = decode_error_of(stopped.value)
+    assert error is not None
+    assert error.where == "topic t, partition 0, offset 1"
+    assert [row._offset for row in rows(frame, on_null="skip", keep=["offset"]).collect()] == [0, 2]
+    kept = rows(frame, on_null="keep", keep=["offset"]).orderBy("_offset").collect()
+    assert [row._offset for row in kept] == [0, 1, 2]
+    assert [each for each in kept[1].asDict().values() if each is not None] == [1]
+
+
+def test_what_can_be_kept_of_a_record(spark: SparkSession) -> None:
+    frame = (
+        records(spark, [one(1)])
+        .withColumn("key", sf.lit(b"k"))
+        .withColumn("timestamp", sf.lit("2026-01-02 03:04:05").cast("timestamp"))
+        .withColumn("headers", sf.expr("array(named_struct('key', 'h', 'value', X'01'))"))
+    )
+    names = ("topic", "partition", "offset", "timestamp", "key", "headers")
+    found = rows(decoded(frame, AVRO), keep=names)
+    assert found.columns == ["a", "b", "c", *(f"_{name}" for name in names)]
+    [row] = found.collect()
+    assert (row._topic, row._partition, row._offset, row._key) == ("t", 0, 0, bytearray(b"k"))
+
+
+def test_what_cannot_be_kept(spark: SparkSession) -> None:
+    frame = decoded(records(spark, [b"{}"]), Json(schema="_offset BIGINT"))
+    with pytest.raises(ConfigError, match="'ofset' is not metadata"):
+        rows(frame, keep=["ofset"])
+    with pytest.raises(ConfigError, match="includeHeaders"):
+        rows(frame, keep=["headers"])
+    with pytest.raises(ConfigError, match="has a field _offset already"):
+        rows(frame, keep=["offset"])
+
+
+def test_a_stream_of_bytes(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    records(spark, [one(at) for at in range(50)]).write.parquet(str(source))
+    stream = spark.readStream.schema("topic STRING, partition INT, offset BIGINT, value BINARY").parquet(str(source))
+    result = rows(decoded(stream, AVRO), keep=["offset"])
+    query = (
+        result.writeStream.format("parquet")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "table"))
+    )
+    assert query.awaitTermination(120)
+    found = spark.read.parquet(str(tmp_path / "table")).orderBy("_offset").collect()
+    assert [(row.a, row.b, row.c, row._offset) for row in found] == [(at, str(at), at / 2, at) for at in range(50)]
+
+
+def test_decoding_inside_each_batch_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    records(spark, [one(1), b"\x02"]).write.parquet(str(source))
+    stream = spark.readStream.schema("topic STRING, partition INT, offset BIGINT, value BINARY").parquet(str(source))
+    seen: list[Any] = []
+
+    def land(batch: DataFrame, batch_id: int) -> None:
+        seen.extend(decoded(batch, AVRO).select("decoded.*").collect())
+        rows(decoded(batch, AVRO)).collect()
+
+    query = stream.writeStream.foreachBatch(land).option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        with pytest.raises(Exception, match="cannot decode") as stopped:
+            query.processAllAvailable()
+    finally:
+        query.stop()
+    error = decode_error_of(stopped.value)
+    assert error is not None
+    assert error.where == "topic t, partition 0, offset 1"
+    assert sorted(result.error or "" for result in seen)[0] == ""
+
+
+BROKEN_JSON = {
+    b"": "empty: 0 bytes",
+    b"  ": "not a JSON object",
+    b"null": "not a JSON object",
+    b"5": "not a JSON object",
+    b'[{"a": 1}]': "not a JSON object",
+    b'{"a": 1': "truncated JSON: 7 bytes",
+    b'{"a": 1}garbage': "not JSON: Unrecognized token 'garbage' at byte",
+    b'{"a": 1}{"a": 2}': "something follows the JSON object after byte 8",
+    b'{"a": 1, "a": 2}': "not JSON: Duplicate field 'a' at byte",
+    b"{'a': 1}": "not JSON: Unexpected character",
+    b'{"a": 1, "b": "\xff"}': "not UTF-8",
+    b'{"a": "one"}': "a field has not the type of the schema",
+    b'{"a": 1.5}': "a field has not the type of the schema",
+    b'{"a": 12345678901234567890}': "a field has not the type of the schema",
+    b'{"a": 1, "c": ["x"]}': "a field has not the type of the schema",
+    b'{"a": 1, "c": {"x": 1}}': "a field has not the type of the schema",
+    b'{"a": 1, "t": "yesterday"}': "a field has not the type of the schema",
+    b'{"a": null}': "field a is missing or null",
+    b'{"b": "x"}': "field a is missing or null",
+    b'{"a": 1, "z": ' + b"[" * 5000 + b"]" * 5000 + b"}": "not JSON: Document nesting depth",
+}
+
+
+def test_json_that_spark_would_make_nulls_of_is_an_error(spark: SparkSession) -> None:
+    found = results(decoded(records(spark, list(BROKEN_JSON)), JSON))
+    for (value, why), result in zip(BROKEN_JSON.items(), found, strict=True):
+        assert result.value is None, value
+        assert why in result.error, value
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "a BIGINT NOT NULL, b STRING",
+        '{"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": false, "metadata": {}},'
+        ' {"name": "b", "type": "string", "nullable": true, "metadata": {}}]}',
+        '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"},'
+        ' {"name": "b", "type": ["null", "string"]}]}',
+    ],
+)
+def test_the_schema_of_json_in_three_languages(spark: SparkSession, schema: str) -> None:
+    values = [b'{"a": 1, "b": "\xc3\xa4", "unknown": {"x": [1]}}', b'{"a": 2}', b'{"b": "x"}']
+    right, short, wrong = results(decoded(records(spark, values), Json(schema=schema)))
+    assert right.value.asDict() == {"a": 1, "b": "ä"}
+    assert short.value.asDict() == {"a": 2, "b": None}
+    assert wrong.error == "field a is missing or null"
+
+
+@pytest.mark.parametrize("schema", ["a BIGINTT", '{"type": "record"}', "", '{"type": "struct", "fields": []}'])
+def test_a_schema_of_json_that_cannot_be_read(spark: SparkSession, schema: str) -> None:
+    with pytest.raises(ConfigError, match="schema for JSON values"):
+        decoded(records(spark, [b"{}"]), Json(schema=schema))
+
+
+def test_raw_bytes_stay_as_they_are(spark: SparkSession) -> None:
+    frame = rows(decoded(records(spark, [b"\x00\xff", b""]), Raw()), keep=["offset"])
+    assert [bytes(row.value) for row in frame.orderBy("_offset").collect()] == [b"\x00\xff", b""]

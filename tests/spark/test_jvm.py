@@ -1,0 +1,115 @@
+"""The JVM module beside the decoder: pace, request meter, executors in other JVMs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import functions as sf
+
+from lakefeed import jvm
+from lakefeed.errors import LakefeedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def paced(spark: SparkSession, name: str, rate: int) -> str:
+    spark.conf.set(f"spark.sql.catalog.{name}.rows-per-second", str(rate))
+    spark.conf.set(f"spark.sql.catalog.{name}", "io.lakefeed.produce.PaceCatalog")
+    return f"{name}.pace(value)"
+
+
+def test_rows_go_no_faster_than_the_pace(spark: SparkSession) -> None:
+    values = spark.range(0, 900, 1, 2).select(sf.col("id").cast("string").cast("binary").alias("value"))
+    frame = values.withColumn("value", sf.expr(paced(spark, "pace_300", 300)))
+    frame.limit(1).collect()
+    began = time.monotonic()
+    assert sorted(int(row.value) for row in frame.collect()) == list(range(900))
+    assert time.monotonic() - began >= 900 / 300 * 0.97
+
+
+def test_a_null_goes_through(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT CAST(NULL AS BINARY) AS value").select(sf.expr(paced(spark, "pace_9", 9)).alias("value"))
+    assert [row.value for row in frame.collect()] == [None]
+
+
+def test_waiting_for_the_pace_can_be_cancelled(spark: SparkSession) -> None:
+    frame = spark.range(0, 10_000, 1, 1).select(sf.col("id").cast("string").cast("binary").alias("value"))
+    frame = frame.select(sf.expr(paced(spark, "pace_1", 1)).alias("value"))
+    query = frame.writeTo  # The plan is made before the clock starts.
+    assert query
+    spark.sparkContext.setJobGroup("paced", "", interruptOnCancel=True)
+    import threading
+
+    timer = threading.Timer(2, spark.sparkContext.cancelJobGroup, ("paced",))
+    timer.start()
+    began = time.monotonic()
+    try:
+        with pytest.raises(Exception, match="cancel"):
+            frame.collect()
+    finally:
+        timer.join()
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", "")
+    assert time.monotonic() - began < 60
+
+
+def test_no_s3_request_is_counted_before_one_was_made(spark: SparkSession) -> None:
+    assert all(count > 0 for count in jvm.s3_requests(spark).values())
+    assert jvm.s3_traffic(spark).errors >= 0
+
+
+def test_a_jar_that_was_not_built_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jvm, "files", lambda package: tmp_path)
+    with pytest.raises(LakefeedError, match="make jvm"):
+        jvm.jar()
+
+
+CLUSTER = """
+import json, os, sys
+sys.path.insert(0, os.getcwd())
+from pydantic import SecretStr
+from lakefeed import jvm
+from lakefeed.config.connections import Connections
+from lakefeed.decode import ConfluentAvro, decoded, rows, wire_format
+from lakefeed.session import session
+from tests.spark.records import avro_bytes, records
+from tests.spark.registry_in_a_thread import RegistryInAThread
+
+schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+spark = session(
+    "cluster", connections=Connections(), master="local-cluster[2,1,700]", conf={"spark.executor.memory": "700m"}
+)
+try:
+    jvm.put_credentials(spark, "mine", username="me", password=SecretStr("right"))
+    with RegistryInAThread(credentials="me:right") as registry:
+        registry.put(1, schema)
+        values = [wire_format.build(1, avro_bytes(schema, {"a": at})) for at in range(100)]
+        spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(schema), credentials="mine")
+        frame = rows(decoded(records(spark, values).repartition(8), spec))
+        print("SUM", sum(row.a for row in frame.collect()), "ASKED", sum(registry.requests.values()))
+finally:
+    spark.stop()
+"""
+
+
+def test_executors_in_other_jvms_decode_with_the_credentials(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    ran = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CLUSTER)],
+        cwd=root,
+        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert "SUM 4950" in ran.stdout, ran.stderr[-3000:]
+    asked = int(ran.stdout.split("ASKED ")[1].split()[0])
+    assert 1 <= asked <= 2, "once for each executor's JVM"
