@@ -18,6 +18,7 @@ from lakefeed.kafka.topics import Topics
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.produce.avro import NULL_MARK
 from lakefeed.produce.pace import paced
+from lakefeed.produce.sources import read_error
 from lakefeed.query import MicroBatches, watch
 from lakefeed.spark_errors import translated
 
@@ -213,4 +214,4 @@ def _error(error: BaseException) -> LakefeedError:
             where=f"field {field}",
             hint="mend the row, or make the field a union with null in the schema",
         )
-    return translated(error)
+    return read_error(text) or translated(error)

@@ -1,0 +1,251 @@
+"""``lakefeed produce``: rows from files, or generated ones, into a topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, pairs, registry_url_of
+from lakefeed.errors import ConfigError, ResourceMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakefeed.decode.registry import SchemaRegistry
+    from lakefeed.produce.encode import Encoding
+    from lakefeed.produce.write import Produced
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--file", "path", metavar="PATH", help="A file, folder or pattern: local, or s3a://bucket/key.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["csv", "json", "parquet"]),
+    help="What the files are.  [default: by the path's end]",
+)
+@click.option("--generate", type=click.Choice(["taxi"]), help="Make the rows up instead.")
+@click.option("--rows", type=click.IntRange(0), help="How many to generate.")
+@click.option("--seed", type=int, default=7, show_default=True, help="The same seed gives the same rows.")
+@click.option("--start", type=click.IntRange(0), default=0, help="Number of the first row to generate.")
+@click.option(
+    "--encode",
+    type=click.Choice(["confluent-avro", "avro", "json"]),
+    default="confluent-avro",
+    show_default=True,
+)
+@click.option(
+    "--schema-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Avro schema.  [default: the subject's latest, else made from the rows]",
+)
+@click.option("--subject", help="Subject in the registry.  [default: TOPIC-value]")
+@click.option("--registry", metavar="URL", help="Schema Registry.  [default: SCHEMA_REGISTRY_URL, …]")
+@click.option("--key", metavar="COLUMN", help="Column of the key.  [default: trip_key with --generate taxi]")
+@click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of each record.")
+@click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]))
+@click.option("--rate", type=float, help="Records a second in total, at most.")
+@click.option("--set", "settings", multiple=True, metavar="kafka.KEY=VALUE", help="A Kafka producer setting.")
+@click.option("--stream", is_flag=True, help="Follow the folder: send files as they come, until stopped.")
+@click.option("--checkpoint", metavar="PATH", help="Where --stream keeps what it has sent.")
+@click.option("--master", help="Spark master.  [default: local[*]]")
+@click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+@bootstrap_option
+@output_option
+def produce(output: str, **options: Any) -> None:
+    """Write rows into TOPIC, which must exist.
+
+    Rows come from --file (CSV with a header, JSON lines, Parquet) or from --generate. With confluent-avro the
+    schema is registered, and each value begins with its id.
+
+    Ctrl-C ends with status 130 and says how many records the topic has got. With --stream, Ctrl-C and SIGTERM
+    finish the micro-batch at hand and end with status 0.
+    """
+    order = _Order(**options)
+    order.require_sense()
+    produced, encoding = order.carry_out()
+    document = {
+        "topic": produced.topic,
+        "records": produced.records,
+        "seconds": round(produced.seconds, 3),
+        "records_per_second": round(produced.records_per_second),
+        "encode": encoding.format,
+        "subject": encoding.subject,
+        "schema_id": encoding.schema_id,
+    }
+    schema = f", schema id {encoding.schema_id} ({encoding.subject})" if encoding.subject else ""
+    emit(
+        output,
+        document,
+        lambda: click.echo(
+            f"{produced.topic}: {produced.records:,} records in {produced.seconds:.1f} s "
+            f"({produced.records_per_second:,.0f}/s){schema}"
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Order:
+    """The command line."""
+
+    topic: str
+    path: str | None
+    file_format: Any
+    generate: str | None
+    rows: int | None
+    seed: int
+    start: int
+    encode: Any
+    schema_file: Path | None
+    subject: str | None
+    registry: str | None
+    key: str | None
+    headers: tuple[str, ...]
+    compression: str | None
+    rate: float | None
+    settings: tuple[str, ...]
+    stream: bool
+    checkpoint: str | None
+    master: str | None
+    log_file: Path | None
+    bootstrap_servers: str | None
+
+    def require_sense(self) -> None:
+        """Raises ConfigError for options that contradict each other."""
+        for wrong, what, hint in (
+            ((self.path is None) == (self.generate is None), "give either --file or --generate", None),
+            (self.generate is not None and self.rows is None, "--generate wants --rows", "--rows 1000000"),
+            (self.rows is not None and self.generate is None, "--rows belongs to --generate", None),
+            (self.stream and self.path is None, "--stream follows the folder that --file names", None),
+            (self.stream and self.checkpoint is None, "--stream wants --checkpoint", "--checkpoint PATH"),
+            (self.checkpoint is not None and not self.stream, "--checkpoint belongs to --stream", None),
+            (
+                self.subject is not None and self.encode != "confluent-avro",
+                f"--subject has no meaning with --encode {self.encode}",
+                None,
+            ),
+            (self.rate is not None and not self.rate > 0, "--rate is above 0", None),
+        ):
+            if wrong:
+                raise ConfigError(what, where="lakefeed produce", hint=hint)
+
+    def carry_out(self) -> tuple[Produced, Encoding]:
+        """Everything that can fail without Spark is done before Spark starts."""
+        from lakefeed.kafka.topics import Topics
+        from lakefeed.session import log_path, session
+
+        servers = bootstrap_servers_of(self.bootstrap_servers)
+        settings = self._kafka_settings()
+        Topics(servers, options=settings).end_offsets(self.topic)
+        registry = self._registry()
+        schema = self._schema(registry)
+        log_file = self.log_file or log_path("produce")
+        click.echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)
+        spark = session("produce", master=self.master, log_file=log_file)
+        try:
+            return self._send(spark, servers, settings, registry, schema)
+        finally:
+            spark.stop()
+
+    def _send(
+        self,
+        spark: SparkSession,
+        servers: str,
+        settings: dict[str, str],
+        registry: SchemaRegistry | None,
+        schema: str | None,
+    ) -> tuple[Produced, Encoding]:
+        from lakefeed.cli.run import stop_signals
+        from lakefeed.observe.terminal import ProgressView
+        from lakefeed.produce.encode import encoded, settle
+        from lakefeed.produce.progress import ProduceView
+        from lakefeed.produce.taxi import KEY
+        from lakefeed.produce.write import Interrupted, produce, produce_stream
+
+        rows = self._rows(spark, schema)
+        key = self.key or (KEY if self.generate else None)
+        encoding = settle(
+            rows,
+            format=self.encode,
+            topic=self.topic,
+            registry=registry,
+            subject=self.subject,
+            key=key,
+            schema=schema,
+        )
+        records = encoded(rows, encoding, key=key, headers=pairs(self.headers, option="--header"))
+        if self.checkpoint is not None:
+            with ProgressView(f"produce {self.topic}") as view, stop_signals(view) as stop:
+                streamed = produce_stream(
+                    records,
+                    self.topic,
+                    bootstrap_servers=servers,
+                    checkpoint=self.checkpoint,
+                    stop=stop,
+                    options=settings,
+                    rate=self.rate,
+                    on_batch=view.batch,
+                )
+            return streamed, encoding
+        with ProduceView(self.topic, expected=self.rows) as shown:
+            try:
+                produced = produce(
+                    records,
+                    self.topic,
+                    bootstrap_servers=servers,
+                    options=settings,
+                    rate=self.rate,
+                    reached=shown.reached,
+                )
+            except Interrupted as interrupted:
+                shown.note(f"interrupted: {interrupted.produced.records:,} records of this run are in {self.topic}")
+                raise
+        return produced, encoding
+
+    def _rows(self, spark: SparkSession, schema: str | None) -> DataFrame:
+        from lakefeed.produce.sources import read_rows
+        from lakefeed.produce.taxi import taxi_rows
+
+        if self.path is not None:
+            return read_rows(spark, self.path, format=self.file_format, schema=schema, stream=self.stream)
+        return taxi_rows(spark, self.rows or 0, seed=self.seed, start=self.start)
+
+    def _registry(self) -> SchemaRegistry | None:
+        if self.encode != "confluent-avro":
+            return None
+        from lakefeed.decode.registry import SchemaRegistry
+
+        return SchemaRegistry(registry_url_of(self.registry))
+
+    def _schema(self, registry: SchemaRegistry | None) -> str | None:
+        """As given, the generator's own, or the subject's latest, by which CSV and JSON values are typed too."""
+        if self.schema_file is not None:
+            try:
+                return self.schema_file.read_text("utf-8")
+            except FileNotFoundError:
+                raise ResourceMissing("there is no such schema file", where=str(self.schema_file)) from None
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigError(f"the schema file cannot be read: {error}", where=str(self.schema_file)) from None
+        if self.generate is not None:
+            from lakefeed.produce.taxi import taxi_schema
+
+            return taxi_schema()
+        if registry is None:
+            return None
+        try:
+            return registry.latest(self.subject or f"{self.topic}-value").text
+        except ResourceMissing:
+            if self.subject is not None:
+                raise
+            return None
+
+    def _kafka_settings(self) -> dict[str, str]:
+        settings = pairs(self.settings, option="--set")
+        if self.compression is not None:
+            settings["kafka.compression.type"] = self.compression
+        return settings
