@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # type: ignore[import-not-found]
 
 
-class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-ignore]
+class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]
     """Called by hatchling before each build."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -18,7 +18,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unuse
             return
         sys.path.insert(0, str(Path(self.root) / "tools"))
         try:
-            from build_jvm import BuildFailed, build
+            from build_jvm import BuildFailed, build  # type: ignore[import-not-found]
         finally:
             sys.path.pop(0)
         try:

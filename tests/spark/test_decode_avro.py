@@ -249,7 +249,9 @@ def test_a_schema_that_cannot_be_used_is_an_error_at_once(spark: SparkSession, s
 def test_rows_do_not_share_memory(spark: SparkSession) -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}, {"name": "p", "type": POINT}]}
     data = [{"a": at, "p": {"x": at, "y": float(at)}} for at in range(100)]
-    frame = decoded(records(spark, [avro_bytes(schema, each) for each in data]), PlainAvro(writer_schema=json.dumps(schema)))
+    frame = decoded(
+        records(spark, [avro_bytes(schema, each) for each in data]), PlainAvro(writer_schema=json.dumps(schema))
+    )
     collected = frame.select(sf.collect_list("decoded.value").alias("all")).first()
     assert collected is not None
     assert sorted(plain(collected["all"]), key=lambda each: each["a"]) == data

@@ -184,7 +184,7 @@ def test_credentials_reach_the_registry_and_nothing_else(
         java.queryExecution().executedPlan().toJSON(),
         str(spark.sparkContext.getConf().getAll()),
         str(spark.conf.getAll),
-        str([row for row in spark.sql("SET").collect()]),
+        str(spark.sql("SET").collect()),
     ]
     assert "lakefeed_decode_" in shown[0]
     assert not [text for text in shown if password in text]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-import textwrap
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 from pyspark.sql import functions as sf
 
@@ -43,11 +45,7 @@ def test_a_null_goes_through(spark: SparkSession) -> None:
 def test_waiting_for_the_pace_can_be_cancelled(spark: SparkSession) -> None:
     frame = spark.range(0, 10_000, 1, 1).select(sf.col("id").cast("string").cast("binary").alias("value"))
     frame = frame.select(sf.expr(paced(spark, "pace_1", 1)).alias("value"))
-    query = frame.writeTo  # The plan is made before the clock starts.
-    assert query
     spark.sparkContext.setJobGroup("paced", "", interruptOnCancel=True)
-    import threading
-
     timer = threading.Timer(2, spark.sparkContext.cancelJobGroup, ("paced",))
     timer.start()
     began = time.monotonic()
@@ -75,7 +73,7 @@ CLUSTER = """
 import json, os, sys
 sys.path.insert(0, os.getcwd())
 from pydantic import SecretStr
-from lakefeed import jvm
+from lakefeed import jars, jvm
 from lakefeed.config.connections import Connections
 from lakefeed.decode import ConfluentAvro, decoded, rows, wire_format
 from lakefeed.session import session
@@ -83,8 +81,17 @@ from tests.spark.records import avro_bytes, records
 from tests.spark.registry_in_a_thread import RegistryInAThread
 
 schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
+paths = [jvm.jar(), *jars.fetch(["spark"])]
 spark = session(
-    "cluster", connections=Connections(), master="local-cluster[2,1,700]", conf={"spark.executor.memory": "700m"}
+    "cluster",
+    connections=Connections(),
+    master="local-cluster[2,1,700]",
+    conf={
+        "spark.executor.memory": "700m",
+        # As on any cluster: the jars travel to the executors.
+        "spark.jars": ",".join(path.as_uri() for path in paths),
+        "spark.driver.extraClassPath": "",
+    },
 )
 try:
     jvm.put_credentials(spark, "mine", username="me", password=SecretStr("right"))
@@ -99,17 +106,23 @@ finally:
 """
 
 
-def test_executors_in_other_jvms_decode_with_the_credentials(tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
-    ran = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(CLUSTER)],
-        cwd=root,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+def test_executors_in_other_jvms_decode_with_the_credentials() -> None:
+    # Where Spark puts the executors' files on a cluster inside one process: in its own folder.
+    work = Path(pyspark.__file__).parent / "work"
+    before = set(work.glob("app-*"))
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", CLUSTER],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    finally:
+        for folder in set(work.glob("app-*")) - before:
+            shutil.rmtree(folder)
     assert "SUM 4950" in ran.stdout, ran.stderr[-3000:]
     asked = int(ran.stdout.split("ASKED ")[1].split()[0])
     assert 1 <= asked <= 2, "once for each executor's JVM"
