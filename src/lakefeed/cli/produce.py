@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--schema-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Avro schema.  [default: the subject's latest, else made from the rows]",
+    help="Avro schema.  [default: the subject's latest; if it has none, one made from the rows]",
 )
 @click.option("--subject", help="Subject in the registry.  [default: TOPIC-value]")
 @click.option("--registry", metavar="URL", help="Schema Registry.  [default: SCHEMA_REGISTRY_URL, …]")
@@ -137,10 +137,13 @@ class _Order:
     def carry_out(self) -> tuple[Produced, Encoding]:
         """Everything that can fail without Spark is done before Spark starts."""
         from lakefeed.kafka.topics import Topics
+        from lakefeed.produce.write import sink_options
         from lakefeed.session import log_path, session
 
         servers = bootstrap_servers_of(self.bootstrap_servers)
         settings = self._kafka_settings()
+        sink_options(self.topic, servers, settings)
+        headers = pairs(self.headers, option="--header")
         Topics(servers, options=settings).end_offsets(self.topic)
         registry = self._registry()
         schema = self._schema(registry)
@@ -148,7 +151,7 @@ class _Order:
         click.echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)
         spark = session("produce", master=self.master, log_file=log_file)
         try:
-            return self._send(spark, servers, settings, registry, schema)
+            return self._send(spark, servers, settings, headers, registry, schema)
         finally:
             spark.stop()
 
@@ -157,6 +160,7 @@ class _Order:
         spark: SparkSession,
         servers: str,
         settings: dict[str, str],
+        headers: dict[str, str],
         registry: SchemaRegistry | None,
         schema: str | None,
     ) -> tuple[Produced, Encoding]:
@@ -178,7 +182,7 @@ class _Order:
             key=key,
             schema=schema,
         )
-        records = encoded(rows, encoding, key=key, headers=pairs(self.headers, option="--header"))
+        records = encoded(rows, encoding, key=key, headers=headers)
         if self.checkpoint is not None:
             with ProgressView(f"produce {self.topic}") as view, stop_signals(view) as stop:
                 streamed = produce_stream(

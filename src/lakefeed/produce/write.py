@@ -86,7 +86,7 @@ def produce(
         Unreachable: no broker answers.
         Interrupted: Ctrl-C; what was sent until then stays in the topic.
     """
-    sink = _sink_options(topic, bootstrap_servers, options)
+    sink = sink_options(topic, bootstrap_servers, options)
     count = _Count(topic, bootstrap_servers, options)
     save = _Save(paced(records, rate), sink)
     try:
@@ -132,7 +132,7 @@ def produce_stream(
         ConfigError: a Kafka setting is wrong, or a row does not fit the schema.
         Unreachable: no broker answers.
     """
-    sink = _sink_options(topic, bootstrap_servers, options)
+    sink = sink_options(topic, bootstrap_servers, options)
     count = _Count(topic, bootstrap_servers, options)
     writer = paced(records, rate).writeStream.format("kafka").options(**sink)
     try:
@@ -143,7 +143,7 @@ def produce_stream(
     return count.so_far()
 
 
-def _sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
+def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
     """Options of Spark's Kafka sink.
 
     Raises:
