@@ -62,13 +62,13 @@ class GoProgram:
                 self._install(find_go(self.name), root=root, log=log)
 
     def _install(self, go: Path, *, root: Path, log: Path) -> None:
-        fresh = root / "building"
+        fresh, sources, compiled = root / "building", root / "path", root / "cache"
         shutil.rmtree(fresh, ignore_errors=True)
         environment = {
             **os.environ,
             "GOBIN": str(fresh),
-            "GOPATH": str(root / "path"),
-            "GOCACHE": str(root / "cache"),
+            "GOPATH": str(sources),
+            "GOCACHE": str(compiled),
             "GOFLAGS": "-modcacherw",  # Otherwise the cache cannot be deleted with rm -r.
             "CGO_ENABLED": "0",
         }
@@ -92,6 +92,8 @@ class GoProgram:
         # Into place only when whole, and the directory with it.
         self._folder.parent.mkdir(parents=True, exist_ok=True)
         fresh.rename(self._folder)
+        for leftover in (sources, compiled):  # Gigabytes; kept only after a failure, for the next try.
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def find_go(program: str) -> Path:
