@@ -103,7 +103,8 @@ class Kafka(Part):
         """Formats the storage, once; Kafka does not start on an unformatted directory."""
         command = [*self._java("-Xmx128m", "-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", "format"]
         done = subprocess.run(
-            [*command, "--cluster-id", self.around.cluster_id, "--config", str(self._properties)],
+            # One word: an id may begin with a dash.
+            [*command, f"--cluster-id={self.around.cluster_id}", "--config", str(self._properties)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
