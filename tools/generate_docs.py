@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -177,6 +176,4 @@ def _is(path: Path, text: str) -> bool:
 
 
 if __name__ == "__main__":
-    # Defaults that depend on the user's machine must not get into the documents.
-    os.environ["HOME"] = "/home/you"
     sys.exit(main())

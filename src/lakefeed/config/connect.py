@@ -196,7 +196,7 @@ def _rest(catalog: Catalog) -> None:
     headers = {"accept": "application/json"}
     if catalog.token is not None:
         headers["authorization"] = f"Bearer {catalog.token.get_secret_value()}"
-    status, body = get(url, headers=headers)
+    status, body = get(url, server="the REST catalog", headers=headers)
     if status in (401, 403):
         if catalog.token is None and "credential" in catalog.properties:
             return  # It answers; the client will trade its credential for a token first.

@@ -17,6 +17,10 @@ from lakefeed.config.nodes import OVERRIDE, Location, refuse
 from lakefeed.config.problem import Problem
 from lakefeed.config.shape import Place, dotted
 
+# Those that plain values get, and the two kinds of blocks.
+_KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
+TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
+
 # What a document may unfold into through aliases.
 MAX_NODES = 20_000
 
@@ -61,8 +65,10 @@ class Document:
     def locate(self, place: Place, *, key: bool = False) -> Location:
         """Where ``place`` stands, or else the nearest block around it."""
         for length in range(len(place), -1, -1):
-            found = (self.keys if key or length < len(place) else self.contents).get(place[:length])
-            if found:
+            around = place[:length]
+            # What was written in short, such as ``registry: http://…``, stands where its value stands.
+            at_key = (key and length == len(place)) or (length < len(place) and around not in self.written)
+            if found := (self.keys if at_key else self.contents).get(around):
                 return found
         return Location(file="pipeline", line=None, column=None)
 
@@ -111,10 +117,10 @@ class _Conversion:
             self.document.contents[place] = location
         if self.nodes > MAX_NODES or any(node is each for each in self.open):
             refuse("aliases (*name) that unfold without end", location, "write the values out")
+        if node.tag not in TAGS:
+            self.broken(f"the tag {node.tag} means nothing here", place, location, "remove it")
         if isinstance(node, ScalarNode):
             return self.scalar(node, place, annotation)
-        if not node.tag.startswith("tag:yaml.org,2002:") or node.tag.rpartition(":")[2] not in ("map", "seq"):
-            self.broken(f"the tag {node.tag} means nothing here", place, location, "remove it")
         self.open.append(node)
         self.free = None
         if isinstance(node, MappingNode):
@@ -140,7 +146,7 @@ class _Conversion:
                 self.broken("a key must be a plain word", place, location)
                 continue
             # The word as written: YAML would read the key 'on' as true.
-            key = key_node.value
+            key = _whole(key_node.value)
             here = (*place, key)
             if key in values:
                 first = self.document.keys[here]
@@ -159,8 +165,9 @@ class _Conversion:
 
     def scalar(self, node: ScalarNode, place: Place, annotation: Any) -> Any:
         document, location = self.document, Location.of(node.start_mark)
-        outcome = interpolate(node.value, environment=self.environment)
-        document.written[place] = node.value
+        written = _whole(node.value)
+        outcome = interpolate(written, environment=self.environment)
+        document.written[place] = written
         document.variables[place] = outcome.variables
         free, self.free = self.free, None
         in_free_block = free is not None and place[0] != "spark" and bool(SECRET_KEY.search(str(place[-1])))
@@ -190,7 +197,7 @@ class _Conversion:
 
     def literal_secret(self, place: Place, location: Location, *, warning: bool) -> None:
         key = str(place[-1])
-        name = VARIABLES.get(key) or re.sub(r"\W+", "_", dotted(place[-2:])).upper()
+        name = VARIABLES.get(key) or re.sub(r"\W+", "_", key if "." in key else dotted(place[-2:])).upper()
         on_command_line = location.file.startswith(OVERRIDE)
         self.document.add(
             f"'{key}' holds a secret and is written out "
@@ -226,3 +233,8 @@ class _Conversion:
     def broken(self, what: str, place: Place, location: Location, hint: str | None = None) -> None:
         self.document.broken.add(place)
         self.document.add(what, place=place, location=location, hint=hint)
+
+
+def _whole(text: str) -> str:
+    """Puts characters together that JSON, which is YAML too, writes as two escapes (surrogates)."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -103,7 +103,7 @@ def _problems(place: Place, detail: Any, *, document: Document, root: type[BaseM
     if message.startswith("wants"):
         stood = _found(place, detail["input"], document, root)
         return [_problem(place, f"{name} {message}; found {stood}", None, document)]
-    return [_problem(place, f"{name}: {message}", None, document)]
+    return [_problem(place, f"{name}: {message}", None, document, key=isinstance(detail["input"], dict))]
 
 
 def _hint_about_type(value: Any, annotation: Any) -> str | None:

@@ -80,32 +80,42 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
     except ValidationError as error:
         found += explain(error, document=document, root=PipelineConfig)
     else:
-        found += _environment_problems(config, document, environment)
+        found += _catalog_problems(config, document, environment) + _subject_problems(config, document)
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
     return Reading(config=None if errors_of(found) else config, problems=found, document=document)
 
 
-def _environment_problems(config: PipelineConfig, document: Document, environment: Mapping[str, str]) -> list[Problem]:
-    """What the environment should have said and did not."""
+def _catalog_problems(config: PipelineConfig, document: Document, environment: Mapping[str, str]) -> list[Problem]:
+    """The sink's catalog must be declared in the file or named by the environment."""
     try:
         known = config.connections(environment).catalogs
     except ConfigError as error:
-        return [Problem(what=error.what, file=error.where)]
+        return [Problem(what=error.what, file=error.where, hint=error.hint)]
     sink = config.sink.iceberg
     if sink is None or sink.catalog in known:
         return []
-    location = document.locate(("sink", "iceberg", "table"))
-    return [
-        Problem(
-            what=f"'{sink.table}': no catalog is called '{sink.catalog}'",
-            file=location.file,
-            line=location.line,
-            column=location.column,
-            key="sink.iceberg.table",
-            hint=f"known: {', '.join(known) or 'none'}; declare catalogs.{sink.catalog}, or set LAKEFEED_CATALOG_URI "
-            "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
-        )
-    ]
+    document.add(
+        f"'{sink.table}': no catalog is called '{sink.catalog}'",
+        place=("sink", "iceberg", "table"),
+        location=document.locate(("sink", "iceberg", "table")),
+        hint=f"known: {', '.join(known) or 'none'}; declare catalogs.{sink.catalog}, or set LAKEFEED_CATALOG_URI "
+        "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
+    )
+    return [document.problems[-1]]
+
+
+def _subject_problems(config: PipelineConfig, document: Document) -> list[Problem]:
+    """With a pattern of topics it has to be said whose schema the table has."""
+    kafka, avro = config.source.kafka, config.decode.avro
+    if kafka is None or avro is None or kafka.topics is not None or avro.subject or avro.schema_file:
+        return []
+    document.add(
+        "with topics_pattern it has to be said whose schema the table has",
+        place=("decode", "avro"),
+        location=document.locate(("decode", "avro"), key=True),
+        hint="add decode.avro.subject: <topic>-value of one of the topics, or decode.avro.schema_file",
+    )
+    return [document.problems[-1]]
 
 
 _BEGIN = "lakefeed init --topic TOPIC writes one to begin with"

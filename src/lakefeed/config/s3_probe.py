@@ -92,7 +92,7 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
     """
     url = bucket_url(bucket, s3=s3)
     headers = signed_headers(url, keys=keys, region=s3.region) if keys else {"host": urlsplit(url).netloc}
-    status, body = get(url, headers=headers, timeout=timeout)
+    status, body = get(url, server="the S3 store", headers=headers, timeout=timeout)
     if keys is None and status in (401, 403):
         return
     if error := _verdict(status, body, bucket=bucket, where=s3.endpoint or url):
@@ -110,7 +110,7 @@ def bucket_url(bucket: str, *, s3: S3) -> str:
     return f"{parts.scheme}://{bucket}.{parts.netloc}/?{query}"
 
 
-def get(url: str, *, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> tuple[int, bytes]:
+def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> tuple[int, bytes]:
     """Status and the first 64 KiB of what a URL answers. Redirects are not followed: they would take headers along.
 
     Raises:
@@ -130,7 +130,7 @@ def get(url: str, *, headers: Mapping[str, str], timeout: float = TIMEOUT_SECOND
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         hint = "check the address and that the server runs; for the local stack: lakefeed local status"
-        raise Unreachable(f"no answer: {reason}", where=where, hint=hint) from None
+        raise Unreachable(f"{server} does not answer: {reason}", where=where, hint=hint) from None
 
 
 def _query(parts: SplitResult) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ Made from the models. What the models take and a schema of types alone would und
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -54,15 +53,6 @@ def json_schema() -> dict[str, Any]:
 def written(schema: dict[str, Any]) -> str:
     """The schema as a file's text."""
     return json.dumps(schema, indent=2) + "\n"
-
-
-def write_beside(pipeline: Path) -> Path | None:
-    """Writes the schema into a pipeline file's folder; None if a file of that name there is not lakefeed's."""
-    path = pipeline.absolute().parent / FILE_NAME
-    if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
-        return None
-    path.write_text(written(json_schema()), "utf-8")
-    return path
 
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -13,7 +12,7 @@ import yaml
 
 from lakefeed.config.discover import Column, Discovery
 from lakefeed.config.models import Identifier
-from lakefeed.config.schema import FILE_NAME
+from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
 from lakefeed.errors import ConfigError
 
 
@@ -131,7 +130,7 @@ def _decode(blank: Blank) -> list[str]:
 
 def _transform(blank: Blank) -> list[str]:
     text = next((column.name for column in blank.discovery.columns if column.time == "text"), None)
-    shown = f"SELECT *, to_timestamp({text}) AS {text}_at" if text and text.isidentifier() else "SELECT *"
+    shown = f"SELECT *, to_timestamp({text}) AS {text}_ts" if text and text.isidentifier() else "SELECT *"
     return [
         "# One SELECT over the decoded records, if they are to land in another form:",
         "# transform:",
@@ -180,8 +179,9 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In double quotes; $$ is one dollar sign in a pipeline file."""
-    return json.dumps(text.replace("$", "$$"))
+    """In YAML's double quotes; $$ is one dollar sign in a pipeline file."""
+    escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("$", "$$")
+    return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped) + '"'
 
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
@@ -208,6 +208,19 @@ def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
         raise exists(path) from None
     except OSError as error:
         raise ConfigError(f"cannot write the file: {error.strerror}", where=str(path)) from None
+
+
+def write_schema_beside(pipeline: Path) -> Path | None:
+    """Writes the JSON Schema into a pipeline file's folder; None if a file of that name there is not lakefeed's.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = pipeline.absolute().parent / FILE_NAME
+    if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
+        return None
+    write_new(path, written(json_schema()), overwrite=True)
+    return path
 
 
 def exists(path: Path) -> ConfigError:

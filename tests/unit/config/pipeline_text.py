@@ -1,0 +1,32 @@
+"""A pipeline file without a mistake, and the environment that it wants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem
+
+GOOD = """\
+name: taxi
+source:
+  kafka:
+    bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}
+    topics: [trips]
+decode:
+  avro:
+    registry: http://127.0.0.1:1
+sink:
+  iceberg:
+    table: lake.nyc.trips
+checkpoint: s3a://lake/checkpoints/taxi
+"""
+
+ENVIRONMENT = {
+    "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9092",
+    "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
+    "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
+    "THE_SECRET": "hunter2hunter2",
+}
+
+Reader = Callable[..., tuple[PipelineConfig | None, list[Problem]]]

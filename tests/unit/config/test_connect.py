@@ -1,0 +1,138 @@
+"""Preflight without servers: catalogs as files, a REST catalog played by a small HTTP server, nobody at all."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from lakefeed.config.connect import _catalog, _rest, _server, _sqlite, preflight
+from lakefeed.config.connections import S3, Catalog, Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import exit_status
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+WAREHOUSE = "s3://lake/warehouse"
+
+
+def sqlite(path: Path) -> Catalog:
+    return Catalog(type="jdbc", uri=f"jdbc:sqlite:{path}", warehouse=WAREHOUSE)
+
+
+def test_sqlite_catalogs_that_can_be_used(tmp_path: Path) -> None:
+    _sqlite(sqlite(tmp_path / "new.db"))
+    (tmp_path / "empty.db").touch()
+    _sqlite(sqlite(tmp_path / "empty.db"))
+    with sqlite3.connect(tmp_path / "old.db") as database:
+        database.execute("CREATE TABLE t (a INT)")
+    database.close()
+    _sqlite(sqlite(tmp_path / "old.db"))
+
+
+def test_sqlite_catalog_without_folder(tmp_path: Path) -> None:
+    with pytest.raises(ResourceMissing, match="folder"):
+        _sqlite(sqlite(tmp_path / "no" / "catalog.db"))
+
+
+def test_sqlite_catalog_that_is_something_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("these are only notes, not a database")
+    with pytest.raises(ConfigError, match="no SQLite database"):
+        _sqlite(sqlite(tmp_path / "notes.txt"))
+
+
+def test_database_server_that_is_away() -> None:
+    with pytest.raises(Unreachable, match="does not answer"):
+        _server(Catalog(type="jdbc", uri="jdbc:postgresql://127.0.0.1:1/db", warehouse=WAREHOUSE))
+
+
+class RestCatalog(BaseHTTPRequestHandler):
+    """Answers as the first part of the path says."""
+
+    def do_GET(self) -> None:
+        kind = self.path.split("/")[1]
+        status, document = 200, b"<html>"
+        if kind == "catalog":
+            document = json.dumps({"defaults": {}, "overrides": {}}).encode()
+            status = 200 if self.headers["authorization"] == "Bearer t" else 401
+        elif kind.isdigit():
+            status = int(kind)
+        self.send_response(status)
+        self.send_header("content-length", str(len(document)))
+        self.end_headers()
+        self.wfile.write(document)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def rest() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), RestCatalog)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_rest_catalog_that_answers(rest: str) -> None:
+    _rest(Catalog(type="rest", uri=f"{rest}/catalog", token=SecretStr("t"), warehouse=WAREHOUSE))
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("catalog", AccessDenied),
+        ("403", AccessDenied),
+        ("503", Unreachable),
+        ("404", ConfigError),
+        ("web", ConfigError),
+    ],
+)
+def test_rest_catalog_that_does_not(rest: str, path: str, error: type[LakefeedError]) -> None:
+    with pytest.raises(error) as caught:
+        _rest(Catalog(type="rest", uri=f"{rest}/{path}"))
+    assert type(caught.value) is error
+
+
+def pipeline(**changes: object) -> PipelineConfig:
+    document: dict[str, object] = {
+        "name": "taxi",
+        "source": {"kafka": {"bootstrap_servers": "127.0.0.1:1", "topics": ["trips"]}},
+        "decode": {"avro": {"registry": "http://127.0.0.1:1"}},
+        "sink": {"iceberg": {"table": "lake.nyc.trips"}},
+        "checkpoint": "s3a://lake/checkpoints/taxi",
+    }
+    return PipelineConfig.model_validate({**document, **changes})
+
+
+def test_everything_away_is_told_at_once() -> None:
+    connections = Connections(
+        s3=S3(endpoint="http://127.0.0.1:1", access_key=SecretStr("a"), secret_key=SecretStr("b")),
+        catalogs={"lake": Catalog(type="rest", uri="http://127.0.0.1:1", warehouse="s3://other/warehouse")},
+    )
+    began = time.monotonic()
+    found = preflight(pipeline(), connections=connections)
+    assert time.monotonic() - began < 20
+    assert [each.key for each in found] == [
+        "source.kafka.bootstrap_servers",
+        "decode.avro.registry",
+        "checkpoint",
+        "catalogs.lake.warehouse",
+        "catalogs.lake.uri",
+    ]
+    assert {each.error for each in found} == {Unreachable}
+    assert exit_status(found) == 1
+
+
+def test_a_catalog_that_nobody_declares() -> None:
+    (check,) = _catalog(pipeline(), Connections())
+    assert [(each.key, each.error) for each in check()] == [("sink.iceberg.table", ConfigError)]

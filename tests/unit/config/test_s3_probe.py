@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import SecretStr
+
+from lakefeed.config.connections import S3
+from lakefeed.config.s3_probe import Keys, _verdict, bucket_url, require_bucket, signed_headers
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+# AWS's published examples of Signature Version 4 for S3.
+KEYS = Keys(access_key="AKIAIOSFODNN7EXAMPLE", secret_key=SecretStr("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"))
+AT = datetime(2013, 5, 24, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "signature"),
+    [
+        ("?max-keys=2&prefix=J", {}, "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"),
+        ("?lifecycle", {}, "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"),
+        (
+            "/test.txt",
+            {"range": "bytes=0-9"},
+            "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+        ),
+    ],
+)
+def test_published_signatures(path: str, headers: dict[str, str], signature: str) -> None:
+    url = f"https://examplebucket.s3.amazonaws.com{path}"
+    signed = signed_headers(url, keys=KEYS, region="us-east-1", now=AT, headers=headers)
+    assert signed["authorization"].endswith(f"Signature={signature}")
+    assert "Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request" in signed["authorization"]
+
+
+def test_a_session_token_is_signed() -> None:
+    keys = Keys(access_key="a", secret_key=SecretStr("b"), session_token=SecretStr("t"))
+    signed = signed_headers("http://h/b", keys=keys, region="r", now=AT)
+    assert signed["x-amz-security-token"] == "t"
+    assert "SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-security-token," in signed["authorization"]
+
+
+@pytest.mark.parametrize(
+    ("s3", "bucket", "url"),
+    [
+        (S3(endpoint="http://h:1"), "lake", "http://h:1/lake?"),
+        (S3(endpoint="http://h:1/", path_style=False), "lake", "http://lake.h:1/?"),
+        (S3(region="eu-west-1"), "lake", "https://lake.s3.eu-west-1.amazonaws.com/?"),
+        (S3(region="eu-west-1"), "a.b", "https://s3.eu-west-1.amazonaws.com/a.b?"),
+    ],
+)
+def test_where_a_bucket_is_asked_for(s3: S3, bucket: str, url: str) -> None:
+    assert bucket_url(bucket, s3=s3).startswith(url)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "what"),
+    [
+        (200, "<ListBucketResult>", None, ""),
+        (404, "<Code>NoSuchBucket</Code>", ResourceMissing, "there is no bucket lake"),
+        (403, "<Code>InvalidAccessKeyId</Code>", AccessDenied, "the access key id is wrong"),
+        (403, "<Code>SignatureDoesNotMatch</Code>", AccessDenied, "the secret key is wrong"),
+        (403, "<Code>AccessDenied</Code>", AccessDenied, "refuses access to the bucket lake"),
+        (403, "", AccessDenied, "refuses access to the bucket lake (403)"),
+        (403, "<Code>RequestTimeTooSkewed</Code>", AccessDenied, "clock"),
+        (301, "<Code>PermanentRedirect</Code>", ConfigError, "another region"),
+        (400, "<Code>AuthorizationHeaderMalformed</Code>", ConfigError, "another region"),
+        (503, "<Code>SlowDown</Code>", Unreachable, "HTTP status 503 SlowDown"),
+        (200, "<html>", ConfigError, "not as an S3 store does"),
+        (404, "not found", ConfigError, "not as an S3 store does"),
+    ],
+)
+def test_answers_become_the_right_errors(status: int, body: str, error: type[LakefeedError] | None, what: str) -> None:
+    found = _verdict(status, body.encode(), bucket="lake", where="http://h")
+    assert (type(found) if found else None) is error
+    assert found is None or what in found.what
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(Unreachable, match="the S3 store does not answer"):
+        require_bucket("lake", s3=S3(endpoint="http://127.0.0.1:1"), keys=KEYS, timeout=2)
