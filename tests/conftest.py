@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lakefeed.local import Endpoints, Stack
+from tests.feed import Feed
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +19,9 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
         yield embedded.up()
     finally:
         embedded.down(erase=True)
+
+
+@pytest.fixture
+def feed(stack: Endpoints, tmp_path: Path) -> Feed:
+    """A feed of the test's own on the shared stack."""
+    return Feed(stack, tmp_path)

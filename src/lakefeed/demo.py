@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TOPIC = "nyc-avro-topic"
 PARTITIONS = 10
+SUMMED = ("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +162,7 @@ def table_totals(connections: Connections, table: str, *, key: str = "_key") -> 
     import duckdb
 
     opened = open_table(connections, table)
-    columns = [name for name in ("passenger_count", "trip_distance", "fare_amount", "tip_amount")]
-    scan = opened.scan(selected_fields=(key, *columns, "tolls_amount", "total_amount"))
+    scan = opened.scan(selected_fields=(key, *SUMMED))
     expressions = {**TOTALS_SQL, "distinct_keys": f"count(distinct {key})"}
     with duckdb.connect() as connection:
         connection.register("trips", scan.to_arrow_batch_reader())

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
 from lakefeed.commit.checkpoint import Owner, claim
+from lakefeed.config.connect import preflight
 from lakefeed.config.load import load
 from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.config.problem import raise_first_error
 from lakefeed.decode import DecodeSpec, decoded, rows
 from lakefeed.decode.resolve import put_credentials, spec_of
 from lakefeed.errors import LakefeedError
@@ -117,7 +119,11 @@ class Pipeline:
         Args:
             master: Spark master. Default: ``local[*]``.
             log_file: where the JVM writes its log, instead of this process's stderr.
+
+        Raises:
+            LakefeedError: broker, topics, registry, buckets or catalog are not there; found before a JVM starts.
         """
+        raise_first_error(preflight(self.config, connections=self.connections))
         return session(
             self.config.name,
             connections=self.connections,
@@ -176,9 +182,9 @@ class Pipeline:
         landed = [each for each in batches.landed if not each.replayed]
         after = jvm.s3_requests(spark)
         return RunSummary(
-            batches=len(landed),
+            batches=len(landed) if table else batches.finished,
             records=batches.records,
-            rows=sum(each.rows for each in landed),
+            rows=sum(each.rows for each in landed) if table else batches.records,
             files=table.files_of(landed) if table else None,
             seconds=round(seconds, 3),
             s3_requests={key: count - before.get(key, 0) for key, count in sorted(after.items())},

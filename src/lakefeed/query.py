@@ -38,6 +38,7 @@ class MicroBatches:
     def __init__(self, stop: threading.Event) -> None:
         self.stop = stop
         self.landed: list[Landed] = []
+        self.finished = 0
         self.records = 0
         self.failure: LakefeedError | None = None
 
@@ -87,6 +88,7 @@ def watch(
         for each in reports.new():
             finished = True
             progress = BatchProgress.of(each, rows=batches.rows_of(each["batchId"]))
+            batches.finished += 1
             batches.records += progress.records
             on_batch(progress)
         return finished

@@ -73,9 +73,7 @@ def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
             expected = made.expected(spark)
         finally:
             spark.stop()
-    return made.report(
-        expected=expected, found=found, produced=produced, produce_seconds=produce_seconds, run=run
-    )
+    return made.report(expected=expected, found=found, produced=produced, produce_seconds=produce_seconds, run=run)
 
 
 @contextmanager
@@ -120,7 +118,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     console.print(
         f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n"
         f"  export LAKEFEED_HOME={home}\n  {again}eval $(lakefeed local env)\n"
-        "  python -c \"import lakefeed.tables.reader as r, lakefeed.session as s; "
+        '  python -c "import lakefeed.tables.reader as r, lakefeed.session as s; '
         f"print(r.open_table(s.default_connections(), '{report.table}').scan(limit=5).to_pandas())\"\n"
         "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml",
         markup=False,

@@ -44,13 +44,10 @@ def run(
 
     SIGTERM and Ctrl-C finish the batch at hand and end with status 0; a second Ctrl-C ends at once.
     """
-    from lakefeed.config.connect import preflight
-    from lakefeed.config.problem import raise_first_error
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline, overrides=overrides)
-    raise_first_error(preflight(declared.config))
     log_file = log_file or log_path(declared.config.name)
     with ProgressView(declared.config.name) as view:
         view.note(f"starting Spark; its log is {log_file}")

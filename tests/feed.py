@@ -1,0 +1,122 @@
+"""A feed of a test's own on the shared stack: topic, subject, table and checkpoint that no other test uses."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from lakefeed.config.connections import Connections
+from lakefeed.kafka.topics import Topics
+from lakefeed.local import Endpoints
+from lakefeed.pipeline import Pipeline
+from lakefeed.tables.reader import open_table
+
+TRIP = {
+    "type": "record",
+    "name": "Trip",
+    "fields": [{"name": "id", "type": "long"}, {"name": "zone", "type": "string"}],
+}
+
+
+@dataclass
+class Feed:
+    """Names and verbs of one test's feed."""
+
+    stack: Endpoints
+    folder: Path
+    name: str = field(default_factory=lambda: f"f{uuid.uuid4().hex[:10]}")
+
+    @property
+    def topic(self) -> str:
+        return f"{self.name}-topic"
+
+    @property
+    def table(self) -> str:
+        return f"lake.{self.name}.rows"
+
+    @property
+    def checkpoint(self) -> str:
+        return f"s3a://{self.stack.bucket}/checkpoints/{self.name}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.stack.as_environment()
+
+    @property
+    def connections(self) -> Connections:
+        return Connections.from_environment(self.environment)
+
+    def create_topic(self, *, partitions: int = 3, topic: str | None = None) -> None:
+        Topics(self.stack.bootstrap_servers).create(topic or self.topic, partitions=partitions)
+
+    def send(
+        self,
+        values: Iterable[bytes | None],
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        """Sends values with their number as key; returns when the broker has all of them."""
+        producer = Producer({"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5})
+        failed: list[Any] = []
+        for number, value in enumerate(values):
+            options = {} if partition is None else {"partition": partition}
+            producer.produce(
+                topic or self.topic,
+                key=str(number).encode(),
+                value=value,
+                headers=list(headers) or None,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+                **options,
+            )
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        assert not failed
+
+    def avro(
+        self, rows: Iterable[dict[str, Any]], schema: dict[str, Any] = TRIP, *, topic: str | None = None
+    ) -> list[bytes]:
+        """Rows as Confluent's own serialiser frames them, the schema registered by it."""
+        client = SchemaRegistryClient({"url": self.stack.schema_registry_url})
+        serializer = AvroSerializer(client, json.dumps(schema))
+        context = SerializationContext(topic or self.topic, MessageField.VALUE)
+        return [serializer(row, context) for row in rows]
+
+    def pipeline(self, **blocks: Any) -> Pipeline:
+        """A pipeline file of this feed, with blocks replaced, loaded."""
+        return Pipeline.from_file(self.write_file(**blocks), environment=self.environment)
+
+    def write_file(self, **blocks: Any) -> Path:
+        """Writes the pipeline file. JSON is YAML too."""
+        document: dict[str, Any] = {
+            "name": self.name,
+            "source": {
+                "kafka": {
+                    "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+                    "topics": [self.topic],
+                    "max_records_per_batch": 100_000,
+                }
+            },
+            "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},
+            "sink": {"iceberg": {"table": self.table}},
+            "trigger": "1 second",
+            "checkpoint": self.checkpoint,
+        }
+        path = self.folder / f"{self.name}.yaml"
+        path.write_text(json.dumps({**document, **blocks}, indent=2))
+        return path
+
+    def rows(self, table: str | None = None) -> list[dict[str, Any]]:
+        """The table's rows, read without Spark."""
+        found: list[dict[str, Any]] = open_table(self.connections, table or self.table).scan().to_arrow().to_pylist()
+        return found

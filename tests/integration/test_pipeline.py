@@ -1,0 +1,260 @@
+"""Pipelines on real parts: Confluent's serialisers write, lakefeed lands, pyiceberg reads."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pytest
+
+from lakefeed.commit.ledger import Ledger
+from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.tables.reader import open_table
+from tests.feed import TRIP, Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def by_id(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def kafka(feed: Feed, **settings: Any) -> dict[str, Any]:
+    return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
+
+
+def test_confluent_avro_lands_row_by_row_with_its_metadata(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 500)), headers=[("source", b"test")])
+    pipeline = feed.pipeline(
+        decode={**REGISTRY, "metadata": ["topic", "partition", "offset", "timestamp", "key", "headers"]}
+    )
+    summary = pipeline.run(spark=lake, once=True)
+    rows = by_id(feed.rows())
+    assert [{"id": row["id"], "zone": row["zone"]} for row in rows] == trips(0, 500)
+    assert {row["_topic"] for row in rows} == {feed.topic}
+    assert {row["_partition"] for row in rows} == {0, 1, 2}
+    assert len({(row["_partition"], row["_offset"]) for row in rows}) == 500
+    assert [row["_key"] for row in rows] == [str(number).encode() for number in range(500)]
+    assert rows[0]["_headers"] == [{"key": "source", "value": b"test"}]
+    assert (summary.records, summary.rows, summary.batches) == (500, 500, 1)
+    assert sum(summary.s3_requests.values()) > 0
+
+
+def test_each_record_is_read_with_the_schema_that_its_id_names(lake: SparkSession, feed: Feed) -> None:
+    newer = {**TRIP, "fields": [{"name": "fare", "type": "double", "default": 0.0}, *TRIP["fields"]]}
+    feed.create_topic()
+    old, new = feed.avro(trips(0, 100)), feed.avro([{**row, "fare": 1.5} for row in trips(100, 200)], newer)
+    assert old[0][:5] != new[0][:5]
+    feed.send([value for pair in zip(old, new, strict=True) for value in pair])
+    feed.pipeline().run(spark=lake, once=True)
+    expected = [{"fare": 0.0, **row} for row in trips(0, 100)] + [{"fare": 1.5, **row} for row in trips(100, 200)]
+    assert by_id(feed.rows()) == expected
+
+
+def test_avro_without_a_header_and_with_a_given_schema(lake: SparkSession, feed: Feed) -> None:
+    import io
+
+    schema = fastavro.parse_schema(TRIP)
+    (feed.folder / "trip.avsc").write_text(json.dumps(TRIP))
+    values = []
+    for row in trips(0, 50):
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, schema, row)
+        values.append(buffer.getvalue())
+    feed.create_topic()
+    feed.send(values)
+    feed.pipeline(decode={"avro": {"schema_file": "trip.avsc"}}).run(spark=lake, once=True)
+    assert by_id(feed.rows()) == trips(0, 50)
+
+
+def test_json_and_raw_values(lake: SparkSession, feed: Feed, tmp_path: Any) -> None:
+    other = Feed(feed.stack, tmp_path)
+    values = [json.dumps(row).encode() for row in trips(0, 50)]
+    for each in (feed, other):
+        each.create_topic()
+        each.send(values)
+    feed.pipeline(decode={"json": {"schema_ddl": "id BIGINT, zone STRING"}}).run(spark=lake, once=True)
+    assert by_id(feed.rows()) == trips(0, 50)
+    other.pipeline(decode="raw").run(spark=lake, once=True)
+    assert sorted(row["value"] for row in other.rows()) == sorted(values)
+
+
+def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
+    for number in (1, 2):
+        topic = f"{feed.name}-part{number}"
+        feed.create_topic(topic=topic, partitions=1)
+        feed.send([json.dumps(row).encode() for row in trips(number * 10, number * 10 + 5)], topic=topic)
+    feed.pipeline(
+        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": f"{feed.name}-part.*"}},
+        decode={"json": {"schema_ddl": "id BIGINT, zone STRING"}, "metadata": ["topic"]},
+    ).run(spark=lake, once=True)
+    assert sorted((row["_topic"][-5:], row["id"]) for row in feed.rows()) == [
+        *(("part1", number) for number in range(10, 15)),
+        *(("part2", number) for number in range(20, 25)),
+    ]
+
+
+def test_a_restart_goes_on_and_the_ledger_has_no_gap(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100))
+    batches: list[BatchProgress] = []
+    for start in (0, 250, 500):
+        feed.send(feed.avro(trips(start, start + 250)))
+        pipeline.run(spark=lake, once=True, on_batch=batches.append)
+    assert by_id(feed.rows()) == trips(0, 750)
+    commits = list(Ledger(lake, feed.table, feed.name).commits())[::-1]
+    assert all(later.ranges.follows(earlier.ranges) for earlier, later in zip(commits, commits[1:], strict=False))
+    assert sum(commit.ranges.records for commit in commits) == sum(commit.rows for commit in commits) == 750
+    assert all(commit.ranges.topic_ids[feed.topic] for commit in commits)
+    assert len(batches) == len(commits) >= 9
+    assert max(batch.records for batch in batches) <= 100
+    assert batches[-1].lag == 0
+
+
+def test_a_batch_that_was_landed_but_not_marked_done_is_not_doubled(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 100)))
+    pipeline = feed.pipeline()
+    pipeline.run(spark=lake, once=True)
+    # As after a kill between the table's commit and Spark's own mark.
+    assert delete(lake, f"{feed.checkpoint}/commits/0")
+    feed.send(feed.avro(trips(100, 150)))
+    summary = pipeline.run(spark=lake, once=True)
+    assert summary.rows == 50
+    assert by_id(feed.rows()) == trips(0, 150)
+
+
+def test_a_lost_checkpoint_is_refused_not_read_again(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 100)))
+    feed.pipeline().run(spark=lake, once=True)
+    assert delete(lake, feed.checkpoint)
+    feed.send(feed.avro(trips(100, 150)))
+    with pytest.raises(CheckpointMismatch, match="does not go on where"):
+        feed.pipeline().run(spark=lake, once=True)
+    assert by_id(feed.rows()) == trips(0, 100)
+
+
+def test_a_table_made_again_under_an_old_checkpoint_is_refused(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 100)))
+    feed.pipeline().run(spark=lake, once=True)
+    lake.sql(f"DROP TABLE {feed.table}")
+    feed.send(feed.avro(trips(100, 150)))
+    with pytest.raises(CheckpointMismatch, match="holds no commit"):
+        feed.pipeline().run(spark=lake, once=True)
+
+
+def test_the_checkpoint_of_another_pipeline_is_refused(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 10)))
+    feed.pipeline().run(spark=lake, once=True)
+    with pytest.raises(CheckpointMismatch, match="belongs to feed"):
+        feed.pipeline(name=f"{feed.name}_other").run(spark=lake, once=True)
+    with pytest.raises(CheckpointMismatch, match="belongs to feed"):
+        feed.pipeline(sink={"iceberg": {"table": f"{feed.table}_other"}}).run(spark=lake, once=True)
+
+
+def test_partition_transforms_are_as_declared(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 100)))
+    feed.pipeline(
+        transform={"sql": f"SELECT *, timestamp_seconds(id * 86400) AS at FROM {feed.name}"},
+        sink={
+            "iceberg": {
+                "table": feed.table,
+                "partition_by": ["days(at)", "bucket(4, id)", "zone"],
+                "properties": {"write.parquet.compression-codec": "snappy"},
+            }
+        },
+    ).run(spark=lake, once=True)
+    table = open_table(feed.connections, feed.table)
+    assert [str(each.transform) for each in table.spec().fields] == ["day", "bucket[4]", "identity"]
+    assert table.properties["write.parquet.compression-codec"] == "snappy"
+    assert len(feed.rows()) == 100
+
+
+def test_a_partition_column_that_is_not_there_is_named(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 1)))
+    with pytest.raises(ConfigError, match="'nowhere'"):
+        feed.pipeline(sink={"iceberg": {"table": feed.table, "partition_by": ["nowhere"]}}).run(spark=lake, once=True)
+
+
+def test_sql_that_does_not_fit_is_refused_before_anything_is_written(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 1)))
+    with pytest.raises(ConfigError, match=r"transform\.sql"):
+        feed.pipeline(transform={"sql": f"SELECT nothing FROM {feed.name}"}).run(spark=lake, once=True)
+    assert not lake.catalog.tableExists(feed.table)
+
+
+def test_a_poison_record_stops_with_its_position_and_writes_nothing(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([*feed.avro(trips(0, 5)), b"{not avro}", *feed.avro(trips(5, 9))])
+    with pytest.raises(DecodeError) as caught:
+        feed.pipeline().run(spark=lake, once=True)
+    assert caught.value.where == f"topic {feed.topic}, partition 0, offset 5"
+    assert feed.rows() == []
+
+
+def test_tombstones_stop_or_are_skipped_as_declared(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([*feed.avro(trips(0, 5)), None, *feed.avro(trips(5, 9))])
+    with pytest.raises(DecodeError, match="tombstone"):
+        feed.pipeline().run(spark=lake, once=True)
+    summary = feed.pipeline(decode={**REGISTRY, "on_null": "skip"}).run(spark=lake, once=True)
+    assert (summary.records, summary.rows) == (10, 9)
+    assert by_id(feed.rows()) == trips(0, 9)
+
+
+def test_parquet_files_and_a_restart(lake: SparkSession, feed: Feed) -> None:
+    path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
+    feed.create_topic()
+    pipeline = feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["zone"]}})
+    for start in (0, 100):
+        feed.send(feed.avro(trips(start, start + 100)))
+        summary = pipeline.run(spark=lake, once=True)
+        assert (summary.batches, summary.records) == (1, 100)
+    read = [row.asDict() for row in lake.read.parquet(path).select("id", "zone").collect()]
+    assert by_id(read) == trips(0, 200)
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "parquet"])
+def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, kind: str) -> None:
+    path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
+    sink = {"iceberg": {"table": feed.table}} if kind == "iceberg" else {"parquet": {"path": path}}
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 2000)))
+    pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100), sink=sink, trigger="1 second")
+    stop = threading.Event()
+    batches: list[BatchProgress] = []
+
+    def on_batch(progress: BatchProgress) -> None:
+        batches.append(progress)
+        if len(batches) == 2:
+            stop.set()
+
+    pipeline.run(spark=lake, stop=stop, on_batch=on_batch)
+    assert 2 <= len(batches) < 20
+    pipeline.run(spark=lake, once=True)
+    found = feed.rows() if kind == "iceberg" else [row.asDict() for row in lake.read.parquet(path).collect()]
+    assert by_id(found) == trips(0, 2000)
+
+
+def delete(spark: SparkSession, location: str) -> bool:
+    """Deletes something in the store, behind Spark's back."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    return bool(path.getFileSystem(spark._jsc.hadoopConfiguration()).delete(path, True))

@@ -1,0 +1,135 @@
+"""The registry's client and the JVM decoder against the real registry of the stack."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import SecretStr
+
+from lakefeed.decode import ConfluentAvro, decoded, wire_format
+from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
+from lakefeed.local import Endpoints
+from tests.spark.records import avro_bytes, records, results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def schema(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "namespace": "io.example", "fields": list(fields)}
+
+
+V1 = schema({"name": "a", "type": "int"})
+V2 = schema({"name": "a", "type": "long"}, {"name": "b", "type": "string", "default": "-"})
+INCOMPATIBLE = schema({"name": "a", "type": "string"}, {"name": "c", "type": "int"})
+
+
+@pytest.fixture
+def registry(stack: Endpoints) -> SchemaRegistry:
+    return SchemaRegistry(stack.schema_registry_url)
+
+
+@pytest.fixture
+def subject() -> str:
+    return f"trips-{uuid.uuid4().hex[:8]}-value"
+
+
+def test_what_is_registered_is_found(registry: SchemaRegistry, subject: str) -> None:
+    first = registry.register(subject, json.dumps(V1))
+    assert registry.register(subject, json.dumps(V1)) == first
+    second = registry.register(subject, json.dumps(V2))
+    assert second != first
+    latest = registry.latest(subject)
+    assert (latest.subject, latest.version, latest.schema_id, latest.kind) == (subject, 2, second, "AVRO")
+    assert json.loads(latest.text) == V2
+    assert json.loads(registry.by_id(first)) == V1
+    assert subject in registry.subjects()
+
+
+def test_latest_sees_what_others_register(registry: SchemaRegistry, subject: str) -> None:
+    registry.register(subject, json.dumps(V1))
+    assert registry.latest(subject).version == 1
+    SchemaRegistry(registry.url).register(subject, json.dumps(V2))
+    assert registry.latest(subject).version == 2
+
+
+def test_a_missing_subject_names_those_spelt_alike(registry: SchemaRegistry, subject: str) -> None:
+    registry.register(subject, json.dumps(V1))
+    with pytest.raises(ResourceMissing) as missing:
+        registry.latest(subject.replace("-value", "-valeu"))
+    assert missing.value.hint is not None
+    assert subject in missing.value.hint
+
+
+def test_a_missing_id(registry: SchemaRegistry) -> None:
+    with pytest.raises(ResourceMissing, match="has no schema id 2000000000"):
+        registry.by_id(2_000_000_000)
+
+
+def test_an_incompatible_schema_is_refused(registry: SchemaRegistry, subject: str) -> None:
+    registry.register(subject, json.dumps(V1))
+    with pytest.raises(ConfigError, match="not compatible"):
+        registry.register(subject, json.dumps(INCOMPATIBLE))
+    assert registry.latest(subject).version == 1
+
+
+def test_an_invalid_schema_is_refused(registry: SchemaRegistry, subject: str) -> None:
+    with pytest.raises(ConfigError, match="refuses the schema"):
+        registry.register(subject, '{"type": "record"}')
+
+
+def test_nobody_there() -> None:
+    began = time.monotonic()
+    with pytest.raises(Unreachable):
+        SchemaRegistry("http://127.0.0.1:1", username="me", password=SecretStr("x")).subjects()
+    assert time.monotonic() - began < 10
+
+
+def test_not_a_registry(registry: SchemaRegistry) -> None:
+    with pytest.raises((ConfigError, ResourceMissing)):
+        SchemaRegistry(f"{registry.url}/no-such-path").subjects()
+
+
+def test_the_decoder_reads_ids_of_the_real_registry(lake: SparkSession, registry: SchemaRegistry, subject: str) -> None:
+    first = registry.register(subject, json.dumps(V1))
+    second = registry.register(subject, json.dumps(V2))
+    values: list[bytes | None] = [
+        wire_format.build(first, avro_bytes(V1, {"a": 1})),
+        wire_format.build(second, avro_bytes(V2, {"a": 2**40, "b": "x"})),
+        wire_format.build(2_000_000_000, avro_bytes(V1, {"a": 1})),
+    ]
+    spec = ConfluentAvro(registry_url=registry.url, reader_schema=registry.latest(subject).text)
+    old, new, unknown = results(decoded(records(lake, values), spec))
+    assert old.value.asDict() == {"a": 1, "b": "-"}
+    assert new.value.asDict() == {"a": 2**40, "b": "x"}
+    assert (old.schema_id, new.schema_id) == (first, second)
+    assert unknown.error == "unknown schema id 2000000000"
+
+
+def test_references_of_the_real_registry(lake: SparkSession, registry: SchemaRegistry, subject: str) -> None:
+    import urllib.request
+
+    city = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
+    registry.register(f"city-{subject}", json.dumps(city))
+    body = {
+        "schema": json.dumps(schema({"name": "home", "type": "geo.City"})),
+        "references": [{"name": "geo.City", "subject": f"city-{subject}", "version": 1}],
+    }
+    request = urllib.request.Request(
+        f"{registry.url}/subjects/{subject}/versions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/vnd.schemaregistry.v1+json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        schema_id = json.load(answer)["id"]
+    reader = registry.latest(subject).text
+    value = wire_format.build(schema_id, avro_bytes(json.loads(reader), {"home": {"name": "Ulm"}}))
+    spec = ConfluentAvro(registry_url=registry.url, reader_schema=reader)
+    [result] = results(decoded(records(lake, [value]), spec))
+    assert result.error is None
+    assert result.value.asDict(recursive=True) == {"home": {"name": "Ulm"}}
