@@ -1,0 +1,109 @@
+package io.lakefeed.checkpoint;
+
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentSkipListMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.util.ShutdownHookManager;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Deletes of a bucket. Those of expired entries wait until there are enough for one request, until the oldest has
+ * waited long enough, or until the JVM ends. After a crash they are still there: Spark's own purge lists and
+ * deletes them again after the next start.
+ *
+ * <p>A key that waits counts as deleted for everybody in this JVM; whoever writes it again calls {@link #revive}
+ * first, so that a late delete never takes away something new.
+ */
+final class Deletions {
+    private static final Logger LOG = LoggerFactory.getLogger(Deletions.class);
+    /** After Spark (50), which may still purge, and before Hadoop closes its file systems (10). */
+    private static final int BEFORE_FILE_SYSTEMS_CLOSE = 20;
+
+    private final Bucket bucket;
+    private final int batch;
+    private final long age;
+    /** Read without the lock, changed with it; a key stays until the store has confirmed its deletion. */
+    private final Map<String, Boolean> waiting = new ConcurrentSkipListMap<>();
+    private ScheduledExecutorService clock;
+    private boolean flushPlanned;
+
+    Deletions(Bucket bucket, Settings settings) {
+        this.bucket = bucket;
+        this.batch = settings.deleteBatch();
+        this.age = settings.deleteAgeMillis();
+    }
+
+    boolean isDeleted(String key) {
+        return waiting.containsKey(key);
+    }
+
+    /** Deletes an entry that nobody needs any more and nobody writes again, some time. */
+    synchronized void later(String key) throws IOException {
+        waiting.put(key, true);
+        if (waiting.size() >= batch) {
+            flush();
+        } else {
+            planFlush();
+        }
+    }
+
+    /** Deletes at once, together with what waits. */
+    synchronized void now(String key) throws IOException {
+        waiting.put(key, true);
+        flush();
+    }
+
+    /** Called before {@code key} is written: its deletion must not come after the write. */
+    void revive(String key, boolean overwrite) throws IOException {
+        if (!waiting.containsKey(key)) {
+            return;
+        }
+        synchronized (this) {
+            if (waiting.containsKey(key)) {
+                if (!overwrite) {
+                    bucket.remove(List.of(key));
+                }
+                waiting.remove(key);
+            }
+        }
+    }
+
+    synchronized void flush() throws IOException {
+        if (waiting.isEmpty()) {
+            return;
+        }
+        List<String> keys = List.copyOf(waiting.keySet());
+        bucket.remove(keys);
+        keys.forEach(waiting::remove);
+    }
+
+    private void planFlush() {
+        if (clock == null) {
+            clock = Executors.newSingleThreadScheduledExecutor(work -> {
+                Thread thread = new Thread(work, "lakefeed-checkpoint-deletes");
+                thread.setDaemon(true);
+                return thread;
+            });
+            ShutdownHookManager.get().addShutdownHook(this::flushOrWarn, BEFORE_FILE_SYSTEMS_CLOSE);
+        }
+        if (!flushPlanned) {
+            flushPlanned = true;
+            clock.schedule(this::flushOrWarn, age, TimeUnit.MILLISECONDS);
+        }
+    }
+
+    private synchronized void flushOrWarn() {
+        flushPlanned = false;
+        try {
+            flush();
+        } catch (IOException | RuntimeException failed) {
+            LOG.warn("Expired checkpoint entries in {} are not deleted yet ({}); the next flush tries again.",
+                    bucket, failed.toString());
+        }
+    }
+}

@@ -1,0 +1,221 @@
+package io.lakefeed.checkpoint;
+
+import java.io.ByteArrayOutputStream;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.OutputStream;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.FileAlreadyExistsException;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A checkpoint file that appears with {@code close}, whole, or never.
+ *
+ * <p>Exclusive ones are written with {@code If-None-Match: *}. A refusal may answer the retry of a PUT that had
+ * succeeded and whose reply was lost; only then the object is asked for its write id.
+ */
+final class EntryOutput extends CancellableFSDataOutputStream {
+    private static final Logger LOG = LoggerFactory.getLogger(EntryOutput.class);
+    private static final int ATTEMPTS = 4;
+    private static final long PAUSE_MILLIS = 100;
+
+    /** Told how the write has ended. */
+    interface Outcome {
+        void written(long length, byte[] content);
+
+        /** The file may or may not be there. */
+        void uncertain();
+    }
+
+    private enum State { OPEN, WRITTEN, FAILED, CANCELLED }
+
+    private final Bucket bucket;
+    private final Path path;
+    private final boolean exclusive;
+    private final boolean conditional;
+    private final Outcome outcome;
+    private final String writeId;
+    private final Copy copy;
+    private State state = State.OPEN;
+    private IOException failure;
+
+    private EntryOutput(
+            Bucket bucket, Path path, boolean exclusive, boolean conditional, String writeId, Copy copy, Outcome told) {
+        super(copy);
+        this.bucket = bucket;
+        this.path = path;
+        this.exclusive = exclusive;
+        this.conditional = conditional;
+        this.writeId = writeId;
+        this.copy = copy;
+        this.outcome = told;
+    }
+
+    /**
+     * Begins a file; nothing is sent yet.
+     *
+     * @param exclusive fail at {@code close} if the file exists
+     * @param conditional leave that decision to the store; otherwise the store is asked first, which is not safe
+     * @param keep how many bytes may be kept in memory
+     */
+    static EntryOutput begin(
+            Bucket bucket, Path path, boolean exclusive, boolean conditional, int keep, Outcome outcome)
+            throws IOException {
+        String writeId = UUID.randomUUID().toString();
+        FSDataOutputStream target =
+                ConditionalWrite.create(bucket.files(), path, writeId, exclusive && conditional);
+        return new EntryOutput(
+                bucket, path, exclusive, conditional, writeId, new Copy(target, keep), outcome);
+    }
+
+    @Override
+    public synchronized void close() throws IOException {
+        if (state == State.FAILED) {
+            throw failure;
+        }
+        if (state != State.OPEN) {
+            return;
+        }
+        try {
+            commit();
+            state = State.WRITTEN;
+            outcome.written(copy.length, copy.content());
+        } catch (IOException | RuntimeException failed) {
+            failure = failed instanceof IOException io ? io : new IOException("Writing " + path + " failed", failed);
+            state = State.FAILED;
+            outcome.uncertain();
+            throw failure;
+        }
+    }
+
+    @Override
+    public synchronized void cancel() {
+        if (state != State.OPEN) {
+            return;
+        }
+        state = State.CANCELLED;
+        abort(copy.target);
+    }
+
+    private void commit() throws IOException {
+        bucket.deletions().revive(Bucket.key(path), !exclusive);
+        if (exclusive && !conditional && owner() != null) {
+            abort(copy.target);
+            throw exists(null);
+        }
+        FSDataOutputStream target = copy.target;
+        for (int attempt = 1; ; attempt++) {
+            try {
+                put(target);
+                return;
+            } catch (IOException failed) {
+                if (!exclusive || !ConditionalWrite.isConflict(failed)) {
+                    throw failed;
+                }
+                String owner = owner();
+                if (writeId.equals(owner)) {
+                    LOG.info("{} was written, though its reply was lost.", path);
+                    return;
+                }
+                if (owner != null) {
+                    throw exists(failed);
+                }
+                // Somebody was writing it and has not succeeded, or has deleted it again.
+                if (attempt == ATTEMPTS || copy.content() == null) {
+                    throw failed;
+                }
+            }
+            pause(attempt);
+            target = ConditionalWrite.create(bucket.files(), path, writeId, conditional);
+            target.write(copy.content());
+        }
+    }
+
+    private void put(FSDataOutputStream target) throws IOException {
+        target.close();
+        // S3A takes an interrupt while it waits for the upload as its end, whatever becomes of it.
+        if (Thread.currentThread().isInterrupted()) {
+            throw new InterruptedIOException("interrupted while writing " + path + "; it may be there or not");
+        }
+    }
+
+    /** The write id of the object; empty if it has none; null without an object. */
+    private String owner() throws IOException {
+        try {
+            Map<String, String> metadata = bucket.metadata(path);
+            return metadata.entrySet().stream()
+                    .filter(each -> each.getKey().equalsIgnoreCase(ConditionalWrite.WRITE_ID))
+                    .map(Map.Entry::getValue)
+                    .findFirst()
+                    .orElse("");
+        } catch (FileNotFoundException absent) {
+            return null;
+        }
+    }
+
+    private FileAlreadyExistsException exists(IOException cause) {
+        var refused = new FileAlreadyExistsException(path + " exists: another query has written it");
+        refused.initCause(cause);
+        return refused;
+    }
+
+    private static void pause(int attempt) throws InterruptedIOException {
+        try {
+            Thread.sleep(PAUSE_MILLIS << attempt);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+            throw new InterruptedIOException("interrupted between two attempts to write");
+        }
+    }
+
+    private void abort(FSDataOutputStream target) {
+        IOException left = target.abort().anyCleanupException();
+        if (left != null) {
+            LOG.warn("An unfinished upload of {} may be left in the store: {}", path, left.toString());
+        }
+    }
+
+    /** Passes everything on to S3A, and keeps it as long as it is small. */
+    private static final class Copy extends OutputStream {
+        private final FSDataOutputStream target;
+        private final int limit;
+        private ByteArrayOutputStream kept = new ByteArrayOutputStream();
+        private long length;
+
+        Copy(FSDataOutputStream target, int limit) {
+            this.target = target;
+            this.limit = limit;
+        }
+
+        byte[] content() {
+            return kept == null ? null : kept.toByteArray();
+        }
+
+        @Override
+        public void write(int single) throws IOException {
+            write(new byte[] {(byte) single}, 0, 1);
+        }
+
+        @Override
+        public void write(byte[] bytes, int offset, int count) throws IOException {
+            target.write(bytes, offset, count);
+            length += count;
+            if (length > limit) {
+                kept = null;
+            } else {
+                kept.write(bytes, offset, count);
+            }
+        }
+
+        @Override
+        public void flush() throws IOException {
+            target.flush();
+        }
+    }
+}

@@ -1,0 +1,142 @@
+package io.lakefeed.checkpoint;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * One of Spark's metadata logs, as its only writer knows it: listed once, then followed by its own writes and deletes.
+ *
+ * <p>That is safe because entries are written with a conditional PUT and never changed: if another query has written
+ * an entry that is not known here, the PUT of the same entry fails. Spark makes a new instance for each start of a
+ * query and for each reader, so that none begins with old knowledge.
+ */
+final class LogDirectory {
+    private static final Set<String> NAMES = Set.of("offsets", "commits", "_spark_metadata");
+    private static final Pattern BATCH = Pattern.compile("([0-9]{1,18})(?:[.][^/]*)?");
+    private static final long BLOCK = 32L << 20;
+
+    private final Bucket bucket;
+    private final Path root;
+    private final int budget;
+    private final Map<String, FileStatus> entries = new TreeMap<>();
+    private final Map<String, byte[]> contents = new LinkedHashMap<>(16, 0.75f, true);
+    private long kept;
+    private boolean loaded;
+
+    LogDirectory(Bucket bucket, Path root, int budget) {
+        this.bucket = bucket;
+        this.root = root;
+        this.budget = budget;
+    }
+
+    /** Whether Spark keeps a metadata log there: {@code offsets}, {@code commits}, {@code sources/0}, … */
+    static boolean isLog(Path root) {
+        return NAMES.contains(root.getName())
+                || root.getParent() != null && root.getParent().getName().equals("sources");
+    }
+
+    /** The batch id, or the version of a state file, that a name begins with; -1 if it begins with none. */
+    static long batch(String name) {
+        Matcher matcher = BATCH.matcher(name);
+        return matcher.matches() ? Long.parseLong(matcher.group(1)) : -1;
+    }
+
+    static FileStatus status(Path path, long length, long modified) {
+        return new FileStatus(length, false, 1, BLOCK, modified, path);
+    }
+
+    boolean holds(Path path) {
+        return root.equals(path.getParent());
+    }
+
+    /** The entry, or null. */
+    synchronized FileStatus find(String name) throws IOException {
+        load();
+        return entries.get(name);
+    }
+
+    synchronized List<FileStatus> all() throws IOException {
+        load();
+        return new ArrayList<>(entries.values());
+    }
+
+    /** Whether a later batch than that of {@code name} is in the log. */
+    synchronized boolean hasLater(String name) throws IOException {
+        load();
+        long batch = batch(name);
+        return batch >= 0 && entries.keySet().stream().anyMatch(each -> batch(each) > batch);
+    }
+
+    /** Called after a write has succeeded; {@code content} is null if it was too large to keep. */
+    synchronized void written(String name, long length, byte[] content) {
+        if (loaded) {
+            entries.put(name, status(new Path(root, name), length, System.currentTimeMillis()));
+            keep(name, content);
+        }
+    }
+
+    synchronized void deleted(String name) {
+        entries.remove(name);
+        drop(name);
+    }
+
+    /** Called when it is uncertain what the store holds: it is asked again. */
+    synchronized void forget() {
+        loaded = false;
+        entries.clear();
+        contents.clear();
+        kept = 0;
+    }
+
+    /** What was written or read before, or null. */
+    synchronized byte[] content(String name) {
+        return contents.get(name);
+    }
+
+    synchronized void keep(String name, byte[] content) {
+        drop(name);
+        if (content == null || content.length > budget) {
+            return;
+        }
+        contents.put(name, content);
+        kept += content.length;
+        var oldest = contents.entrySet().iterator();
+        while (kept > budget) {
+            kept -= oldest.next().getValue().length;
+            oldest.remove();
+        }
+    }
+
+    private void drop(String name) {
+        byte[] old = contents.remove(name);
+        kept -= old == null ? 0 : old.length;
+    }
+
+    private void load() throws IOException {
+        if (loaded) {
+            return;
+        }
+        String prefix = Bucket.prefix(root);
+        Bucket.Listing listing = bucket.list(prefix);
+        for (Bucket.Item item : listing.objects()) {
+            String name = item.key().substring(prefix.length());
+            if (!name.isEmpty() && !bucket.deletions().isDeleted(item.key())) {
+                entries.put(name, status(new Path(root, name), item.length(), item.modified()));
+            }
+        }
+        for (String directory : listing.directories()) {
+            Path path = bucket.path(directory);
+            entries.put(path.getName(), new FileStatus(0, true, 1, BLOCK, 0, path));
+        }
+        loaded = true;
+    }
+}

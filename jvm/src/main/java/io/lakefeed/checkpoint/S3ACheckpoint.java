@@ -1,0 +1,301 @@
+package io.lakefeed.checkpoint;
+
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FSDataInputStream;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Options.OpenFileOptions;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.PathFilter;
+import org.apache.hadoop.util.functional.CallableRaisingIOE;
+import org.apache.hadoop.util.functional.FutureIO;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
+
+/**
+ * A checkpoint on S3A. Directories exist only as prefixes of keys.
+ *
+ * <p>Metadata logs are answered from memory ({@link LogDirectory}). State stores are not: their files are written
+ * over, and by whichever executor has the partition.
+ */
+final class S3ACheckpoint implements CheckpointFileManager {
+    private final Path root;
+    private final Settings settings;
+    private final Bucket bucket;
+    /** Null where nothing is answered from memory. */
+    private final LogDirectory log;
+    /** By directory, the names known to be files: those can be deleted without a look. */
+    private final Map<Path, Set<String>> files = new ConcurrentHashMap<>();
+    private final Set<Path> made = ConcurrentHashMap.newKeySet();
+
+    S3ACheckpoint(Path path, Configuration conf) throws IOException {
+        this.settings = Settings.of(conf);
+        this.bucket = Bucket.of(path, conf, settings);
+        this.root = qualified(path);
+        this.log = settings.answerFromMemory() && LogDirectory.isLog(root)
+                ? new LogDirectory(bucket, root, settings.cacheBytes())
+                : null;
+    }
+
+    @Override
+    public CancellableFSDataOutputStream createAtomic(Path given, boolean overwriteIfPossible) {
+        return checked(() -> {
+            Path path = qualified(given);
+            boolean exclusive = !overwriteIfPossible;
+            if (exclusive) {
+                bucket.proof().demand(path.getParent(), settings);
+            }
+            int keep = exclusive || isEntry(path) ? settings.cacheBytes() : 0;
+            return EntryOutput.begin(
+                    bucket, path, exclusive, !settings.allowUnconditionalWrites(), keep, outcome(path));
+        });
+    }
+
+    private EntryOutput.Outcome outcome(Path path) {
+        return new EntryOutput.Outcome() {
+            @Override
+            public void written(long length, byte[] content) {
+                if (isEntry(path)) {
+                    log.written(path.getName(), length, content);
+                } else {
+                    files.computeIfAbsent(path.getParent(), each -> ConcurrentHashMap.newKeySet())
+                            .add(path.getName());
+                }
+            }
+
+            @Override
+            public void uncertain() {
+                if (log != null) {
+                    log.forget();
+                }
+            }
+        };
+    }
+
+    @Override
+    public FSDataInputStream open(Path given) {
+        return checked(() -> {
+            Path path = qualified(given);
+            if (bucket.deletions().isDeleted(Bucket.key(path))) {
+                throw absent(path);
+            }
+            return isEntry(path) ? openEntry(path) : bucket.files().open(path);
+        });
+    }
+
+    private FSDataInputStream openEntry(Path path) throws IOException {
+        FileStatus status = log.find(path.getName());
+        if (status == null) {
+            throw absent(path);
+        }
+        byte[] content = log.content(path.getName());
+        if (content == null) {
+            // The length is known, so the HEAD is spared.
+            FSDataInputStream in = FutureIO.awaitFuture(bucket.files()
+                    .openFile(path)
+                    .mustLong(OpenFileOptions.FS_OPTION_OPENFILE_LENGTH, status.getLen())
+                    .opt(
+                            OpenFileOptions.FS_OPTION_OPENFILE_READ_POLICY,
+                            OpenFileOptions.FS_OPTION_OPENFILE_READ_POLICY_WHOLE_FILE)
+                    .build());
+            if (status.getLen() > settings.cacheBytes()) {
+                return in;
+            }
+            try (in) {
+                content = in.readNBytes((int) status.getLen());
+            }
+            if (content.length < status.getLen()) {
+                throw new IOException(path + " has " + content.length + " bytes where the store had listed "
+                        + status.getLen());
+            }
+            log.keep(path.getName(), content);
+        }
+        return new FSDataInputStream(new EntryInput(content));
+    }
+
+    @Override
+    public FileStatus[] list(Path path) {
+        return list(path, each -> true);
+    }
+
+    @Override
+    public FileStatus[] list(Path given, PathFilter filter) {
+        return checked(() -> {
+            Path path = qualified(given);
+            List<FileStatus> found = log != null && path.equals(root) ? log.all() : ask(path);
+            if (found.isEmpty() && !made.contains(path)) {
+                throw absent(path);
+            }
+            return found.stream()
+                    .filter(each -> filter.accept(each.getPath()))
+                    .toArray(FileStatus[]::new);
+        });
+    }
+
+    private List<FileStatus> ask(Path directory) throws IOException {
+        String prefix = Bucket.prefix(directory);
+        Bucket.Listing listing = bucket.list(prefix);
+        List<FileStatus> found = new ArrayList<>();
+        Set<String> names = ConcurrentHashMap.newKeySet();
+        for (Bucket.Item item : listing.objects()) {
+            String name = item.key().substring(prefix.length());
+            if (!name.isEmpty() && !bucket.deletions().isDeleted(item.key())) {
+                names.add(name);
+                found.add(LogDirectory.status(new Path(directory, name), item.length(), item.modified()));
+            }
+        }
+        files.put(directory, names);
+        listing.directories().forEach(each -> found.add(new FileStatus(0, true, 1, 0, 0, bucket.path(each))));
+        return found;
+    }
+
+    @Override
+    public void mkdirs(Path path) {
+        made.add(checked(() -> qualified(path)));
+    }
+
+    @Override
+    public boolean exists(Path given) {
+        return checked(() -> {
+            Path path = qualified(given);
+            String key = Bucket.key(path);
+            if (key.isEmpty() || made.contains(path)) {
+                return true;
+            }
+            if (log != null && path.equals(root)) {
+                return !log.all().isEmpty();
+            }
+            if (isEntry(path)) {
+                return log.find(path.getName()) != null;
+            }
+            Found found = look(key);
+            return found.directory() || found.file() && !bucket.deletions().isDeleted(key);
+        });
+    }
+
+    @Override
+    public void delete(Path given) {
+        checked(() -> {
+            Path path = qualified(given);
+            String key = Bucket.key(path);
+            if (isEntry(path)) {
+                deleteEntry(path.getName(), key);
+            } else if (isKnownFile(path)) {
+                deleteFile(path, key);
+            } else {
+                deleteUnknown(path, key);
+            }
+            return null;
+        });
+    }
+
+    private void deleteEntry(String name, String key) throws IOException {
+        FileStatus status = log.find(name);
+        if (status == null) {
+            return;
+        }
+        if (status.isDirectory()) {
+            bucket.removeAll(key + "/");
+        } else if (log.hasLater(name)) {
+            bucket.deletions().later(key);
+        } else {
+            // Not expired but taken back: the same entry may be written again, by another driver too.
+            bucket.deletions().now(key);
+        }
+        log.deleted(name);
+    }
+
+    private void deleteFile(Path path, String key) throws IOException {
+        Set<String> siblings = files.get(path.getParent());
+        long batch = LogDirectory.batch(path.getName());
+        if (batch >= 0 && siblings.stream().anyMatch(each -> LogDirectory.batch(each) > batch)) {
+            bucket.deletions().later(key);
+        } else {
+            bucket.deletions().now(key);
+        }
+        siblings.remove(path.getName());
+    }
+
+    private void deleteUnknown(Path path, String key) throws IOException {
+        Found found = look(key);
+        if (found.file()) {
+            bucket.deletions().now(key);
+        }
+        if (found.directory()) {
+            bucket.removeAll(key.isEmpty() ? key : key + "/");
+        }
+        made.remove(path);
+        if (log != null && (path.equals(root) || Bucket.prefix(root).startsWith(Bucket.prefix(path)))) {
+            log.forget();
+        }
+    }
+
+    @Override
+    public boolean isLocal() {
+        return false;
+    }
+
+    /** Called once at the start of a query: the moment to refuse a store. */
+    @Override
+    public Path createCheckpointDirectory() {
+        return checked(() -> {
+            bucket.proof().demand(root, settings);
+            made.add(root);
+            return root;
+        });
+    }
+
+    @Override
+    public void close() {
+        checked(() -> {
+            bucket.deletions().flush();
+            return null;
+        });
+    }
+
+    private record Found(boolean file, boolean directory) {}
+
+    /** What is at {@code key}, by one request. */
+    private Found look(String key) throws IOException {
+        Bucket.Listing listing = bucket.list(key);
+        return new Found(
+                listing.objects().stream().anyMatch(each -> each.key().equals(key)),
+                listing.directories().contains(key + "/"));
+    }
+
+    private boolean isEntry(Path path) {
+        return log != null && log.holds(path);
+    }
+
+    private boolean isKnownFile(Path path) {
+        Set<String> names = files.get(path.getParent());
+        return names != null && names.contains(path.getName());
+    }
+
+    private Path qualified(Path path) throws IOException {
+        return bucket.files().makeQualified(path);
+    }
+
+    private static FileNotFoundException absent(Path path) {
+        return new FileNotFoundException("No such file or directory: " + path);
+    }
+
+    /** Lets checked exceptions through methods that Scala declares without any; Spark catches them by their class. */
+    private static <T> T checked(CallableRaisingIOE<T> action) {
+        try {
+            return action.apply();
+        } catch (IOException failed) {
+            throw S3ACheckpoint.<RuntimeException>undeclared(failed);
+        }
+    }
+
+    @SuppressWarnings("unchecked")
+    private static <E extends Throwable> E undeclared(Throwable failed) throws E {
+        throw (E) failed;
+    }
+}

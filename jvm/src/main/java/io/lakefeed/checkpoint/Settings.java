@@ -1,0 +1,52 @@
+package io.lakefeed.checkpoint;
+
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * What can be chosen; each key may be given to Spark with the prefix {@code spark.hadoop.}.
+ *
+ * @param allowUnconditionalWrites take a store that does not honour {@code If-None-Match}: two queries on one
+ *     checkpoint can then both go on, and rows be lost or doubled
+ * @param probeWriters how many writers race in the proof of the store, at least 2
+ * @param answerFromMemory answer {@code exists} and {@code list} of log directories without asking the store
+ * @param cacheBytes how many bytes of log entries are kept for each log directory; 0 keeps none
+ * @param deleteBatch how many expired entries wait before one request deletes them, 1 to 1000
+ * @param deleteAgeMillis how long an expired entry waits at most
+ */
+record Settings(
+        boolean allowUnconditionalWrites,
+        int probeWriters,
+        boolean answerFromMemory,
+        int cacheBytes,
+        int deleteBatch,
+        long deleteAgeMillis) {
+    static final String PREFIX = "lakefeed.checkpoint.";
+    static final String ALLOW_UNCONDITIONAL_WRITES = PREFIX + "allow-unconditional-writes";
+    static final String PROBE_WRITERS = PREFIX + "probe.writers";
+    static final String ANSWER_FROM_MEMORY = PREFIX + "answer-from-memory";
+    static final String CACHE_BYTES = PREFIX + "cache.bytes";
+    static final String DELETE_BATCH = PREFIX + "delete.batch";
+    static final String DELETE_AGE = PREFIX + "delete.max-age";
+    private static final int LARGEST_DELETE = 1000;
+
+    /** @throws IllegalArgumentException a value is out of its range; the message names key and range */
+    static Settings of(Configuration conf) {
+        return new Settings(
+                conf.getBoolean(ALLOW_UNCONDITIONAL_WRITES, false),
+                between(conf, PROBE_WRITERS, 4, 2, 64),
+                conf.getBoolean(ANSWER_FROM_MEMORY, true),
+                between(conf, CACHE_BYTES, 4 << 20, 0, Integer.MAX_VALUE),
+                between(conf, DELETE_BATCH, LARGEST_DELETE, 1, LARGEST_DELETE),
+                conf.getTimeDuration(DELETE_AGE, TimeUnit.MINUTES.toMillis(10), TimeUnit.MILLISECONDS));
+    }
+
+    private static int between(Configuration conf, String key, int otherwise, int least, int most) {
+        int value = conf.getInt(key, otherwise);
+        if (value < least || value > most) {
+            throw new IllegalArgumentException(
+                    key + " is " + value + "; it must be from " + least + " to " + most);
+        }
+        return value;
+    }
+}

@@ -1,0 +1,2 @@
+/** Structured Streaming's checkpoint on an object store: few requests, and no two queries on one checkpoint. */
+package io.lakefeed.checkpoint;
