@@ -1,0 +1,233 @@
+"""``lakefeed check --connect`` against real servers, and against each of them broken."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakefeed.cli.check import check
+from lakefeed.config.connect import preflight, raise_first_error
+from lakefeed.config.load import load
+from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.errors import AccessDenied
+from lakefeed.kafka.topics import Topics
+from lakefeed.local import Endpoints
+
+SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
+
+
+@dataclass(frozen=True)
+class Case:
+    """A pipeline whose every endpoint is there."""
+
+    path: Path
+    topic: str
+    environment: dict[str, str]
+
+    def check(self, *arguments: str, **environment: str) -> Result:
+        """Runs the command as a user would, in this environment and no other."""
+        return CliRunner().invoke(
+            check, [str(self.path), "--connect", *arguments], env={**self.environment, **environment}
+        )
+
+    def found(self, *arguments: str, **environment: str) -> tuple[int, list[dict[str, Any]]]:
+        """Exit status and problems."""
+        result = self.check("--output", "json", *arguments, **environment)
+        return result.exit_code, json.loads(result.stdout)
+
+
+@pytest.fixture
+def case(stack: Endpoints, tmp_path: Path) -> Case:
+    topic = f"check-{uuid.uuid4().hex[:8]}"
+    Topics(stack.bootstrap_servers).create(topic, partitions=1)
+    SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
+    path = tmp_path / "pipeline.yaml"
+    path.write_text(
+        f"""\
+name: taxi
+source:
+  kafka:
+    bootstrap_servers: ${{KAFKA_BOOTSTRAP_SERVERS}}
+    topics:
+      - {topic}
+decode:
+  avro:
+    registry: ${{SCHEMA_REGISTRY_URL}}
+sink:
+  iceberg:
+    table: lake.nyc.trips
+checkpoint: s3a://{stack.bucket}/checkpoints/taxi
+"""
+    )
+    return Case(path=path, topic=topic, environment=stack.as_environment())
+
+
+def test_everything_is_there(case: Case) -> None:
+    result = case.check()
+    assert result.exit_code == 0, result.output
+    assert result.stdout == f"{case.path}: no mistakes, and what it points at is there\n"
+
+
+def test_everything_is_there_in_json(case: Case) -> None:
+    assert case.found() == (0, [])
+
+
+def test_a_pattern_that_matches(case: Case) -> None:
+    pattern = f"source.kafka.topics_pattern={case.topic[:-1]}."
+    subject = f"decode.avro.subject={case.topic}-value"
+    status, found = case.found("--set", "source.kafka.topics=null", "--set", pattern, "--set", subject)
+    assert (status, found) == (0, [])
+
+
+Change = Callable[[Case], tuple[list[str], dict[str, str]]]
+
+BROKEN: dict[str, tuple[Change, int, str, str, int | None, str]] = {
+    "no broker": (
+        lambda case: ([], {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}),
+        1,
+        "Unreachable",
+        "source.kafka.bootstrap_servers",
+        4,
+        "no Kafka broker answers",
+    ),
+    "no topic": (
+        lambda case: (["--set", f"source.kafka.topics.1={case.topic}x"], {}),
+        2,
+        "ResourceMissing",
+        "source.kafka.topics.1",
+        None,
+        "there is no topic",
+    ),
+    "no registry": (
+        lambda case: ([], {"SCHEMA_REGISTRY_URL": "http://127.0.0.1:1"}),
+        1,
+        "Unreachable",
+        "decode.avro.registry",
+        9,
+        "does not answer",
+    ),
+    "no subject": (
+        lambda case: (["--set", "decode.avro.subject=nothing-value"], {}),
+        2,
+        "ResourceMissing",
+        "decode.avro.subject",
+        None,
+        "nothing-value",
+    ),
+    "no registry behind the address": (
+        lambda case: ([], {"SCHEMA_REGISTRY_URL": case.environment["AWS_ENDPOINT_URL_S3"]}),
+        2,
+        "",
+        "decode.avro.registry",
+        9,
+        "registry",
+    ),
+    "no store": (
+        lambda case: ([], {"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1"}),
+        1,
+        "Unreachable",
+        "checkpoint",
+        13,
+        "the S3 store does not answer",
+    ),
+    "wrong secret key": (
+        lambda case: ([], {"AWS_SECRET_ACCESS_KEY": "wrong"}),
+        2,
+        "AccessDenied",
+        "checkpoint",
+        13,
+        "refuses",
+    ),
+    "wrong access key": (
+        lambda case: ([], {"AWS_ACCESS_KEY_ID": "wrong"}),
+        2,
+        "AccessDenied",
+        "checkpoint",
+        13,
+        "refuses",
+    ),
+    "no bucket": (
+        lambda case: ([], {"LAKEFEED_WAREHOUSE": "s3://no-such-bucket/warehouse"}),
+        2,
+        "ResourceMissing",
+        "catalogs.lake.warehouse",
+        None,
+        "there is no bucket no-such-bucket",
+    ),
+    "no store behind the address": (
+        lambda case: ([], {"AWS_ENDPOINT_URL_S3": case.environment["SCHEMA_REGISTRY_URL"]}),
+        2,
+        "ConfigError",
+        "checkpoint",
+        13,
+        "not as an S3 store does",
+    ),
+    "no folder of the catalog": (
+        lambda case: ([], {"LAKEFEED_CATALOG_URI": "jdbc:sqlite:/no/such/folder/catalog.db"}),
+        2,
+        "ResourceMissing",
+        "catalogs.lake.uri",
+        None,
+        "folder",
+    ),
+    "no catalog behind the address": (
+        lambda case: ([], {"LAKEFEED_CATALOG_URI": case.environment["SCHEMA_REGISTRY_URL"]}),
+        2,
+        "ConfigError",
+        "catalogs.lake.uri",
+        None,
+        "not as an Iceberg REST catalog does",
+    ),
+    "no REST catalog": (
+        lambda case: ([], {"LAKEFEED_CATALOG_URI": "http://127.0.0.1:1"}),
+        1,
+        "Unreachable",
+        "catalogs.lake.uri",
+        None,
+        "the REST catalog does not answer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_one_thing_is_broken(case: Case, name: str) -> None:
+    change, status, error, key, line, what = BROKEN[name]
+    arguments, environment = change(case)
+    got, found = case.found(*arguments, **environment)
+    assert [each["key"] for each in found] == [key], found
+    assert got == status
+    assert error in found[0]["error"]
+    assert found[0]["line"] == line
+    assert what in found[0]["what"]
+    assert case.environment["AWS_SECRET_ACCESS_KEY"] not in json.dumps(found)
+
+
+def test_everything_is_broken_at_once(case: Case) -> None:
+    result = case.check(
+        KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1", SCHEMA_REGISTRY_URL="http://127.0.0.1:1", AWS_SECRET_ACCESS_KEY="wrong"
+    )
+    assert result.exit_code == 2
+    assert f"{case.path}:4:24: error: no Kafka broker answers" in result.stdout
+    assert f"{case.path}:9:15: error:" in result.stdout
+    assert f"{case.path}:13:13: error: the S3 store refuses the credentials" in result.stdout
+    assert result.stdout.endswith(": 3 errors\n")
+
+
+def test_mistakes_in_the_file_come_first(case: Case) -> None:
+    case.path.write_text(case.path.read_text().replace("topics:", "tpoics:"))
+    status, found = case.found(KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
+    assert (status, [each["line"] for each in found]) == (2, [5])
+
+
+def test_preflight_raises_the_right_class(case: Case) -> None:
+    environment = {**case.environment, "AWS_SECRET_ACCESS_KEY": "wrong"}
+    config = load(case.path, environment=environment)
+    with pytest.raises(AccessDenied):
+        raise_first_error(preflight(config, connections=config.connections(environment)))

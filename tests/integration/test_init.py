@@ -1,0 +1,165 @@
+"""``lakefeed init`` on topics of every kind: what it writes passes ``lakefeed check --connect``."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+
+from lakefeed.cli.check import check
+from lakefeed.cli.init import init
+from lakefeed.config.load import load
+from lakefeed.config.models import PipelineConfig
+from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
+from lakefeed.kafka.topics import Topics
+from lakefeed.local import Endpoints
+
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Trip",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "zone", "type": ["null", "string"], "default": None},
+            {"name": "picked_up", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        ],
+    }
+)
+
+
+@pytest.fixture
+def topic(stack: Endpoints) -> str:
+    name = f"init-{uuid.uuid4().hex[:8]}"
+    Topics(stack.bootstrap_servers).create(name, partitions=2)
+    return name
+
+
+def produce(stack: Endpoints, topic: str, values: Sequence[bytes | None]) -> None:
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value=value, key=b"k")
+    assert producer.flush(10) == 0
+
+
+def run(stack: Endpoints, *arguments: str, **environment: str) -> Result:
+    return CliRunner().invoke(init, arguments, env={**stack.as_environment(), **environment})
+
+
+def written(stack: Endpoints, topic: str, folder: Path, *arguments: str) -> tuple[dict[str, Any], PipelineConfig, str]:
+    """Runs init; what it printed, the pipeline and the file's text, after it has passed the check."""
+    path = folder / "pipeline.yaml"
+    result = run(stack, "--topic", topic, "--file", str(path), "--output", "json", *arguments)
+    assert result.exit_code == 0, (result.output, result.exception)
+    checked = CliRunner().invoke(check, [str(path), "--connect"], env=stack.as_environment())
+    assert checked.exit_code == 0, checked.output
+    return json.loads(result.stdout), load(path, environment=stack.as_environment()), path.read_text()
+
+
+def test_a_registered_schema(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
+    printed, config, text = written(stack, topic, tmp_path)
+    assert printed["certain"]
+    assert printed["columns"] == [
+        {"name": "id", "type": "long"},
+        {"name": "zone", "type": "null or string"},
+        {"name": "picked_up", "type": "timestamp-micros"},
+    ]
+    assert config.decode.kind == "avro"
+    assert "#   zone       null or string\n" in text
+    assert "# partition_by: [days(picked_up)]\n" in text
+    for variable in ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"):
+        assert f"${{{variable}}}\n" in text
+    for secret in (stack.secret_key.get_secret_value(), stack.access_key):
+        assert secret not in text
+    assert stack.bootstrap_servers not in text
+
+
+def test_what_the_user_chooses(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
+    options = ["--table", "lake.nyc.trips", "--pipeline-name", "taxi"]
+    options += ["--bootstrap-servers", stack.bootstrap_servers, "--registry", stack.schema_registry_url]
+    _, config, text = written(stack, topic, tmp_path, *options)
+    assert config.name == "taxi"
+    assert config.sink.iceberg is not None
+    assert config.sink.iceberg.table == "lake.nyc.trips"
+    assert f"${{KAFKA_BOOTSTRAP_SERVERS:-{stack.bootstrap_servers}}}" in text
+
+
+def test_framed_avro_under_another_subject(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    subject = f"{topic}.Trip"
+    schema_id = SchemaRegistry(stack.schema_registry_url).register(
+        subject, SCHEMA.replace("Trip", topic.replace("-", "_"))
+    )
+    produce(stack, topic, [None, b"\0" + schema_id.to_bytes(4, "big") + b"\x02\x00\x02"])
+    printed, config, _ = written(stack, topic, tmp_path)
+    assert printed["subject"] == subject
+    assert config.decode.avro is not None
+    assert config.decode.avro.subject == subject
+
+
+def test_json_records(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    produce(stack, topic, [json.dumps({"id": 1, "at": "2024-01-01T00:00:00", "pos": {"x": 1.5}}).encode()])
+    printed, config, text = written(stack, topic, tmp_path)
+    assert not printed["certain"]
+    assert config.decode.json_ is not None
+    assert config.decode.json_.schema_ddl == "id BIGINT, at STRING, pos STRUCT<x: DOUBLE>"
+    assert "# Please look: no schema is registered; the columns are guessed from one JSON record." in text
+    assert "to_timestamp(at)" in text
+
+
+def test_bytes_of_no_known_kind(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    produce(stack, topic, [b"\x01\x02\x03"])
+    printed, config, text = written(stack, topic, tmp_path)
+    assert not printed["certain"]
+    assert config.decode.kind == "raw"
+    assert "neither framed Avro nor a JSON object" in text
+
+
+def test_an_empty_topic(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    _, config, text = written(stack, topic, tmp_path)
+    assert config.decode.kind == "raw"
+    assert "holds no records to look at" in text
+
+
+def test_an_existing_file_is_refused_before_anything_is_asked(stack: Endpoints, tmp_path: Path) -> None:
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("mine")
+    result = run(stack, "--topic", "t", "--file", str(path), KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1")
+    assert isinstance(result.exception, ConfigError)
+    assert "--force" in (result.exception.hint or "")
+    assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "error"),
+    [
+        (["--topic", "no-such-topic"], {}, ResourceMissing),
+        (["--topic", "t"], {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1"}, Unreachable),
+    ],
+)
+def test_what_goes_wrong_leaves_nothing_behind(
+    stack: Endpoints, tmp_path: Path, arguments: list[str], environment: dict[str, str], error: type[Exception]
+) -> None:
+    result = run(stack, *arguments, "--file", str(tmp_path / "pipeline.yaml"), **environment)
+    assert isinstance(result.exception, error)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_registry_that_is_away_is_an_error(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    arguments = ["--topic", topic, "--registry", "http://127.0.0.1:1", "--file", str(tmp_path / "p.yaml")]
+    result = run(stack, *arguments)
+    assert isinstance(result.exception, Unreachable)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_table_leaves_nothing_behind(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+    result = run(stack, "--topic", topic, "--table", "trips", "--file", str(tmp_path / "p.yaml"))
+    assert isinstance(result.exception, ConfigError)
+    assert list(tmp_path.iterdir()) == []

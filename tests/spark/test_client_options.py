@@ -1,0 +1,96 @@
+"""The allow-list against the kafka-clients jar that Spark really runs with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from py4j.java_gateway import get_field
+
+from lakefeed.kafka.client_options import (
+    CONSUMER,
+    CONSUMER_DEFAULTS,
+    PREFIX,
+    PRODUCER,
+    PRODUCER_DEFAULTS,
+    REFUSED_CONSUMER,
+    REFUSED_PRODUCER,
+    Option,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SIDES = {
+    "consumer.ConsumerConfig": (CONSUMER, REFUSED_CONSUMER),
+    "producer.ProducerConfig": (PRODUCER, REFUSED_PRODUCER),
+}
+# Kafka's type -> ours. PASSWORD, LIST and CLASS are written as text.
+TYPES = {"INT": "int", "SHORT": "int", "LONG": "int", "DOUBLE": "number", "BOOLEAN": "bool"}
+
+
+def keys(spark: SparkSession, name: str) -> dict[str, Any]:
+    """Each setting of a client with what Kafka knows of it."""
+    gateway: Any = spark.sparkContext._gateway
+    definition = getattr(gateway.jvm, f"org.apache.kafka.clients.{name}").configDef()
+    return dict(definition.configKeys())
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_every_setting_is_allowed_or_refused_on_purpose(spark: SparkSession, name: str) -> None:
+    allowed, refused = SIDES[name]
+    known = set(keys(spark, name))
+    assert allowed.keys() - known == set(), "allowed, but Kafka knows no such setting"
+    assert known - allowed.keys() - refused.keys() == set(), "neither allowed nor refused"
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_types_are_kafkas(spark: SparkSession, name: str) -> None:
+    allowed, _ = SIDES[name]
+    theirs = {key: TYPES.get(kind(known), "text") for key, known in keys(spark, name).items()}
+    assert {key: option.type for key, option in allowed.items()} == {key: theirs[key] for key in allowed}
+
+
+def kind(known: Any) -> str:
+    """Kafka's name of a setting's type."""
+    return str(get_field(known, "type").toString())
+
+
+def written(known: Any) -> str | None:
+    """Kafka's own default as a pipeline would write it; None if there is none."""
+    value = get_field(known, "defaultValue")
+    if value is None or kind(known) in ("CLASS", "PASSWORD"):
+        return None
+    return ",".join(map(str, value)) if kind(known) == "LIST" else str(value)
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_kafkas_own_defaults_are_values_that_we_take(spark: SparkSession, name: str) -> None:
+    allowed: dict[str, Option] = SIDES[name][0]
+    refused = {}
+    for key, option in allowed.items():
+        default = written(keys(spark, name)[key])
+        # An empty text is the same as leaving the setting out.
+        if default and (wanted := option.wants(default)):
+            refused[key] = (default, wanted)
+    assert refused == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "defaults"),
+    [("consumer.ConsumerConfig", CONSUMER_DEFAULTS), ("producer.ProducerConfig", PRODUCER_DEFAULTS)],
+)
+def test_kafka_takes_our_defaults(spark: SparkSession, name: str, defaults: dict[str, str]) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    definition = getattr(gateway.jvm, f"org.apache.kafka.clients.{name}").configDef()
+    settings = gateway.jvm.java.util.HashMap()
+    settings.put("bootstrap.servers", "127.0.0.1:1")
+    side = name.partition(".")[0]
+    coder = "deserializer" if side == "consumer" else "serializer"
+    for part in ("key", "value"):
+        settings.put(f"{part}.{coder}", f"org.apache.kafka.common.serialization.String{coder.capitalize()}")
+    for key, value in defaults.items():
+        settings.put(key.removeprefix(PREFIX), value)
+    parsed = definition.parse(settings)
+    for key, value in defaults.items():
+        assert str(parsed.get(key.removeprefix(PREFIX))).lower() == value
