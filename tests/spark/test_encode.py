@@ -1,0 +1,177 @@
+"""Rows to records: what the bytes are, and which rows are refused before any is sent."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pytest
+from pyspark.errors import PySparkException
+
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.produce.encode import Encoding, encoded, settle, to_records
+from lakefeed.produce.sources import read_error, read_rows
+from lakefeed.produce.taxi import KEY, taxi_rows, taxi_schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def record_schema(**fields: Any) -> str:
+    listed = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return json.dumps({"type": "record", "name": "thing", "fields": listed})
+
+
+def decoded(schema: str, value: bytes) -> dict[str, Any]:
+    read = fastavro.schemaless_reader(io.BytesIO(value), fastavro.parse_schema(json.loads(schema)), None)
+    assert isinstance(read, dict)
+    return read
+
+
+def values(records: DataFrame) -> list[bytes]:
+    return [bytes(row.value) for row in records.collect()]
+
+
+def test_plain_avro_is_the_rows_and_nothing_else(spark: SparkSession) -> None:
+    rows = taxi_rows(spark, 50)
+    records = to_records(rows, format="avro", topic="t", key=KEY, schema=taxi_schema())
+    assert records.columns == ["key", "value"]
+    for record, row in zip(records.collect(), rows.collect(), strict=True):
+        expected = row.asDict()
+        assert record.key == expected.pop(KEY)
+        assert decoded(taxi_schema(), bytes(record.value)) == expected
+
+
+def test_confluents_header_is_a_zero_and_the_id_in_four_bytes(spark: SparkSession) -> None:
+    rows = taxi_rows(spark, 3)
+    plain = encoded(rows, Encoding(format="avro", schema=taxi_schema()))
+    framed = encoded(rows, Encoding(format="confluent-avro", schema=taxi_schema(), subject="s", schema_id=0x01020304))
+    assert values(framed) == [b"\x00\x01\x02\x03\x04" + value for value in values(plain)]
+
+
+def test_json_keeps_nulls_and_all_columns(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(1, "a"), (2, None)], "id int, name string")
+    got = [json.loads(value) for value in values(to_records(rows, format="json", topic="t"))]
+    assert got == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+
+
+def test_headers_and_keys(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(7, bytearray(b"\x00\xff"))], "id int, raw binary")
+    record = to_records(rows, format="json", topic="t", key="raw", headers={"a": "1", "b": "ü"}).collect()[0]
+    assert bytes(record.key) == b"\x00\xff"
+    assert [(each.key, bytes(each.value)) for each in record.headers] == [("a", b"1"), ("b", "ü".encode())]
+    assert to_records(rows, format="json", topic="t", key="id").collect()[0].key == "7"
+
+
+def test_a_schema_is_made_from_the_rows(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 1L AS id, cast(null AS string) AS name, timestamp'2018-01-01 00:00:00Z' AS at")
+    encoding = settle(rows, format="avro", topic="my-topic.1")
+    assert encoding.schema is not None
+    schema = json.loads(encoding.schema)
+    assert schema["name"] == "my_topic_1"
+    assert [field["name"] for field in schema["fields"]] == ["id", "name", "at"]
+    got = decoded(encoding.schema, values(encoded(rows, encoding))[0])
+    assert (got["id"], got["name"], got["at"].isoformat()) == (1, None, "2018-01-01T00:00:00+00:00")
+
+
+def test_narrow_types_are_widened_and_optional_fields_may_lack(spark: SparkSession) -> None:
+    schema = record_schema(id="long", share="double", note=["null", "string"])
+    rows = spark.sql("SELECT 1 AS id, cast(0.5 AS float) AS share")
+    records = to_records(rows, format="avro", topic="t", schema=schema)
+    assert decoded(schema, values(records)[0]) == {"id": 1, "share": 0.5, "note": None}
+
+
+@pytest.mark.parametrize(
+    ("query", "schema", "what"),
+    [
+        ("SELECT 1L AS id", record_schema(id="long", name="string"), "lack what the schema requires: name"),
+        ("SELECT 1L AS id, 2 AS more", record_schema(id="long"), "no field for the columns more"),
+        ("SELECT 'x' AS id", record_schema(id="long"), "(?i)string.*long"),
+        ("SELECT 1L AS id", record_schema(id="double"), "(?i)bigint.*double|long.*double"),
+        ("SELECT 1L AS id", '"string"', "of type string; rows are records"),
+        ("SELECT 1L AS id", "{nonsense", "not a valid Avro schema"),
+        ("SELECT 1L AS id", record_schema(id="longer"), "not a valid Avro schema"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_at_once(spark: SparkSession, query: str, schema: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        settle(spark.sql(query), format="avro", topic="t", schema=schema)
+
+
+def test_a_name_that_avro_does_not_have(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="no Avro schema can be made"):
+        settle(spark.sql("SELECT 1 AS `two words`"), format="avro", topic="t")
+
+
+def test_no_key_column(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="no column 'nr'"):
+        settle(spark.sql("SELECT 1 AS id"), format="json", topic="t", key="nr")
+
+
+def test_confluent_avro_wants_a_registry(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="needs a schema registry"):
+        settle(spark.sql("SELECT 1 AS id"), topic="t")
+
+
+def test_csv_values_get_the_schemas_types_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "things.csv"
+    file.write_text('name,id,share\n"a,b",1,2\n,3,1e3\n')
+    schema = record_schema(id="long", share="double", name=["null", "string"])
+    rows = read_rows(spark, str(file), schema=schema)
+    assert [row.asDict() for row in rows.collect()] == [
+        {"name": "a,b", "id": 1, "share": 2.0},
+        {"name": None, "id": 3, "share": 1000.0},
+    ]
+    assert rows.schema["id"].dataType.simpleString() == "bigint"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("a.csv", "id,share\n1,2\n2,x9\n", "'x9'"),
+        ("b.csv", "id,share\n1.5,2\n", "'1.5'"),
+        ("c.csv", "id,share\n1\n", "in the row"),
+        ("d.csv", "id,share\n1,2,3\n", "in the row"),
+        ("e.json", '{"id": 1, "share": 2}\n{"id": "abc"}\n', "'id' and the value abc"),
+        ("f.json", '{"id": 1, "share": 2}\n{"id": 1.5}\n', "'id' and the value 1.5"),
+        ("g.json", '{"id": 1, "sha', "does not fit"),
+    ],
+)
+def test_a_value_that_does_not_fit_names_itself_and_its_file(
+    spark: SparkSession, tmp_path: Path, name: str, text: str, value: str
+) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    (tmp_path / name).write_text(text)
+    rows = read_rows(spark, str(tmp_path / name), schema=record_schema(id="long", share="double"))
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
+        rows.collect()
+    error = read_error(str(raised.value))
+    assert error is not None
+    assert value in error.what
+    assert name in str(error.where)
+
+
+def test_files_with_headers_in_different_orders(spark: SparkSession, tmp_path: Path) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    (tmp_path / "a.csv").write_text("id,share\n1,2\n")
+    (tmp_path / "b.csv").write_text("share,id\n1,2\n")
+    rows = read_rows(spark, str(tmp_path), format="csv", schema=record_schema(id="long", share="double"))
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
+        rows.collect()
+    error = read_error(str(raised.value))
+    assert error is not None
+    assert "header" in error.what
+    assert ".csv" in str(error.where)
+
+
+def test_files_that_are_not_there_or_unknown(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ResourceMissing, match="no such file"):
+        read_rows(spark, str(tmp_path / "none.csv"))
+    with pytest.raises(ConfigError, match="does not say what the files are"):
+        read_rows(spark, str(tmp_path / "rows"))

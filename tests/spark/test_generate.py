@@ -1,0 +1,166 @@
+"""Generated trips: the same ones however they are sliced, and like New York's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.errors import ConfigError
+from lakefeed.produce import avro
+from lakefeed.produce.taxi import KEY, Totals, taxi_rows, taxi_schema, totals
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, Row, SparkSession
+
+FIELDS = [
+    *("VendorID", "tpep_pickup_datetime", "tpep_dropoff_datetime", "passenger_count", "trip_distance"),
+    *("RatecodeID", "store_and_fwd_flag", "PULocationID", "DOLocationID", "payment_type", "fare_amount"),
+    *("extra", "mta_tax", "tip_amount", "tolls_amount", "improvement_surcharge", "total_amount"),
+]
+
+
+def ordered(rows: DataFrame) -> list[Row]:
+    return sorted(rows.collect(), key=lambda row: str(row[KEY]))
+
+
+def test_columns_are_the_schemas_fields_and_the_key(spark: SparkSession) -> None:
+    rows = taxi_rows(spark, 1)
+    assert rows.columns == [*FIELDS, KEY]
+    assert [field["name"] for field in json.loads(taxi_schema())["fields"]] == FIELDS
+    wanted = avro.struct_of(spark, taxi_schema())
+    assert [each.dataType for each in rows.schema.fields[:-1]] == [each.dataType for each in wanted.fields]
+    avro.require_fit(rows, taxi_schema(), key=KEY)
+
+
+@pytest.mark.parametrize("slices", [1, 3, 7])
+def test_the_same_rows_for_any_number_of_slices(spark: SparkSession, slices: int) -> None:
+    rows = taxi_rows(spark, 500, seed=11, slices=slices)
+    assert rows.rdd.getNumPartitions() == slices
+    assert ordered(rows) == ordered(taxi_rows(spark, 500, seed=11, slices=2))
+
+
+def test_the_same_rows_in_any_time_zone(spark: SparkSession) -> None:
+    here = ordered(taxi_rows(spark, 300))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        assert ordered(taxi_rows(spark, 300)) == here
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+def test_a_range_is_a_part_of_the_whole(spark: SparkSession) -> None:
+    whole = ordered(taxi_rows(spark, 300))
+    parts = [*taxi_rows(spark, 100).collect(), *taxi_rows(spark, 200, start=100).collect()]
+    assert sorted(parts, key=lambda row: str(row[KEY])) == whole
+
+
+def test_rows_never_change_from_version_to_version(spark: SparkSession) -> None:
+    """What others have published about a seed stays true."""
+    assert totals(taxi_rows(spark, 10_000)) == Totals(
+        records=10_000,
+        distinct_keys=10_000,
+        passengers=16_914,
+        distance_hundredths=2_878_053,
+        fare_cents=11_805_650,
+        tip_cents=1_690_615,
+        tolls_cents=284_984,
+        total_cents=14_898_749,
+    )
+
+
+def test_another_seed_gives_other_rows(spark: SparkSession) -> None:
+    keys = {row[KEY] for seed in (1, 2) for row in taxi_rows(spark, 200, seed=seed).collect()}
+    assert len(keys) == 400
+    sums = {totals(taxi_rows(spark, 1000, seed=seed)).total_cents for seed in (1, 2, 3)}
+    assert len(sums) == 3
+
+
+def test_each_trip_makes_sense(spark: SparkSession) -> None:
+    parts = ("fare_amount", "extra", "mta_tax", "tip_amount", "tolls_amount", "improvement_surcharge")
+    for row in taxi_rows(spark, 3000, seed=3).collect():
+        began, ended = (
+            datetime.strptime(row[name], "%m/%d/%Y %I:%M:%S %p")
+            for name in ("tpep_pickup_datetime", "tpep_dropoff_datetime")
+        )
+        assert datetime(2018, 1, 1) <= began < ended < datetime(2019, 1, 2)
+        cents = [round(row[name] * 100) for name in parts]
+        assert all(row[name] == whole / 100 for name, whole in zip(parts, cents, strict=True))
+        assert row.total_amount == sum(cents) / 100
+        assert row.tip_amount == 0 or row.payment_type == 1
+        assert 1 <= row.PULocationID <= 265
+        assert 1 <= row.DOLocationID <= 265
+        assert None not in row
+
+
+def test_shares_and_means_are_those_of_new_york(spark: SparkSession) -> None:
+    """Bounds around the figures of 29,999 real trips of a February morning, wide where the year differs."""
+    figures = (
+        taxi_rows(spark, 200_000)
+        .selectExpr(
+            "avg(trip_distance) AS distance",
+            "median(trip_distance) AS median_distance",
+            "avg(fare_amount) AS fare",
+            "median(fare_amount) AS median_fare",
+            "avg(total_amount) AS total",
+            "corr(fare_amount, trip_distance) AS fare_follows_distance",
+            "avg(if(payment_type = 1, 1, 0)) AS by_card",
+            "avg(if(payment_type = 1, tip_amount / fare_amount, null)) AS tip",
+            "avg(if(passenger_count = 1, 1, 0)) AS alone",
+            "avg(if(tolls_amount > 0, 1, 0)) AS with_toll",
+            "avg(if(RatecodeID = 1, 1, 0)) AS standard",
+            "avg(if(VendorID = 2, 1, 0)) AS vendor_2",
+            "count(DISTINCT substring(tpep_pickup_datetime, 1, 10)) AS days",
+        )
+        .collect()[0]
+    )
+    bounds = {
+        "distance": (2.4, 3.2),
+        "median_distance": (1.3, 1.8),
+        "fare": (10, 13.5),
+        "median_fare": (6.5, 9),
+        "total": (12.5, 16.5),
+        "fare_follows_distance": (0.85, 1),
+        "by_card": (0.71, 0.77),
+        "tip": (0.17, 0.24),
+        "alone": (0.68, 0.8),
+        "with_toll": (0.03, 0.08),
+        "standard": (0.95, 0.98),
+        "vendor_2": (0.5, 0.58),
+        "days": (365, 365),
+    }
+    wrong = {name: figures[name] for name, (low, high) in bounds.items() if not low <= figures[name] <= high}
+    assert not wrong
+
+
+def test_zones_are_skewed(spark: SparkSession) -> None:
+    counts = [row["count"] for row in taxi_rows(spark, 50_000).groupBy("PULocationID").count().collect()]
+    busiest = sorted(counts, reverse=True)[:20]
+    assert 0.5 < sum(busiest) / 50_000 < 0.85
+    assert len(counts) > 200
+
+
+def test_totals_are_exact_sums(spark: SparkSession) -> None:
+    rows = taxi_rows(spark, 1000)
+    listed = rows.collect()
+    found = totals(rows, key=None)
+    assert found.distinct_keys is None
+    assert found.records == 1000
+    assert found.total_cents == sum(round(row.total_amount * 100) for row in listed)
+    assert found.distance_hundredths == sum(round(row.trip_distance * 100) for row in listed)
+    assert dataclasses.replace(found, distinct_keys=1000) == totals(rows)
+
+
+def test_no_rows(spark: SparkSession) -> None:
+    assert totals(taxi_rows(spark, 0)).total_cents == 0
+
+
+@pytest.mark.parametrize("wrong", [{"rows": -1}, {"rows": 1, "start": -1}, {"rows": 1, "slices": 0}])
+def test_numbers_that_make_no_sense(spark: SparkSession, wrong: dict[str, int]) -> None:
+    rows = wrong.pop("rows")
+    with pytest.raises(ConfigError, match="slices is at least 1"):
+        taxi_rows(spark, rows, **wrong)
