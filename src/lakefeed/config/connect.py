@@ -69,11 +69,17 @@ def _kafka(config: PipelineConfig) -> list[Check]:
 def _topics(source: KafkaSource) -> list[Problem]:
     from lakefeed.kafka.topics import Topics, missing_topic
 
-    where = source.bootstrap_servers
+    where, key = source.bootstrap_servers, "source.kafka.bootstrap_servers"
     try:
-        existing = Topics(where, options=source.options).list()
+        topics = Topics(where, options=source.options)
+    except ConfigError as error:
+        # A Java key store, say: Spark's client can use it, the one that asks here cannot.
+        what = f"the topics cannot be looked up before the run: {error.what}"
+        return [Problem(what=what, key=key, hint=error.hint, severity="warning")]
+    try:
+        existing = topics.list()
     except LakefeedError as error:
-        return [Problem.of(error, key="source.kafka.bootstrap_servers")]
+        return [Problem.of(error, key=key)]
     if source.topics_pattern is not None:
         # As Spark compares: the whole name.
         if any(re.fullmatch(source.topics_pattern, topic) for topic in existing):

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.config.connect import _catalog, _rest, _server, _sqlite, preflight
+from lakefeed.config.connect import _catalog, _rest, _server, _sqlite, _topics, preflight
 from lakefeed.config.connections import S3, Catalog, Connections
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import KafkaSource, PipelineConfig
 from lakefeed.config.problem import exit_status
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
@@ -131,6 +131,14 @@ def test_everything_away_is_told_at_once() -> None:
     ]
     assert {each.error for each in found} == {Unreachable}
     assert exit_status(found) == 1
+
+
+def test_a_java_key_store_is_no_reason_to_stop() -> None:
+    """Spark's client reads it; librdkafka, which asks here, does not."""
+    options = {"kafka.ssl.truststore.location": "/etc/trust.jks"}
+    (problem,) = _topics(KafkaSource(bootstrap_servers="127.0.0.1:1", topics=["trips"], options=options))
+    assert problem.severity == "warning"
+    assert "kafka.ssl.truststore.location" in problem.what
 
 
 def test_a_catalog_that_nobody_declares() -> None:
