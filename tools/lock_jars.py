@@ -117,9 +117,7 @@ def pom(recipe: Recipe) -> str:
 
 def maven(arguments: list[str], *, repository: Path, folder: Path) -> None:
     """Runs Maven with a repository of its own, so that nothing on this machine can slip into the lock."""
-    subprocess.run(
-        ["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", *arguments], cwd=folder, check=True
-    )
+    subprocess.run(["mvn", "-q", "-B", f"-Dmaven.repo.local={repository}", *arguments], cwd=folder, check=True)
 
 
 def closure_of(recipe: Recipe, *, repository: Path, folder: Path) -> list[str]:

@@ -199,7 +199,9 @@ def test_a_stopped_process_is_replaced(own: Stack) -> None:
     os.kill(frozen, signal.SIGSTOP)
     states = {part.part: part.state for part in own.status()}
     assert states["s3proxy"] == "not answering"
-    own.up()
+    steps: list[Step] = []
+    own.up(progress=steps.append)
+    assert [step.part for step in steps if step.state == "restarting"] == ["s3proxy"]
     assert pid_of(own, "s3proxy") != frozen
     assert all(part.state == "up" for part in own.status())
 

@@ -167,7 +167,8 @@ class Stack:
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            supervision.stop(part)  # One that runs but does not answer still has its ports.
+            if supervision.stop(part) is not None:  # Before its ports are looked at: it still has them.
+                report(Step(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
                 wanted, remembered = self._wanted_ports.get(name), memory.ports.get(name)
                 if wanted is not None:

@@ -13,7 +13,7 @@ from lakefeed.local.report import PartStatus, Progress, Step
 
 _READY_WITHIN_SECONDS = 120  # A broker that was killed takes 15 s on two idle cores; a busy machine several times that.
 _POLL_SECONDS = 0.2
-_SETTLE_SECONDS = 10
+_SETTLE_SECONDS = 20  # Rather wait for a busy server than end it under the job that keeps it busy.
 _TAIL_LINES = 12
 _LOG_KEPT_BYTES = 10 << 20
 
