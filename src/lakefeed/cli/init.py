@@ -35,7 +35,7 @@ def init(
 
     Without a registered schema, one record is looked at. Beside the file goes its JSON Schema, for editors.
     """
-    from lakefeed.config import schema, template
+    from lakefeed.config import template
     from lakefeed.config.discover import discover
     from lakefeed.errors import ConfigError
     from lakefeed.session import default_environment
@@ -61,7 +61,7 @@ def init(
     )
     template.check(blank)
     template.write_new(file, template.pipeline_text(blank), overwrite=force)
-    schema_file = schema.write_beside(file)
+    schema_file = template.write_schema_beside(file)
 
     def text() -> None:
         click.echo(f"{file}: {topic} -> {blank.table}, values read as {found.kind}")
