@@ -32,7 +32,8 @@ VARIABLES = {
 
 # Where keys are free (Kafka options, catalog properties), these hold secrets.
 SECRET_KEY = re.compile(
-    r"(?i)password|passwd|secret|jaas|credential|authorization|keystore\.key$|(^|[._-])token$|access[._-]?key"
+    r"(?i)password|passwd|secret|jaas|credentials?$|authorization$|keystore\.key$|(^|[._-])token$|sas-token"
+    r"|access[._-]?key"
 )
 
 

@@ -386,6 +386,12 @@ class TestSecrets:
         assert self.SECRET not in "\n".join(map(str, found))
 
 
+def test_names_that_only_sound_like_secrets(reading: Reader) -> None:
+    properties = "{client.credentials-provider: a.B, token-exchange-enabled: false, oauth2-server-uri: 'http://h'}"
+    _, found = reading(f"{GOOD}catalogs: {{lake: {{type: rest, uri: 'http://h', properties: {properties}}}}}\n")
+    assert found == []
+
+
 def test_load_raises_one_error_for_all_problems(tmp_path: Path) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(GOOD.replace("name: taxi", "nam: taxi").replace("trips]", "'t t']"))
