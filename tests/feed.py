@@ -63,21 +63,20 @@ class Feed:
         values: Iterable[bytes | None],
         *,
         topic: str | None = None,
-        partition: int | None = None,
+        partition: int = -1,
         headers: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         """Sends values with their number as key; returns when the broker has all of them."""
         producer = Producer({"bootstrap.servers": self.stack.bootstrap_servers, "linger.ms": 5})
         failed: list[Any] = []
         for number, value in enumerate(values):
-            options = {} if partition is None else {"partition": partition}
             producer.produce(
                 topic or self.topic,
                 key=str(number).encode(),
                 value=value,
                 headers=list(headers) or None,
                 on_delivery=lambda error, _: failed.append(error) if error else None,
-                **options,
+                partition=partition,
             )
             producer.poll(0)
         assert producer.flush(30) == 0
@@ -118,5 +117,7 @@ class Feed:
 
     def rows(self, table: str | None = None) -> list[dict[str, Any]]:
         """The table's rows, read without Spark."""
-        found: list[dict[str, Any]] = open_table(self.connections, table or self.table).scan().to_arrow().to_pylist()
+        found: list[dict[str, Any]] = (
+            open_table(table or self.table, connections=self.connections).scan().to_arrow().to_pylist()
+        )
         return found

@@ -10,6 +10,7 @@ from lakefeed.dataframes import read_topic, write_table
 from lakefeed.errors import LakefeedError
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.session import session
+from lakefeed.tables.reader import open_table
 
 __version__ = "0.1.0"
 
@@ -19,6 +20,7 @@ __all__ = [
     "Pipeline",
     "RunSummary",
     "__version__",
+    "open_table",
     "read_topic",
     "session",
     "write_table",

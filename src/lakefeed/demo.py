@@ -161,7 +161,7 @@ def table_totals(connections: Connections, table: str, *, key: str = "_key") -> 
     """
     import duckdb
 
-    opened = open_table(connections, table)
+    opened = open_table(table, connections=connections)
     scan = opened.scan(selected_fields=(key, *SUMMED))
     expressions = {**TOTALS_SQL, "distinct_keys": f"count(distinct {key})"}
     with duckdb.connect() as connection:

@@ -21,12 +21,13 @@ from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from pyarrow.fs import S3FileSystem
-from pyiceberg.catalog.sql import SqlCatalog
 
 from lakefeed.cli.local import local
+from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, PortTaken, Unreachable
 from lakefeed.local import Endpoints, Stack, Step
 from lakefeed.local.process import find_detached
+from lakefeed.tables.reader import open_catalog
 
 RIDE = '{"type": "record", "name": "Ride", "fields": [{"name": "miles", "type": "double"}]}'
 INCOMPATIBLE = '{"type": "record", "name": "Ride", "fields": [{"name": "fare", "type": "double"}]}'
@@ -209,7 +210,7 @@ def test_a_stopped_process_is_replaced(own: Stack) -> None:
 def test_pyiceberg_and_duckdb_read_the_catalog(own: Stack) -> None:
     endpoints = own.up()
     rides = pa.table({"miles": [1.5, 2.5, 4.0], "zone": ["a", "b", "a"]})
-    catalog = SqlCatalog(endpoints.catalog_name, **endpoints.pyiceberg_properties())
+    catalog = open_catalog("lake", connections=Connections.from_environment(endpoints.as_environment()))
     try:
         catalog.create_namespace("nyc")
         table = catalog.create_table("nyc.rides", rides.schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,7 @@ def test_a_restart_goes_on_and_the_ledger_has_no_gap(lake: SparkSession, feed: F
         pipeline.run(spark=lake, once=True, on_batch=batches.append)
     assert by_id(feed.rows()) == trips(0, 750)
     commits = list(Ledger(lake, feed.table, feed.name).commits())[::-1]
-    assert all(later.ranges.follows(earlier.ranges) for earlier, later in zip(commits, commits[1:], strict=False))
+    assert all(later.ranges.follows(earlier.ranges) for earlier, later in itertools.pairwise(commits))
     assert sum(commit.ranges.records for commit in commits) == sum(commit.rows for commit in commits) == 750
     assert all(commit.ranges.topic_ids[feed.topic] for commit in commits)
     assert len(batches) == len(commits) >= 9
@@ -179,7 +180,7 @@ def test_partition_transforms_are_as_declared(lake: SparkSession, feed: Feed) ->
             }
         },
     ).run(spark=lake, once=True)
-    table = open_table(feed.connections, feed.table)
+    table = open_table(feed.table, connections=feed.connections)
     assert [str(each.transform) for each in table.spec().fields] == ["day", "bucket[4]", "identity"]
     assert table.properties["write.parquet.compression-codec"] == "snappy"
     assert len(feed.rows()) == 100

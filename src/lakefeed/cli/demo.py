@@ -55,13 +55,13 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
     from lakefeed.cli.run import stop_signals
     from lakefeed.demo import Demo
-    from lakefeed.session import log_path
+    from lakefeed.session import log_path, session
 
     made = Demo(endpoints, rows=rows, csv=csv)
     with ProgressView("demo") as view:
         log_file = log_path("demo")
         view.note(f"starting Spark; its log is {log_file}")
-        spark = made.pipeline.session(log_file=log_file)
+        spark = session("demo", connections=made.pipeline.connections, log_file=log_file)
         try:
             view.note("producing trips into the topic")
             produced, produce_seconds = made.produce(spark)
@@ -118,8 +118,7 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     console.print(
         f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n"
         f"  export LAKEFEED_HOME={home}\n  {again}eval $(lakefeed local env)\n"
-        '  python -c "import lakefeed.tables.reader as r, lakefeed.session as s; '
-        f"print(r.open_table(s.default_connections(), '{report.table}').scan(limit=5).to_pandas())\"\n"
+        f"  python -c \"import lakefeed; print(lakefeed.open_table('{report.table}').scan(limit=5).to_arrow())\"\n"
         "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml",
         markup=False,
         soft_wrap=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,16 +59,4 @@ class Endpoints:
             "AWS_REGION": self.region,
             "LAKEFEED_CATALOG_URI": self.catalog_uri,
             "LAKEFEED_WAREHOUSE": self.warehouse,
-        }
-
-    def pyiceberg_properties(self) -> Mapping[str, str]:
-        """For pyiceberg's ``SqlCatalog(endpoints.catalog_name, **properties)``; the secret is in clear."""
-        return {
-            "uri": f"sqlite:///{self.catalog_file}",
-            "warehouse": self.warehouse,
-            "s3.endpoint": self.s3_endpoint,
-            "s3.region": self.region,
-            "s3.access-key-id": self.access_key,
-            "s3.secret-access-key": self.secret_key.get_secret_value(),
-            "s3.force-virtual-addressing": "false",
         }

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, MissingExtra, ResourceMissing
+from lakefeed.session import default_connections
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
 
 
-def open_catalog(connections: Connections, name: str) -> Catalog:
+def open_catalog(name: str, *, connections: Connections) -> Catalog:
     """The Iceberg catalog of that name.
 
     Raises:
@@ -39,14 +40,24 @@ def open_catalog(connections: Connections, name: str) -> Catalog:
     return load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
 
 
-def open_table(connections: Connections, table: str) -> Table:
-    """The table ``catalog.namespace.table``.
+def open_table(table: str, *, connections: Connections | None = None) -> Table:
+    """The table ``catalog.namespace.table`` as pyiceberg sees it: ``scan().to_arrow()``, ``to_duckdb(name)`` and so on.
+
+    Args:
+        table: its full name.
+        connections: store and catalogs. Default: from the environment, else the local stack that is running.
 
     Raises:
         ResourceMissing: there is no such table.
+        ConfigError: no such catalog is declared.
+        MissingExtra: pyiceberg is not installed.
+
+    Example:
+        >>> import lakefeed as lf
+        >>> lf.open_table("lake.nyc.trips").scan(limit=5).to_arrow()                # doctest: +SKIP
     """
     catalog_name, _, identifier = table.partition(".")
-    catalog = open_catalog(connections, catalog_name)
+    catalog = open_catalog(catalog_name, connections=connections or default_connections())
     from pyiceberg.exceptions import NoSuchTableError
 
     try:

@@ -1,0 +1,5 @@
+"""``python -m lakefeed.cli``."""
+
+from lakefeed.cli import main
+
+main()

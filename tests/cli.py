@@ -1,0 +1,75 @@
+"""Runs ``lakefeed`` as a user does: a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COMMAND = (sys.executable, "-m", "lakefeed.cli")
+
+
+def lakefeed(
+    *arguments: str | Path,
+    environment: Mapping[str, str] | None = None,
+    timeout: float = 300,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Runs a command to its end."""
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)],
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        cwd=cwd,
+    )
+
+
+@dataclass
+class Running:
+    """A command at work, with its JVM in the same process group."""
+
+    arguments: Sequence[str | Path]
+    environment: Mapping[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*COMMAND, *map(str, self.arguments)],
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def said(self) -> str:
+        return self.log.read_text("utf-8")
+
+    def wait_until_it_says(self, text: str, *, times: int = 1, timeout: float = 180) -> None:
+        """Waits until the output has ``text`` so many times."""
+        deadline = time.monotonic() + timeout
+        while self.said().count(text) < times:
+            assert self.process.poll() is None, f"ended before it said {text!r} {times} times:\n{self.said()}"
+            assert time.monotonic() < deadline, f"did not say {text!r} {times} times:\n{self.said()}"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL for Python and its JVM at the same moment."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(30)
+
+    def ask_to_stop(self, number: signal.Signals, *, timeout: float = 120) -> int:
+        """Sends a signal to the command alone, as a service manager does; its exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout)

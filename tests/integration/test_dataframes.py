@@ -1,0 +1,101 @@
+"""The Python way: ordinary DataFrames in and out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakefeed as lf
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
+    """A feed with 300 records in 3 partitions, and the environment naming the stack."""
+    for name, value in feed.environment.items():
+        monkeypatch.setenv(name, value)
+    feed.create_topic(partitions=3)
+    for partition in range(3):
+        feed.send(feed.avro(trips(partition * 100, partition * 100 + 100)), partition=partition)
+    return feed
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def ids(rows: list[Any]) -> list[int]:
+    return sorted(row["id"] for row in rows)
+
+
+def test_a_batch_of_the_whole_topic(lake: SparkSession, sent: Feed) -> None:
+    frame = lf.read_topic(lake, sent.topic, stream=False)
+    assert not frame.isStreaming
+    assert frame.columns == ["id", "zone", "_partition", "_offset"]
+    assert ids(frame.collect()) == list(range(300))
+
+
+def test_a_batch_of_offset_ranges(lake: SparkSession, sent: Feed) -> None:
+    ranges = [lf.OffsetRange(sent.topic, 0, 10, 20), lf.OffsetRange(sent.topic, 2, 0, 5)]
+    frame = lf.read_topic(lake, sent.topic, ranges=ranges)
+    assert ids(frame.collect()) == [*range(10, 20), *range(200, 205)]
+
+
+def test_a_stream_into_a_table_and_a_restart(lake: SparkSession, sent: Feed) -> None:
+    def land() -> None:
+        stream = lf.read_topic(lake, sent.topic, max_records_per_batch=100).where("id % 2 = 0")
+        assert stream.isStreaming
+        query = lf.write_table(
+            stream,
+            sent.table,
+            checkpoint=sent.checkpoint,
+            name=sent.name,
+            trigger="available-now",
+            partition_by=["bucket(2, id)"],
+        )
+        assert query is not None
+        query.awaitTermination()
+
+    land()
+    sent.send(sent.avro(trips(300, 400)))
+    land()
+    assert ids(sent.rows()) == list(range(0, 400, 2))
+
+
+def test_a_batch_into_a_table(lake: SparkSession, sent: Feed) -> None:
+    assert lf.write_table(lf.read_topic(lake, sent.topic, stream=False), sent.table) is None
+    assert ids(sent.rows()) == list(range(300))
+
+
+def test_raw_and_json_by_the_words_of_the_pipeline_file(lake: SparkSession, sent: Feed) -> None:
+    raw = lf.read_topic(lake, sent.topic, stream=False, decode="raw")
+    assert raw.columns == ["value"]
+    assert {bytes(row["value"])[0] for row in raw.collect()} == {0}
+
+
+def test_mistakes_are_named(lake: SparkSession, sent: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="read as a batch"):
+        lf.read_topic(lake, sent.topic, stream=True, ranges=[lf.OffsetRange(sent.topic, 0, 0, 1)])
+    with pytest.raises(ConfigError, match="exactly one of"):
+        lf.read_topic(lake, sent.topic, decode={"metadata": ["offset"]})
+    with pytest.raises(ConfigError, match="checkpoint"):
+        lf.write_table(lf.read_topic(lake, sent.topic), sent.table)
+    with pytest.raises(ConfigError, match=r"catalog\.namespace\.table"):
+        lf.write_table(lf.read_topic(lake, sent.topic, stream=False), "rows")
+    with pytest.raises(ConfigError, match="kafka"):
+        lf.read_topic(lake, sent.topic, options={"kafka.max.pol.records": 1})
+
+
+def test_a_checkpoint_is_for_one_feed(lake: SparkSession, sent: Feed) -> None:
+    query = lf.write_table(
+        lf.read_topic(lake, sent.topic), sent.table, checkpoint=sent.checkpoint, trigger="available-now"
+    )
+    assert query is not None
+    query.awaitTermination()
+    with pytest.raises(CheckpointMismatch, match="belongs to feed"):
+        lf.write_table(lf.read_topic(lake, sent.topic), f"{sent.table}_b", checkpoint=sent.checkpoint)
