@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,9 +34,16 @@ def start(folder: Path, script: str) -> Detached:
     )
 
 
+def await_output(folder: Path, process: Detached) -> None:
+    while not (folder / "log").exists() or not (folder / "log").read_text():
+        assert process.alive()
+        time.sleep(0.01)
+
+
 def test_runs_detached_and_is_found_again(tmp_path: Path, started: list[Detached]) -> None:
     process = start(tmp_path, "echo $GREETING; exec sleep 60")
     started.append(process)
+    await_output(tmp_path, process)
     assert process.alive()
     assert find_detached(tmp_path / "pid") == process
     assert os.getsid(process.pid) != os.getsid(0)
@@ -48,8 +56,7 @@ def test_runs_detached_and_is_found_again(tmp_path: Path, started: list[Detached
 def test_kills_what_does_not_listen(tmp_path: Path, started: list[Detached]) -> None:
     process = start(tmp_path, "trap '' TERM; echo deaf; while :; do sleep 0.1; done")
     started.append(process)
-    while not (tmp_path / "log").exists() or not (tmp_path / "log").read_text():
-        assert process.alive()
+    await_output(tmp_path, process)
     process.stop(grace_seconds=0.3)
     assert not process.alive()
 
