@@ -38,6 +38,7 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
     private final DataType valueType;
     private final StructType resultType;
     private transient ThreadLocal<AvroReader> readers;
+    private transient AvroReader latest;
 
     /** The decoder that a catalog's options describe; copies the credentials out of {@link Secrets}. */
     AvroDecode(String name, CaseInsensitiveStringMap options) {
@@ -72,18 +73,20 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
 
     /** Called by generated code, once for each record. */
     public InternalRow invoke(byte[] record) {
-        ThreadLocal<AvroReader> each = readers;
-        if (each == null) {
-            each = withReaders();
+        AvroReader reader = latest;
+        if (reader == null || reader.owner != Thread.currentThread()) {
+            reader = ofThisThread();
         }
-        return each.get().read(record);
+        return reader.read(record);
     }
 
-    private synchronized ThreadLocal<AvroReader> withReaders() {
+    /** A task has a function object of its own, so nearly always one thread: it pays for no look-up. */
+    private synchronized AvroReader ofThisThread() {
         if (readers == null) {
             readers = ThreadLocal.withInitial(this::newReader);
         }
-        return readers;
+        latest = readers.get();
+        return latest;
     }
 
     private AvroReader newReader() {

@@ -27,6 +27,9 @@ final class AvroReader {
     private static final int LONGEST_ERROR = 1_000;
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
 
+    /** The only thread that may call {@link #read}. */
+    final Thread owner = Thread.currentThread();
+
     private final Schema readerSchema;
     private final boolean wrapped;
     private final AvroDeserializer toSpark;

@@ -1,0 +1,44 @@
+"""The tool that builds the JVM module: the same bytes each time, and no work when nothing has changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import build_jvm
+
+
+@pytest.fixture
+def jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    path = tmp_path / "lakefeed-jvm.jar"
+    monkeypatch.setattr(build_jvm, "JAR", path)
+    return path
+
+
+def test_the_same_sources_give_the_same_bytes(jar: Path) -> None:
+    said: list[str] = []
+    first = build_jvm.build(say=said.append).read_bytes()
+    build_jvm.build(say=said.append)
+    assert said[-1] == "lakefeed-jvm.jar is up to date"
+    assert build_jvm.build(force=True, say=said.append).read_bytes() == first
+    jar.write_bytes(first[:1000])
+    assert build_jvm.build(say=said.append).read_bytes() == first
+    assert sorted(path.name for path in jar.parent.iterdir()) == [jar.name]
+
+
+def test_without_a_jdk_it_says_so_and_leaves_nothing(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(build_jvm.BuildFailed, match="install a JDK of version 17"):
+        build_jvm.build()
+    assert not list(jar.parent.iterdir())
+
+
+def test_sources_that_do_not_compile(jar: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    sources = tmp_path / "sources"
+    (sources / "java").mkdir(parents=True)
+    (sources / "java" / "Broken.java").write_text("class Broken {", "utf-8")
+    monkeypatch.setattr(build_jvm, "SOURCES", sources)
+    with pytest.raises(build_jvm.BuildFailed, match="reached end of file"):
+        build_jvm.build()
+    assert not jar.exists()
