@@ -95,7 +95,7 @@ def produce(
                 reached(count.so_far().records)
     except KeyboardInterrupt:
         save.cancel()
-        raise Interrupted(count.so_far()) from None
+        raise Interrupted(count.at_rest()) from None
     except LakefeedError:
         save.cancel()
         raise
@@ -168,6 +168,17 @@ class _Count:
     def so_far(self) -> Produced:
         return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
 
+    def at_rest(self) -> Produced:
+        """The count once it no longer grows: tasks that were cancelled still send what their client holds."""
+        last = self.so_far()
+        for _ in range(int(_STOP_SECONDS)):
+            time.sleep(1)
+            now = self.so_far()
+            if now.records == last.records:
+                break
+            last = now
+        return last
+
     def _end(self) -> int:
         return sum(self._topics.end_offsets(self._topic).values())
 
@@ -188,8 +199,6 @@ class _Save:
                 records.write.format("kafka").options(**options).save()
             except Exception as error:  # Whatever it is, the caller's thread raises it.
                 self.failure = error
-            finally:
-                self._context.removeJobTag(self._tag)
 
         self._thread: Any = InheritableThread(target=run, daemon=True)
         self._thread.start()
