@@ -1,0 +1,61 @@
+"""One Spark session, and each object store in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lakefeed.config.connections import Connections
+from lakefeed.local import Endpoints
+from lakefeed.session import session
+from tests.contract.checkpoint import CLASS, CLASS_KEY, introduce
+from tests.contract.stores import Bucket, built_store, new_bucket
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two threads; the buckets are made known to it one by one."""
+    running = session(
+        "lakefeed-tests",
+        connections=Connections(),
+        master="local[2]",
+        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
+    )
+    running.conf.set(CLASS_KEY, CLASS)
+    yield running
+    running.stop()
+
+
+STORES = [
+    "s3proxy",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("minio", "minio-versioned", "versitygw", "versitygw-versioned")
+    ),
+]
+
+
+@pytest.fixture(scope="session", params=STORES)
+def bucket(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bucket]:
+    """A bucket of each store, plain and versioned."""
+    name, _, versioned = request.param.partition("-")
+    with ExitStack() as running:
+        if name == "s3proxy":
+            stack: Endpoints = request.getfixturevalue("stack")
+            made = new_bucket(
+                stack.s3_endpoint,
+                access_key=stack.access_key,
+                secret_key=stack.secret_key.get_secret_value(),
+                versioned=False,
+            )
+        else:
+            endpoint = running.enter_context(built_store(name, tmp_path_factory.mktemp(name)))
+            made = new_bucket(endpoint, access_key="test", secret_key="test-secret", versioned=bool(versioned))
+        introduce(spark, made)
+        yield made

@@ -1,0 +1,172 @@
+"""The object stores of the contract suite: each as a bucket of its own, plain or versioned."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from lakefeed.local.ports import choose_free
+from lakefeed.local.stores import Minio, VersityGateway
+
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """A bucket on a running store.
+
+    Attributes:
+        name: of the bucket.
+        endpoint: the store's URL.
+        access_key: S3 access key id.
+        secret_key: S3 secret key.
+        versioned: whether old versions are kept.
+    """
+
+    name: str
+    endpoint: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    versioned: bool = False
+
+    def url(self, *path: str) -> str:
+        """As Spark takes it."""
+        return "/".join([f"s3a://{self.name}", *path])
+
+    def create(self) -> None:
+        """Makes the bucket, and switches versions on if it is to have them."""
+        self.request("PUT", "")
+        if self.versioned:
+            body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+            self.request("PUT", "", query={"versioning": ""}, body=body)
+
+    def put(self, key: str, body: bytes) -> None:
+        """Writes an object, whatever is there."""
+        self.request("PUT", key, body=body)
+
+    def remove(self, key: str) -> None:
+        """Deletes as any S3 client would."""
+        self.request("DELETE", key)
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """All keys; up to 1,000."""
+        answer = self.request("GET", "", query={"list-type": "2", "prefix": prefix})
+        return _texts(answer, "Contents", "Key")
+
+    def versions(self, prefix: str = "") -> tuple[list[str], list[str]]:
+        """The keys of all versions, and those of all delete markers; up to 1,000."""
+        answer = self.request("GET", "", query={"prefix": prefix, "versions": ""})
+        return _texts(answer, "Version", "Key"), _texts(answer, "DeleteMarker", "Key")
+
+    def pending_uploads(self) -> list[str]:
+        """The keys of multipart uploads that are neither completed nor aborted."""
+        return _texts(self.request("GET", "", query={"uploads": ""}), "Upload", "Key")
+
+    def request(self, method: str, key: str, *, query: dict[str, str] | None = None, body: bytes = b"") -> bytes:
+        """One signed request (https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html)."""
+        path = "/" + urllib.parse.quote(f"{self.name}/{key}".rstrip("/"))
+        text = "&".join(f"{name}={urllib.parse.quote(value, safe='')}" for name, value in sorted((query or {}).items()))
+        now = datetime.now(UTC)
+        stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
+        digest = hashlib.sha256(body).hexdigest()
+        host = urllib.parse.urlsplit(self.endpoint).netloc
+        headers = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": stamp}
+        names = ";".join(headers)
+        canonical = "\n".join([method, path, text, *(f"{k}:{v}" for k, v in headers.items()), "", names, digest])
+        scope = f"{day}/{REGION}/s3/aws4_request"
+        to_sign = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+        secret = b"AWS4" + self.secret_key.encode()
+        for word in (day, REGION, "s3", "aws4_request"):
+            secret = hmac.digest(secret, word.encode(), "sha256")
+        signature = hmac.digest(secret, to_sign.encode(), "sha256").hex()
+        request = urllib.request.Request(
+            f"{self.endpoint}{path}" + (f"?{text}" if text else ""), method=method, headers=headers, data=body or None
+        )
+        request.add_header(
+            "Authorization",
+            f"AWS4-HMAC-SHA256 Credential={self.access_key}/{scope}, SignedHeaders={names}, Signature={signature}",
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=30) as response:
+            answer: bytes = response.read()
+            return answer
+
+
+def _texts(document: bytes, element: str, child: str) -> list[str]:
+    root = ET.fromstring(document)
+    space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
+    return [found.findtext(f"{space}{child}") or "" for found in root.iter(f"{space}{element}")]
+
+
+@contextmanager
+def built_store(name: str, home: Path) -> Iterator[str]:
+    """Runs minio or versitygw on a directory of its own, with credentials ``test``/``test-secret``; its URL."""
+    store = {"minio": Minio, "versitygw": VersityGateway}[name]
+    home.mkdir(parents=True, exist_ok=True)
+    store.program.build(log=home / "build.log")
+    data, versions = home / "data", home / "versions"
+    data.mkdir(exist_ok=True)
+    versions.mkdir(exist_ok=True)
+    address = f"127.0.0.1:{choose_free(avoid=())}"
+    program = str(store.program.path)
+    command = (
+        [program, "server", "--quiet", "--address", address, str(data)]
+        if name == "minio"
+        else [program, "--port", address, "--quiet", "posix", "--versioning-dir", str(versions), str(data)]
+    )
+    credentials = {
+        "MINIO_ROOT_USER": "test",
+        "MINIO_ROOT_PASSWORD": "test-secret",
+        "MINIO_BROWSER": "off",
+        "MINIO_UPDATE": "off",
+        "ROOT_ACCESS_KEY": "test",
+        "ROOT_SECRET_KEY": "test-secret",
+    }
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen(command, env={**os.environ, **credentials}, stdout=log, stderr=log)
+    try:
+        _wait(f"http://{address}")
+        yield f"http://{address}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def new_bucket(endpoint: str, *, access_key: str, secret_key: str, versioned: bool) -> Bucket:
+    """A bucket with a name of its own, made."""
+    bucket = Bucket(
+        name=f"checkpoints-{uuid.uuid4().hex[:12]}",
+        endpoint=endpoint,
+        access_key=access_key,
+        secret_key=secret_key,
+        versioned=versioned,
+    )
+    bucket.create()
+    return bucket
+
+
+def _wait(url: str) -> None:
+    for _ in range(200):
+        try:
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5).close()
+        except urllib.error.HTTPError as answer:
+            answer.close()
+            return
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(f"{url} does not answer")

@@ -1,0 +1,285 @@
+"""What Spark relies on in a checkpoint manager, held on every store, with the requests that it costs."""
+
+from __future__ import annotations
+
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import SparkSession
+
+from tests.contract.checkpoint import Checkpoint, counting, java_class
+from tests.contract.stores import Bucket
+
+HADOOP_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+
+
+@pytest.fixture
+def root(bucket: Bucket) -> str:
+    """A checkpoint location of the test's own."""
+    return bucket.url(f"run-{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def log(spark: SparkSession, root: str) -> Checkpoint:
+    """A manager for a log, on a store that was probed."""
+    Checkpoint.at(root, spark=spark).java.createCheckpointDirectory()
+    return Checkpoint.at(f"{root}/offsets", spark=spark)
+
+
+
+def test_a_new_entry_is_one_put_and_nothing_else(spark: SparkSession, log: Checkpoint) -> None:
+    log.exists()
+    with counting(spark) as counted:
+        for batch in range(5):
+            assert not log.exists(f"{batch}")
+            log.write(f"{batch}", b"offsets of this batch")
+    assert counted.requests == {"PutObject": 5}
+
+
+def test_what_was_written_is_read_and_listed_from_memory(spark: SparkSession, log: Checkpoint) -> None:
+    assert not log.exists()
+    log.java.mkdirs(log.path())
+    assert log.exists()
+    assert log.names() == []
+    for batch in ("0", "1", "2.compact"):
+        log.write(batch, b"v1\n" + batch.encode())
+    with counting(spark) as counted:
+        assert log.exists()
+        assert log.exists("1")
+        assert not log.exists("3")
+        assert log.names() == ["0", "1", "2.compact"]
+        assert log.names(glob="*.compact") == ["2.compact"]
+        assert log.read("2.compact") == b"v1\n2.compact"
+        with pytest.raises(Py4JJavaError) as missing:
+            log.read("3")
+    assert java_class(missing.value) == "java.io.FileNotFoundException"
+    assert counted.requests == {}
+
+
+def test_a_restart_costs_one_list_and_one_get_for_each_entry_read(spark: SparkSession, log: Checkpoint) -> None:
+    for batch in range(3):
+        log.write(f"{batch}", f"batch {batch}".encode())
+    again = Checkpoint.at(log.root, spark=spark)
+    with counting(spark) as counted:
+        assert again.exists()
+        assert again.names() == ["0", "1", "2"]
+        for _ in range(3):
+            assert again.read("2") == b"batch 2"
+    assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
+
+
+def test_the_second_writer_of_an_entry_is_told_by_hadoops_exception(spark: SparkSession, log: Checkpoint) -> None:
+    other = Checkpoint.at(log.root, spark=spark)
+    assert not other.exists("0")
+    log.write("0", b"first")
+    with counting(spark) as counted, pytest.raises(Py4JJavaError) as refused:
+        other.write("0", b"second")
+    assert java_class(refused.value) == HADOOP_EXISTS
+    assert counted.requests == {"PutObject": 1, "HeadObject": 1}
+    assert log.read("0") == other.read("0") == b"first"
+
+
+def test_a_failed_close_stays_failed(spark: SparkSession, log: Checkpoint) -> None:
+    log.write("0", b"first")
+    stream = Checkpoint.at(log.root, spark=spark).begin("0", b"second")
+    for _ in range(2):
+        with pytest.raises(Py4JJavaError) as refused:
+            stream.close()
+        assert java_class(refused.value) == HADOOP_EXISTS
+    stream.cancel()
+    assert Checkpoint.at(log.root, spark=spark).read("0") == b"first"
+
+
+def test_of_two_racing_writers_exactly_one_wins(spark: SparkSession, log: Checkpoint) -> None:
+    other = Checkpoint.at(log.root, spark=spark)
+    with ThreadPoolExecutor(2) as threads:
+        for batch in range(50):
+            streams = [log.begin(f"{batch}", b"one"), other.begin(f"{batch}", b"two")]
+            won = list(threads.map(_won, streams))
+            assert sorted(won) == [False, True]
+            winner = b"one" if won[0] else b"two"
+            assert Checkpoint.at(log.root, spark=spark).read(f"{batch}") == winner
+
+
+def _won(stream: Any) -> bool:
+    try:
+        stream.close()
+    except Py4JJavaError as error:
+        assert java_class(error) == HADOOP_EXISTS
+        return False
+    return True
+
+
+def test_overwriting_is_honoured(spark: SparkSession, root: str) -> None:
+    state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
+    with counting(spark) as counted:
+        state.write("1.delta", b"first attempt", overwrite=True)
+        state.write("1.delta", b"second", overwrite=True)
+    assert counted.requests == {"PutObject": 2}
+    assert state.read("1.delta") == b"second"
+
+
+def test_cancel_leaves_nothing(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
+    small = log.begin("0", b"unfinished")
+    with counting(spark) as counted:
+        small.cancel()
+        small.close()
+    assert counted.requests == {}
+    large = log.java.createAtomic(log.path("1"), False)
+    for _ in range(6):
+        large.write(bytes(30 << 20))
+    large.cancel()
+    assert not log.exists("0")
+    assert not log.exists("1")
+    assert Checkpoint.at(log.root, spark=spark).names(glob="*") == [] if log.exists() else True
+    assert bucket.pending_uploads() == []
+
+
+def test_a_large_entry_is_conditional_too(spark: SparkSession, log: Checkpoint) -> None:
+    other = Checkpoint.at(log.root, spark=spark)
+    streams = [log.java.createAtomic(log.path("9.compact"), False), other.java.createAtomic(other.path("9.compact"), False)]
+    for stream in streams:
+        for _ in range(5):
+            stream.write(bytes(30 << 20))
+    streams[0].close()
+    with pytest.raises(Py4JJavaError) as refused:
+        streams[1].close()
+    assert java_class(refused.value) == HADOOP_EXISTS
+    assert Checkpoint.at(log.root, spark=spark).java.list(log.path())[0].getLen() == 150 << 20
+
+
+def test_directories_exist_as_long_as_something_is_in_them(spark: SparkSession, root: str) -> None:
+    checkpoint = Checkpoint.at(root, spark=spark)
+    assert not checkpoint.exists("state")
+    checkpoint.write("state/0/1/1.delta", b"x", overwrite=True)
+    checkpoint.write("state-of-something-else", b"x", overwrite=True)
+    for name in ("state", "state/0", "state/0/1", "state/0/1/1.delta", ""):
+        assert checkpoint.exists(name), name
+    for name in ("stat", "state/1", "state/0/1/1", "state/0/1/1.delt"):
+        assert not checkpoint.exists(name), name
+    assert sorted(checkpoint.names("state/0")) == ["1"]
+    with pytest.raises(Py4JJavaError) as missing:
+        checkpoint.names("state/7")
+    assert java_class(missing.value) == "java.io.FileNotFoundException"
+
+
+def test_deletes_of_expired_entries_wait_for_one_request(
+    bucket: Bucket, spark: SparkSession, log: Checkpoint
+) -> None:
+    assert not log.exists()
+    for batch in range(8):
+        log.write(f"{batch}", b"x")
+    log.flush()
+    with counting(spark) as counted:
+        for batch in range(6):
+            log.delete(f"{batch}")
+        log.delete("99")
+        assert log.names() == ["6", "7"]
+        assert not log.exists("0")
+        assert Checkpoint.at(log.root, spark=spark).names() == ["6", "7"]
+    assert counted.requests == {"ListObjectsV2": 1}
+    with counting(spark) as counted:
+        log.flush()
+    expected = {"DeleteObjects": 1} | ({"ListObjectVersions": 1} if bucket.versioned else {})
+    assert counted.requests == expected
+    assert nothing_but(bucket, log, ["6", "7"])
+
+
+def test_an_entry_that_is_taken_back_is_deleted_at_once(bucket: Bucket, log: Checkpoint) -> None:
+    for batch in range(4):
+        log.write(f"{batch}", b"x")
+    log.delete("2")
+    log.delete("3")
+    assert nothing_but(bucket, log, ["0", "1"])
+    log.write("2", b"again")
+    log.flush()
+    assert log.read("2") == b"again"
+    assert nothing_but(bucket, log, ["0", "1", "2"])
+
+
+def test_a_file_written_again_outlives_its_pending_delete(bucket: Bucket, spark: SparkSession, root: str) -> None:
+    state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
+    for version in (1, 2, 3):
+        state.write(f"{version}.delta", b"old", overwrite=True)
+    state.delete("1.delta")
+    assert not state.exists("1.delta")
+    state.write("1.delta", b"new", overwrite=True)
+    state.flush()
+    assert state.read("1.delta") == b"new"
+    state.delete("2.delta")
+    state.write("2.delta", b"new")
+    state.flush()
+    assert state.read("2.delta") == b"new"
+    assert sorted(set(bucket.keys(state.root.removeprefix(bucket.url() + "/")))) == [
+        f"{state.root.removeprefix(bucket.url() + '/')}/{version}.delta" for version in (1, 2, 3)
+    ]
+
+
+def test_no_older_version_comes_back(bucket: Bucket, spark: SparkSession, root: str) -> None:
+    state = Checkpoint.at(f"{root}/state/0/0", spark=spark)
+    for attempt in range(3):
+        state.write("1.delta", f"attempt {attempt}".encode(), overwrite=True)
+    state.delete("1.delta")
+    state.flush()
+    assert nothing_but(bucket, state, [])
+    assert not Checkpoint.at(state.root, spark=spark).exists("1.delta")
+
+
+def test_a_directory_is_deleted_with_all_that_is_in_it(bucket: Bucket, spark: SparkSession, root: str) -> None:
+    checkpoint = Checkpoint.at(root, spark=spark)
+    for name in ("state/0/0/1.delta", "state/0/0/1.delta", "state/0/1/2.delta", "state2/0/0/1.delta", "metadata"):
+        checkpoint.write(name, b"x", overwrite=True)
+    Checkpoint.at(root, spark=spark).delete("state")
+    assert nothing_but(bucket, checkpoint, ["metadata", "state2/0/0/1.delta"])
+    Checkpoint.at(root, spark=spark).delete("metadata")
+    Checkpoint.at(root, spark=spark).delete("never-was-there")
+    assert nothing_but(bucket, checkpoint, ["state2/0/0/1.delta"])
+    Checkpoint.at(root, spark=spark).delete()
+    assert nothing_but(bucket, checkpoint, [])
+
+
+def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> bool:
+    """Whether these objects are there, each in one version, and no delete marker."""
+    prefix = checkpoint.root.removeprefix(bucket.url() + "/") + "/"
+    expected = [prefix + name for name in names]
+    assert bucket.keys(prefix) == expected
+    if bucket.versioned:
+        assert bucket.versions(prefix) == (expected, [])
+    return True
+
+
+def test_the_probe_leaves_nothing_and_is_done_once(bucket: Bucket, spark: SparkSession, root: str) -> None:
+    Checkpoint.at(root, spark=spark).java.createCheckpointDirectory()
+    with counting(spark) as counted:
+        Checkpoint.at(root, spark=spark).java.createCheckpointDirectory()
+    assert counted.requests == {}
+    assert [name for name in bucket.keys() if "probe" in name] == []
+
+
+def test_foreign_files_are_listed_and_left_alone(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
+    prefix = log.root.removeprefix(bucket.url() + "/")
+    bucket.put(f"{prefix}/README.txt", b"not ours")
+    bucket.put(f"{prefix}/0", b"theirs")
+    assert log.names() == ["0", "README.txt"]
+    assert log.read("0") == b"theirs"
+    assert log.names(glob="[0-9]*") == ["0"]
+
+
+def test_a_local_checkpoint_is_sparks_own(spark: SparkSession, tmp_path: Any) -> None:
+    local = Checkpoint.at(f"file:{tmp_path}/offsets", spark=spark)
+    assert not local.exists()
+    local.java.mkdirs(local.path())
+    local.write("0", b"x")
+    assert local.java.isLocal()
+    with pytest.raises(Py4JJavaError) as refused:
+        local.write("0", b"y")
+    assert java_class(refused.value) == HADOOP_EXISTS
+
+
+def test_settings_out_of_range_are_named(spark: SparkSession, root: str) -> None:
+    with pytest.raises(IllegalArgumentException, match=r"lakefeed.checkpoint.probe.writers is 1; it must be from 2 to 64"):
+        Checkpoint.at(root, spark=spark, conf={"lakefeed.checkpoint.probe.writers": "1"})

@@ -1,0 +1,239 @@
+"""Real streaming queries on every store: long, compacted, purged, stopped and started again and again."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from tests.contract.checkpoint import Counted, counting
+from tests.contract.stores import Bucket
+
+ROWS = 4
+PATIENCE = 240
+Writer = Callable[[DataFrame], DataStreamWriter]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a query keeps what."""
+
+    bucket: Bucket
+    name: str
+
+    @property
+    def checkpoint(self) -> str:
+        """The checkpoint location."""
+        return self.bucket.url(self.name, "checkpoint")
+
+    @property
+    def table(self) -> str:
+        """The file sink's folder."""
+        return self.bucket.url(self.name, "table")
+
+    def count(self, *path: str) -> int:
+        """How many objects are below."""
+        return len(self.bucket.keys("/".join([self.name, *path, ""])))
+
+
+@pytest.fixture
+def place(bucket: Bucket) -> Place:
+    return Place(bucket, f"query-{uuid.uuid4().hex[:8]}")
+
+
+@contextmanager
+def settings(spark: SparkSession, **values: object) -> Iterator[None]:
+    """Session settings below ``spark.sql.streaming``, for a block; ``__`` stands for a dot."""
+    keys = {f"spark.sql.streaming.{name.replace('__', '.')}": str(value) for name, value in values.items()}
+    for key, value in keys.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in keys:
+            spark.conf.unset(key)
+
+
+def numbers(spark: SparkSession) -> DataFrame:
+    """A source of which every micro-batch has the next few numbers, one file's worth."""
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1)
+    return source.load().select("value")
+
+
+def run_until(start: Callable[[], StreamingQuery], batch: int) -> None:
+    """Runs a query until it has finished this batch, and stops it in the middle of whatever comes next."""
+    query = start()
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while query.lastProgress is None or query.lastProgress["batchId"] < batch:
+            assert query.exception() is None, query.exception()
+            assert time.monotonic() < deadline, f"batch {batch} is not reached"
+            time.sleep(0.02)
+    finally:
+        query.stop()
+
+
+def assert_every_number_once(table: DataFrame, *, batches: int) -> None:
+    """No row lost, none doubled, at least so many batches."""
+    values = sorted(row.value for row in table.collect())
+    assert values == list(range(len(values)))
+    assert len(values) >= batches * ROWS
+
+
+def test_parquet_with_compaction_and_purging_restarted_again_and_again(spark: SparkSession, place: Place) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", place.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start(place.table)
+        )
+
+    with settings(spark, minBatchesToRetain=5, fileSink__log__compactInterval=4, fileSink__log__cleanupDelay="1s"):
+        for batch in range(6, 211, 12):
+            run_until(start, batch)
+        assert_every_number_once(spark.read.parquet(place.table), batches=204)
+    spark._jvm.io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager.flush()  # type: ignore[union-attr]
+    assert place.count("checkpoint", "offsets") <= 12
+    assert place.count("checkpoint", "commits") <= 12
+    assert place.count("table", "_spark_metadata") <= 16
+    if place.bucket.versioned:
+        # The listing of the data files' bucket: every object in one version.
+        versions, markers = place.bucket.versions(f"{place.name}/checkpoint/")
+        assert markers == []
+        assert len(versions) == len(set(versions))
+
+
+def test_parquet_steady_state_is_three_entries_and_the_data(spark: SparkSession, place: Place) -> None:
+    counted = _steady(
+        spark,
+        lambda: (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", place.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start(place.table)
+        ),
+    )
+    batches = place.count("checkpoint", "commits")
+    assert batches >= 20
+    # Offsets, commit and sink log entry; what else the data file costs is the data path's.
+    assert counted.requests["PutObject"] <= 4 * batches + 12
+
+
+def _steady(spark: SparkSession, start: Callable[[], StreamingQuery]) -> Counted:
+    with counting(spark) as counted:
+        run_until(start, 20)
+    return counted
+
+
+def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place: Place) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("noop")
+            .option("checkpointLocation", place.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+
+    run_until(start, 0)
+    with settings(spark, minBatchesToRetain=5):
+        with counting(spark) as first:
+            run_until(start, 40)
+        with counting(spark) as second:
+            run_until(start, 240)
+    done = place.count("checkpoint", "offsets")
+    assert second.requests["PutObject"] <= 2 * 210
+    assert set(second.requests) <= {"PutObject", "ListObjectsV2", "HeadObject", "GetObject", "GetBucketVersioning"}
+    reads = sum(count for name, count in second.requests.items() if name != "PutObject")
+    assert reads <= 12, second.requests
+    assert done > 0
+    assert first.requests["PutObject"] >= 2 * 35
+
+
+def test_foreach_batch_restarted(spark: SparkSession, place: Place, tmp_path: Path) -> None:
+    seen: dict[int, list[int]] = {}
+
+    def keep(batch: DataFrame, batch_id: int) -> None:
+        seen[batch_id] = sorted(row.value for row in batch.collect())
+
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.foreachBatch(keep)
+            .option("checkpointLocation", place.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+
+    with settings(spark, minBatchesToRetain=3):
+        for batch in (3, 5, 9, 14):
+            run_until(start, batch)
+    assert sorted(seen) == list(range(len(seen)))
+    values = [value for batch in sorted(seen) for value in seen[batch]]
+    assert values == list(range(len(values)))
+
+
+@pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
+def test_state_survives_restarts(spark: SparkSession, place: Place, provider: str) -> None:
+    package = "org.apache.spark.sql.execution.streaming.state"
+
+    def start() -> StreamingQuery:
+        unique = numbers(spark).selectExpr(f"value div {2 * ROWS} as value").dropDuplicates(["value"])
+        return (
+            unique.writeStream.format("parquet")
+            .option("checkpointLocation", place.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start(place.table)
+        )
+
+    with settings(
+        spark,
+        stateStore__providerClass=f"{package}.{provider}",
+        stateStore__maintenanceInterval="2s",
+        stateStore__minDeltasForSnapshot=3,
+        minBatchesToRetain=4,
+    ):
+        for batch in (4, 9, 15, 22):
+            run_until(start, batch)
+        rows = sorted(row.value for row in spark.read.parquet(place.table).collect())
+    # Every number came in two batches, so without the state each would be there twice.
+    assert rows == list(range(len(rows)))
+    assert len(rows) >= 11
+    assert place.count("checkpoint", "state") > 0
+
+
+def test_an_aggregation_continues(spark: SparkSession, place: Place) -> None:
+    totals: dict[int, tuple[int, int]] = {}
+
+    def keep(batch: DataFrame, batch_id: int) -> None:
+        (row,) = batch.collect()
+        totals[batch_id] = (row["count"], row["total"])
+
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .groupBy()
+            .agg({"value": "sum", "*": "count"})
+            .toDF("total", "count")
+            .writeStream.outputMode("complete")
+            .foreachBatch(keep)
+            .option("checkpointLocation", place.checkpoint)
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
+
+    for batch in (2, 5, 8):
+        run_until(start, batch)
+    for batch_id, (count, total) in totals.items():
+        expected = (batch_id + 1) * ROWS
+        assert (count, total) == (expected, expected * (expected - 1) // 2)
