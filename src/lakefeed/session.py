@@ -53,6 +53,8 @@ def settings(
         "spark.sql.redaction.options.regex": f"{REDACTED}|url",
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
+        # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
+        "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         **_s3a(connections),
         **{

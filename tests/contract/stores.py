@@ -99,6 +99,7 @@ class Bucket:
             "Authorization",
             f"AWS4-HMAC-SHA256 Credential={self.access_key}/{scope}, SignedHeaders={names}, Signature={signature}",
         )
+        request.add_header("Content-Type", "application/octet-stream")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(request, timeout=30) as response:
             answer: bytes = response.read()

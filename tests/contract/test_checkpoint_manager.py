@@ -30,7 +30,6 @@ def log(spark: SparkSession, root: str) -> Checkpoint:
     return Checkpoint.at(f"{root}/offsets", spark=spark)
 
 
-
 def test_a_new_entry_is_one_put_and_nothing_else(spark: SparkSession, log: Checkpoint) -> None:
     log.exists()
     with counting(spark) as counted:
@@ -141,7 +140,10 @@ def test_cancel_leaves_nothing(bucket: Bucket, spark: SparkSession, log: Checkpo
 
 def test_a_large_entry_is_conditional_too(spark: SparkSession, log: Checkpoint) -> None:
     other = Checkpoint.at(log.root, spark=spark)
-    streams = [log.java.createAtomic(log.path("9.compact"), False), other.java.createAtomic(other.path("9.compact"), False)]
+    streams = [
+        log.java.createAtomic(log.path("9.compact"), False),
+        other.java.createAtomic(other.path("9.compact"), False),
+    ]
     for stream in streams:
         for _ in range(5):
             stream.write(bytes(30 << 20))
@@ -167,9 +169,7 @@ def test_directories_exist_as_long_as_something_is_in_them(spark: SparkSession, 
     assert java_class(missing.value) == "java.io.FileNotFoundException"
 
 
-def test_deletes_of_expired_entries_wait_for_one_request(
-    bucket: Bucket, spark: SparkSession, log: Checkpoint
-) -> None:
+def test_deletes_of_expired_entries_wait_for_one_request(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:
     assert not log.exists()
     for batch in range(8):
         log.write(f"{batch}", b"x")
@@ -281,5 +281,7 @@ def test_a_local_checkpoint_is_sparks_own(spark: SparkSession, tmp_path: Any) ->
 
 
 def test_settings_out_of_range_are_named(spark: SparkSession, root: str) -> None:
-    with pytest.raises(IllegalArgumentException, match=r"lakefeed.checkpoint.probe.writers is 1; it must be from 2 to 64"):
+    with pytest.raises(
+        IllegalArgumentException, match=r"lakefeed.checkpoint.probe.writers is 1; it must be from 2 to 64"
+    ):
         Checkpoint.at(root, spark=spark, conf={"lakefeed.checkpoint.probe.writers": "1"})

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import count as count_of
+from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from tests.contract.checkpoint import Counted, counting
@@ -223,8 +225,7 @@ def test_an_aggregation_continues(spark: SparkSession, place: Place) -> None:
         return (
             numbers(spark)
             .groupBy()
-            .agg({"value": "sum", "*": "count"})
-            .toDF("total", "count")
+            .agg(count_of("*").alias("count"), sum_of("value").alias("total"))
             .writeStream.outputMode("complete")
             .foreachBatch(keep)
             .option("checkpointLocation", place.checkpoint)
