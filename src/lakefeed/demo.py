@@ -88,7 +88,7 @@ class Demo:
         trips = read_rows(spark, str(self._csv), format="csv", schema=taxi_schema())
         return trips.withColumn(KEY, F.hex(F.xxhash64(*trips.columns)))
 
-    def produce(self, spark: SparkSession) -> tuple[int, float]:
+    def produce(self, spark: SparkSession, *, reached: Callable[[int], None] | None = None) -> tuple[int, float]:
         """Makes the topic and writes the trips into it: records and seconds."""
         topics = Topics(self._endpoints.bootstrap_servers)
         topics.create(TOPIC, partitions=PARTITIONS)
@@ -101,7 +101,7 @@ class Demo:
             schema=taxi_schema(),
             key=KEY,
         )
-        done = produce(records, TOPIC, bootstrap_servers=self._endpoints.bootstrap_servers)
+        done = produce(records, TOPIC, bootstrap_servers=self._endpoints.bootstrap_servers, reached=reached)
         return done.records, time.monotonic() - began
 
     def land(

@@ -46,7 +46,7 @@ def settings(
     return {
         "spark.master": master,
         "spark.app.name": name,
-        **_class_path(local=master.startswith("local")),
+        **_class_path(local=re.fullmatch(r"local(\[.*\])?", master) is not None),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": REDACTED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakefeed.decode import decode_error_of
+from lakefeed.decode import decode_error_of, registry_error_of
 from lakefeed.errors import (
     AccessDenied,
     CheckpointMismatch,
@@ -71,8 +71,8 @@ def translated(error: BaseException) -> LakefeedError:
     """
     if isinstance(error, LakefeedError):
         return error
-    if bad_record := decode_error_of(error):
-        return bad_record
+    if known := decode_error_of(error) or registry_error_of(error):
+        return known
     text = str(error)
     for pattern, kind, what, hint in KNOWN:
         if match := re.search(pattern, text, re.DOTALL):

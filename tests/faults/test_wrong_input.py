@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -138,10 +139,8 @@ def test_a_pipeline_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_errors_are_json_where_json_is_asked_for(feed: Feed) -> None:
-    import json
-
     done = lakefeed("run", feed.write_file(), "--once", "--output", "json", environment=feed.environment)
     assert done.returncode == 2
-    error = json.loads(done.stderr)
-    assert error["what"]
-    assert error["hint"]
+    error = json.loads(done.stdout)
+    assert error["error"] == "ResourceMissing"
+    assert feed.topic in error["what"]

@@ -54,26 +54,31 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 
 def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
     from lakefeed.cli.run import stop_signals
-    from lakefeed.demo import Demo
+    from lakefeed.demo import TOPIC, Demo
+    from lakefeed.produce.progress import ProduceView
     from lakefeed.session import log_path, session
 
     made = Demo(endpoints, rows=rows, csv=csv)
-    with ProgressView("demo") as view:
-        log_file = log_path("demo")
-        view.note(f"starting Spark; its log is {log_file}")
-        spark = session("demo", connections=made.pipeline.connections, log_file=log_file)
-        try:
-            view.note("producing trips into the topic")
-            produced, produce_seconds = made.produce(spark)
-            view.note(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
-            with stop_signals(view) as stop:
-                run = made.land(spark, on_batch=view.batch, stop=stop)
-            view.note("reading the table back with pyiceberg and DuckDB")
-            found = made.found()
-            expected = made.expected(spark)
-        finally:
-            spark.stop()
+    log_file = log_path("demo")
+    say(f"starting Spark; its log is {log_file}")
+    spark = session("demo", connections=made.pipeline.connections, log_file=log_file)
+    try:
+        say("producing trips into the topic")
+        with ProduceView(TOPIC, expected=None if csv else rows) as producing:
+            produced, produce_seconds = made.produce(spark, reached=producing.reached)
+        say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
+        with ProgressView(made.pipeline.config.name) as view, stop_signals(view) as stop:
+            run = made.land(spark, on_batch=view.batch, stop=stop)
+        say("reading the table back with pyiceberg and DuckDB")
+        found, expected = made.found(), made.expected(spark)
+    finally:
+        spark.stop()
     return made.report(expected=expected, found=found, produced=produced, produce_seconds=produce_seconds, run=run)
+
+
+def say(text: str) -> None:
+    """A line of the demo's own, on stderr."""
+    click.echo(f"demo: {text}", err=True)
 
 
 @contextmanager

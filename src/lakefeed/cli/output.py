@@ -37,9 +37,9 @@ def wants_json(argv: list[str]) -> bool:
 
 
 def fail(error: LakefeedError, *, as_json: bool) -> int:
-    """Prints an error on stderr and returns the exit status that belongs to it."""
+    """Prints an error, as the JSON document on stdout or as text on stderr; returns its exit status."""
     if as_json:
-        click.echo(json.dumps(error.as_dict(), indent=2), err=True)
+        click.echo(json.dumps(error.as_dict(), indent=2))
     else:
         click.secho("error: ", fg="red", bold=True, nl=False, err=True)
         click.echo(str(error), err=True)

@@ -50,7 +50,7 @@ def run(
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     log_file = log_file or log_path(declared.config.name)
     with ProgressView(declared.config.name) as view:
-        view.note(f"starting Spark; its log is {log_file}")
+        view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
         with stop_signals(view) as stop:
             summary = declared.run(spark=spark, once=once, stop=stop, on_batch=view.batch)

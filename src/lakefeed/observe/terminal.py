@@ -46,7 +46,7 @@ class ProgressView:
 
     def note(self, text: str) -> None:
         """Shows a line that stays."""
-        self._console.print(f"{self._title}: {text}", markup=False)
+        self._console.print(f"{self._title}: {text}", markup=False, soft_wrap=True)
 
     def batch(self, progress: BatchProgress) -> None:
         """Shows a finished batch."""

@@ -86,7 +86,7 @@ class IcebergTable:
             CheckpointMismatch: if the batch does not go on where the table's last commit of this feed ended.
         """
         from pyspark.sql import Observation
-        from pyspark.sql import functions as F  # noqa: N812
+        from pyspark.sql import functions as F
 
         commit = Commit(self._feed, batch_id, ranges)
         if self.ledger.is_in_table(commit):
