@@ -61,11 +61,12 @@ def read_topic(
 
     Example:
         >>> import lakefeed as lf
-        >>> spark = lf.session("explore")                                           # doctest: +SKIP
-        >>> trips = lf.read_topic(spark, "nyc-avro-topic")                          # doctest: +SKIP
-        >>> some = lf.read_topic(
-        ...     spark, "nyc-avro-topic", ranges=[lf.OffsetRange("nyc-avro-topic", 0, 110, 220)]
-        ... )                                                                       # doctest: +SKIP
+        >>> spark = lf.session("explore")
+        >>> lf.read_topic(spark, "nyc-avro-topic").isStreaming
+        True
+        >>> ranges = [lf.OffsetRange("nyc-avro-topic", 0, 110, 220), lf.OffsetRange("nyc-avro-topic", 1, 100, 313)]
+        >>> lf.read_topic(spark, "nyc-avro-topic", ranges=ranges).count()
+        323
     """
     if stream is None:
         stream = ranges is None
@@ -129,8 +130,14 @@ def write_table(
         CheckpointMismatch: the checkpoint belongs to another feed or table.
 
     Example:
-        >>> query = lf.write_table(trips, "lake.nyc.trips", checkpoint="s3a://lake/checkpoints/trips",
-        ...                        trigger="available-now")                         # doctest: +SKIP
+        >>> import lakefeed as lf
+        >>> trips = lf.read_topic(lf.session("explore"), "nyc-avro-topic")
+        >>> query = lf.write_table(
+        ...     trips, "lake.nyc.example", checkpoint="s3a://lake/checkpoints/example", trigger="available-now"
+        ... )
+        >>> query.awaitTermination()
+        >>> lf.open_table("lake.nyc.example").scan().to_arrow().num_rows
+        10000
     """
     spark = frame.sparkSession
     sink = _validated(

@@ -66,8 +66,10 @@ class Pipeline:
     """A declared pipeline.
 
     Example:
-        >>> from lakefeed import Pipeline
-        >>> Pipeline.from_file("pipeline.yaml").run(once=True)  # doctest: +SKIP
+        >>> import lakefeed as lf
+        >>> pipeline = lf.Pipeline.from_file("pipeline.yaml", overrides=["trigger=5 seconds"])
+        >>> pipeline.run(spark=lf.session("explore"), once=True).rows
+        10000
     """
 
     def __init__(self, config: PipelineConfig, *, environment: Mapping[str, str] | None = None) -> None:

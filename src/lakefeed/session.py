@@ -93,8 +93,9 @@ def session(
         ConfigError: a session without lakefeed's jars is already running.
 
     Example:
-        >>> import lakefeed
-        >>> spark = lakefeed.session("explore")  # doctest: +SKIP
+        >>> import lakefeed as lf
+        >>> lf.session("explore").range(3).count()
+        3
     """
     try:
         from pyspark.sql import SparkSession

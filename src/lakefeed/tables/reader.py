@@ -54,7 +54,8 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
 
     Example:
         >>> import lakefeed as lf
-        >>> lf.open_table("lake.nyc.trips").scan(limit=5).to_arrow()                # doctest: +SKIP
+        >>> lf.open_table("lake.nyc.trips").scan(limit=5).to_arrow().num_rows
+        5
     """
     catalog_name, _, identifier = table.partition(".")
     catalog = open_catalog(catalog_name, connections=connections or default_connections())
