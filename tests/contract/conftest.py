@@ -15,7 +15,7 @@ from tests.contract.checkpoint import CLASS, CLASS_KEY, introduce
 from tests.contract.stores import Bucket, built_store, new_bucket
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two threads; the buckets are made known to it one by one."""
     running = session(
@@ -39,7 +39,7 @@ STORES = [
 ]
 
 
-@pytest.fixture(scope="session", params=STORES)
+@pytest.fixture(scope="package", params=STORES)
 def bucket(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bucket]:

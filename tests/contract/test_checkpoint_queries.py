@@ -13,14 +13,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import count as count_of
 from pyspark.sql.functions import sum as sum_of
-from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.contract.checkpoint import Counted, counting
 from tests.contract.stores import Bucket
 
 ROWS = 4
 PATIENCE = 240
-Writer = Callable[[DataFrame], DataStreamWriter]
 
 
 @dataclass(frozen=True)

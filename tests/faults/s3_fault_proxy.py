@@ -1,0 +1,170 @@
+"""An S3 store's bad days: a proxy that forwards everything, and spoils what it is told to spoil.
+
+Signatures stay valid because the Host header is passed on as the client signed it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import struct
+import threading
+import urllib.parse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal
+
+Kind = Literal["503", "reset", "lost reply", "ignored condition", "501"]
+_HOP_BY_HOP = {"connection", "expect", "transfer-encoding", "keep-alive"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What the proxy knows of a request before it forwards it."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    conditional: bool
+
+    @property
+    def operation(self) -> str:
+        """The name of the S3 operation, as far as the checkpoint uses it."""
+        object_key = self.path.strip("/").count("/") >= 1
+        if self.method == "GET" and not object_key:
+            for name in ("versions", "versioning", "uploads"):
+                if name in self.query:
+                    return name
+            return "list"
+        if self.method == "POST":
+            return "delete many" if "delete" in self.query else "multipart"
+        return {"PUT": "put", "GET": "get", "HEAD": "head", "DELETE": "delete"}[self.method]
+
+
+@dataclass(kw_only=True)
+class Fault:
+    """What to spoil, and how often."""
+
+    kind: Kind
+    matches: Callable[[Request], bool]
+    times: int
+    done: int = 0
+
+
+@dataclass
+class FaultProxy:
+    """The proxy; its faults can be changed at any time."""
+
+    endpoint: str
+    faults: list[Fault] = field(default_factory=list)
+    seen: list[Request] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def spoil(self, kind: Kind, matches: Callable[[Request], bool], *, times: int = 1) -> Fault:
+        """Spoils the next requests that match."""
+        fault = Fault(kind=kind, matches=matches, times=times)
+        with self._lock:
+            self.faults.append(fault)
+        return fault
+
+    def heal(self) -> None:
+        """No further faults."""
+        with self._lock:
+            self.faults.clear()
+
+    def choose(self, request: Request) -> Kind | None:
+        """The fault for a request, if one is due."""
+        with self._lock:
+            self.seen.append(request)
+            for fault in self.faults:
+                if fault.done < fault.times and fault.matches(request):
+                    fault.done += 1
+                    return fault.kind
+        return None
+
+
+@contextmanager
+def fault_proxy(store: str) -> Iterator[FaultProxy]:
+    """Runs a proxy before the store at that URL."""
+    target = urllib.parse.urlsplit(store).netloc
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _forward(self) -> None:
+            parts = urllib.parse.urlsplit(self.path)
+            request = Request(
+                method=self.command,
+                path=urllib.parse.unquote(parts.path),
+                query=dict(urllib.parse.parse_qsl(parts.query, keep_blank_values=True)),
+                conditional="If-None-Match" in self.headers,
+            )
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            kind = proxy.choose(request)
+            if kind in ("503", "501"):
+                self._answer(int(kind), {"Content-Length": "0"}, b"")
+            elif kind == "reset":
+                self._reset()
+            else:
+                status, headers, answer = self._ask(body)
+                if kind == "lost reply":
+                    self._reset()
+                elif kind == "ignored condition" and status in (409, 412):
+                    self._answer(200, {"ETag": '"0"', "Content-Length": "0"}, b"")
+                else:
+                    self._answer(status, headers, answer)
+
+        do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _forward  # noqa: N815 (names of the base class)
+
+        def _ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
+            connection = http.client.HTTPConnection(target, timeout=60)
+            try:
+                connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    if name.lower() not in _HOP_BY_HOP:
+                        connection.putheader(name, value)
+                connection.endheaders(body)
+                response = connection.getresponse()
+                answer = response.read()
+                headers = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
+                if self.command != "HEAD":
+                    headers["Content-Length"] = str(len(answer))
+                return response.status, headers, answer
+            finally:
+                connection.close()
+
+        def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+            self.send_response_only(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+
+        def _reset(self) -> None:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            self.connection.close()
+            self.rfile = self.wfile = open("/dev/null", "r+b")  # noqa: SIM115 (closed by the base class)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+            """Silence."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            """A client that has gone is no news here."""
+
+    server = Server(("127.0.0.1", 0), Handler)
+    proxy = FaultProxy(f"http://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

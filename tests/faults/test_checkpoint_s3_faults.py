@@ -1,0 +1,280 @@
+"""An error on each kind of request is retried or stops the query: never a wrong answer."""
+
+from __future__ import annotations
+
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from lakefeed.config.connections import Connections
+from lakefeed.local import Endpoints
+from lakefeed.session import session
+from tests.contract.checkpoint import CLASS, CLASS_KEY, Checkpoint, counting, introduce, java_class
+from tests.contract.stores import Bucket, new_bucket
+from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
+from tests.faults.s3_fault_proxy import FaultProxy, Kind, Request, fault_proxy
+
+ALWAYS = 10**6
+EVERY_OPERATION = ("put", "get", "head", "list", "delete", "delete many")
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    running = session(
+        "lakefeed-tests",
+        connections=Connections(),
+        master="local[2]",
+        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
+    )
+    running.conf.set(CLASS_KEY, CLASS)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def proxy(stack: Endpoints) -> Iterator[FaultProxy]:
+    with fault_proxy(stack.s3_endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(stack: Endpoints, proxy: FaultProxy, spark: SparkSession) -> Bucket:
+    """A bucket behind the proxy for Spark, and reached directly by the test."""
+    made = new_bucket(
+        stack.s3_endpoint,
+        access_key=stack.access_key,
+        secret_key=stack.secret_key.get_secret_value(),
+        versioned=False,
+    )
+    introduce(spark, replace(made, endpoint=proxy.endpoint))
+    return made
+
+
+@pytest.fixture
+def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
+    """A log with three entries, on a store that was probed."""
+    Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
+    made = Checkpoint.at(bucket.url("c", "offsets"), spark=spark)
+    assert not made.exists()
+    for batch in range(3):
+        made.write(f"{batch}", f"batch {batch}".encode())
+    return made
+
+
+def on(operation: str) -> Callable[[Request], bool]:
+    return lambda request: request.operation == operation
+
+
+def use(log: Checkpoint, operation: str) -> None:
+    """Does what sends this request, and checks what it brings."""
+    fresh = Checkpoint.at(log.root, spark=log.spark)
+    if operation == "put":
+        log.write("3", b"batch 3")
+        assert log.read("3") == b"batch 3"
+    elif operation == "get":
+        assert fresh.read("1") == b"batch 1"
+    elif operation == "list":
+        assert fresh.names()[:3] == ["0", "1", "2"]
+    elif operation == "head":
+        assert Checkpoint.at(log.root.rpartition("/")[0], spark=log.spark).read("offsets/1") == b"batch 1"
+    elif operation == "delete":
+        log.delete("2")
+        assert log.names() == ["0", "1"]
+    else:
+        log.delete("0")
+        log.delete("1")
+        log.flush()
+        assert log.names() == ["2"]
+
+
+@pytest.mark.parametrize("kind", ["503", "reset"])
+@pytest.mark.parametrize("operation", EVERY_OPERATION)
+def test_a_passing_fault_is_retried(log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind) -> None:
+    fault = proxy.spoil(kind, on(operation))
+    use(log, operation)
+    assert fault.done == 1
+
+
+@pytest.mark.parametrize("kind", ["503", "reset"])
+@pytest.mark.parametrize("operation", EVERY_OPERATION)
+def test_a_lasting_fault_is_an_error(
+    bucket: Bucket, log: Checkpoint, proxy: FaultProxy, operation: str, kind: Kind
+) -> None:
+    proxy.spoil(kind, on(operation), times=ALWAYS)
+    with pytest.raises(Py4JJavaError) as failed:
+        use(log, operation)
+    assert java_class(failed.value) not in {
+        "org.apache.hadoop.fs.FileAlreadyExistsException",
+        "java.io.FileNotFoundException",
+    }
+    assert bucket.keys("c/") == ["c/offsets/0", "c/offsets/1", "c/offsets/2"]
+    proxy.heal()
+    use(log, operation)
+
+
+def test_an_own_write_whose_reply_was_lost_is_no_conflict(
+    spark: SparkSession, log: Checkpoint, proxy: FaultProxy
+) -> None:
+    fault = proxy.spoil("lost reply", on("put"))
+    with counting(spark) as counted:
+        log.write("3", b"batch 3")
+    assert fault.done == 1
+    assert counted.requests == {"PutObject": 2, "HeadObject": 1}
+    assert Checkpoint.at(log.root, spark=spark).read("3") == b"batch 3"
+
+
+def test_a_strangers_write_stays_a_conflict_though_our_request_was_repeated(
+    spark: SparkSession, log: Checkpoint, proxy: FaultProxy
+) -> None:
+    Checkpoint.at(log.root, spark=spark).write("3", b"theirs")
+    proxy.spoil("reset", on("put"))
+    with pytest.raises(Py4JJavaError) as refused:
+        log.write("3", b"ours")
+    assert java_class(refused.value) == "org.apache.hadoop.fs.FileAlreadyExistsException"
+
+
+def test_a_write_that_cannot_be_settled_is_an_error_and_asked_anew(
+    spark: SparkSession, log: Checkpoint, proxy: FaultProxy
+) -> None:
+    proxy.spoil("lost reply", on("put"))
+    proxy.spoil("503", on("head"), times=ALWAYS)
+    with pytest.raises(Py4JJavaError):
+        log.write("3", b"batch 3")
+    proxy.heal()
+    assert log.names() == ["0", "1", "2", "3"]
+
+
+@pytest.mark.parametrize("kind", ["ignored condition", "501"])
+def test_a_store_without_conditional_writes_is_refused(
+    spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind
+) -> None:
+    proxy.spoil(kind, lambda request: request.conditional, times=ALWAYS)
+    with pytest.raises(Py4JJavaError) as refused:
+        Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
+    message = str(refused.value.java_exception.getMessage())
+    assert "If-None-Match" in message
+    assert "spark.hadoop.lakefeed.checkpoint.allow-unconditional-writes=true" in message
+    assert bucket.keys() == []
+    query = numbers(spark).writeStream.format("noop").option("checkpointLocation", bucket.url("c"))
+    with pytest.raises(Exception, match="If-None-Match"):
+        query.start()
+    allowed = Checkpoint.at(
+        bucket.url("c", "offsets"), spark=spark, conf={"lakefeed.checkpoint.allow-unconditional-writes": "true"}
+    )
+    allowed.write("0", b"x")
+    with pytest.raises(Py4JJavaError) as exists:
+        allowed.write("0", b"y")
+    assert java_class(exists.value) == "org.apache.hadoop.fs.FileAlreadyExistsException"
+
+
+def test_a_store_that_lets_two_win_is_refused(spark: SparkSession, bucket: Bucket, proxy: FaultProxy) -> None:
+    proxy.spoil("ignored condition", lambda request: request.conditional, times=3)
+    with pytest.raises(Py4JJavaError, match="racing conditional writes"):
+        Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
+    spark: SparkSession, bucket: Bucket, proxy: FaultProxy, seed: int
+) -> None:
+    chance, lock = random.Random(seed), threading.Lock()
+    kinds: tuple[Kind, ...] = ("503", "reset", "lost reply")
+
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    def unlucky(_request: Request) -> bool:
+        with lock:
+            return chance.random() < 0.02
+
+    for kind in kinds:
+        proxy.spoil(kind, unlucky, times=ALWAYS)
+    stops = 0
+    with settings(spark, minBatchesToRetain=4, fileSink__log__compactInterval=3, fileSink__log__cleanupDelay="1s"):
+        for batch in (8, 16, 24):
+            for _ in range(20):
+                try:
+                    run_until(start, batch)
+                except Exception:  # Whatever stopped it: it must have stopped in time.
+                    stops += 1
+                except AssertionError:
+                    stops += 1
+                else:
+                    break
+            else:
+                pytest.fail("the query never came through")
+    proxy.heal()
+    assert sum(fault.done for fault in proxy.faults) == 0
+    assert_every_number_once(spark.read.parquet(bucket.url("table")), batches=24)
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("c/offsets", "empty"),
+        ("c/offsets", "truncated"),
+        ("c/offsets", "foreign"),
+        ("c/offsets", "missing"),
+        ("c/commits", "empty"),
+        ("c/commits", "truncated"),
+        ("c/commits", "foreign"),
+        ("c/sources/0", "empty"),
+        ("table/_spark_metadata", "truncated"),
+        ("table/_spark_metadata", "empty"),
+        ("c/metadata", "truncated"),
+    ],
+)
+def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, file: str, damage: str) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    run_until(start, 2)
+    done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
+    last = max(done)
+    bucket.remove(f"c/offsets/{last + 1}")  # As if it had stopped between two batches.
+    key = f"{file}/{last}" if file not in {"c/metadata", "c/sources/0"} else file.replace("/0", "/0/0")
+    content = bucket.request("GET", key)
+    if damage == "missing":
+        bucket.remove(key)
+    else:
+        bucket.put(key, {"empty": b"", "truncated": content[: len(content) // 2], "foreign": b"\x00PNG"}[damage])
+    with pytest.raises(Exception, match=r"(?s).+"):
+        run_until(start, last + 3)
+    assert {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")} <= done
+
+
+def test_foreign_files_in_every_directory_disturb_nothing(spark: SparkSession, bucket: Bucket) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    run_until(start, 2)
+    for folder in ("c", "c/offsets", "c/commits", "table/_spark_metadata"):
+        bucket.put(f"{folder}/README-{uuid.uuid4().hex[:4]}.txt", b"not Spark's")
+    run_until(start, 6)
+    assert_every_number_once(spark.read.parquet(bucket.url("table")), batches=6)
