@@ -20,8 +20,9 @@ from pydantic import SecretStr
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.models import AvroDecode, KafkaSource, PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
-from lakefeed.config.s3_probe import TIMEOUT_SECONDS, Keys, get, require_bucket
+from lakefeed.config.s3_probe import TIMEOUT_SECONDS, get, require_bucket
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.s3_signature import Keys
 
 __all__ = ["preflight", "raise_first_error"]
 

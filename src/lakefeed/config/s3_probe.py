@@ -1,78 +1,21 @@
 """Asks an S3 store about one bucket, with the standard library alone: no SDK, no JVM, an answer in seconds.
 
 The request is a listing of one key, which any user of a bucket may do and whose errors, unlike those of HEAD,
-come with a code that says what is wrong. Signature Version 4 after
-https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
+come with a code that says what is wrong.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import http.client
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
-
-from pydantic import SecretStr
+from urllib.parse import urlsplit
 
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.s3_signature import Keys, signed_headers
 
 TIMEOUT_SECONDS = 5.0
-_NOTHING = hashlib.sha256(b"").hexdigest()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Keys:
-    """What requests are signed with."""
-
-    access_key: str
-    secret_key: SecretStr
-    session_token: SecretStr | None = None
-
-
-def signed_headers(
-    url: str,
-    *,
-    keys: Keys,
-    region: str,
-    now: datetime | None = None,
-    method: str = "GET",
-    headers: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """The headers of a signed request without a body.
-
-    Args:
-        url: with its query, if any; percent-encoded.
-        keys: whose request it is.
-        region: the store's.
-        now: the time of the request, in UTC; default now.
-        method: of the request.
-        headers: further headers to sign, their names in lower case.
-    """
-    at = now or datetime.now(UTC)
-    stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
-    parts = urlsplit(url)
-    signed = {"host": parts.netloc, "x-amz-content-sha256": _NOTHING, "x-amz-date": stamp, **(headers or {})}
-    if keys.session_token is not None:
-        signed["x-amz-security-token"] = keys.session_token.get_secret_value()
-    names = ";".join(sorted(signed))
-    lines = "".join(f"{name}:{signed[name].strip()}\n" for name in sorted(signed))
-    pairs = sorted((quote(key, safe="-_.~"), quote(value, safe="-_.~")) for key, value in _query(parts))
-    query = "&".join(f"{key}={value}" for key, value in pairs)
-    canonical = "\n".join([method, parts.path or "/", query, lines, names, _NOTHING])
-    scope = f"{day}/{region}/s3/aws4_request"
-    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-    key = b"AWS4" + keys.secret_key.get_secret_value().encode()
-    for word in (day, region, "s3", "aws4_request"):
-        key = hmac.digest(key, word.encode(), "sha256")
-    signature = hmac.digest(key, text.encode(), "sha256").hex()
-    credential = f"Credential={keys.access_key}/{scope}"
-    signed["authorization"] = f"AWS4-HMAC-SHA256 {credential},SignedHeaders={names},Signature={signature}"
-    return signed
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -131,10 +74,6 @@ def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = T
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         hint = "check the address and that the server runs; for the local stack: lakefeed local status"
         raise Unreachable(f"{server} does not answer: {reason}", where=where, hint=hint) from None
-
-
-def _query(parts: SplitResult) -> list[tuple[str, str]]:
-    return parse_qsl(parts.query, keep_blank_values=True)
 
 
 def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedError | None:

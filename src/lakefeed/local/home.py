@@ -14,6 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from lakefeed.errors import ConfigError, WorldError
+from lakefeed.s3_signature import Keys
 
 
 class Memory(BaseModel):
@@ -30,14 +31,6 @@ class Memory(BaseModel):
     store: str
     cluster_id: str
     ports: dict[str, int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """The S3 key pair, made at random at the first ``up``."""
-
-    access_key: str
-    secret_key: SecretStr
 
 
 def default_home() -> Path:
@@ -86,7 +79,7 @@ class Home:
 
     @property
     def credentials_file(self) -> Path:
-        """See :class:`Credentials`; readable by its owner only."""
+        """The S3 key pair, made at random at the first ``up``; readable by its owner only."""
         return self.root / "credentials"
 
     @property
@@ -184,14 +177,14 @@ class Home:
         """Keeps it for next time."""
         write_private(self.memory_file, memory.model_dump_json(indent=2) + "\n")
 
-    def credentials(self) -> Credentials:
+    def credentials(self) -> Keys:
         """The S3 key pair; made if there is none yet."""
         try:
             access_key, secret_key = self.credentials_file.read_text().split()
         except FileNotFoundError:
             access_key, secret_key = secrets.token_hex(10).upper(), secrets.token_urlsafe(30)
             write_private(self.credentials_file, f"{access_key}\n{secret_key}\n")
-        return Credentials(access_key=access_key, secret_key=SecretStr(secret_key))
+        return Keys(access_key=access_key, secret_key=SecretStr(secret_key))
 
 
 def write_private(file: Path, text: str) -> None:

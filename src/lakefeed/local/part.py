@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from lakefeed.local.home import Credentials, Home
+from lakefeed.local.home import Home
 from lakefeed.local.ports import LOOPBACK
 from lakefeed.local.report import Progress
+from lakefeed.s3_signature import Keys
 
 ANSWER_SECONDS = 3
 """How long one question of a health check may take."""
@@ -36,7 +37,7 @@ class Surroundings:
 
     home: Home
     ports: Mapping[str, int]
-    credentials: Credentials
+    credentials: Keys
     cluster_id: str
 
 

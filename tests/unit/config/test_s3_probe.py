@@ -6,8 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from lakefeed.config.connections import S3
-from lakefeed.config.s3_probe import Keys, _verdict, bucket_url, require_bucket, signed_headers
+from lakefeed.config.s3_probe import _verdict, bucket_url, require_bucket
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.s3_signature import Keys, signed_headers
 
 # AWS's published examples of Signature Version 4 for S3.
 KEYS = Keys(access_key="AKIAIOSFODNN7EXAMPLE", secret_key=SecretStr("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"))
