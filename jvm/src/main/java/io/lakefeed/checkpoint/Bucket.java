@@ -14,7 +14,6 @@ import org.apache.hadoop.fs.s3a.Constants;
 import org.apache.hadoop.fs.s3a.Invoker;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.hadoop.fs.s3a.S3ARetryPolicy;
-import org.apache.hadoop.fs.s3a.S3AUtils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 import software.amazon.awssdk.services.s3.S3Client;
@@ -45,6 +44,7 @@ final class Bucket {
     private final Path root;
     private final Configuration conf;
     private final Invoker invoker;
+    private final boolean deletesTogether;
     private final Deletions deletions;
     private final StoreProof proof = new StoreProof(this);
     private Boolean versioned;
@@ -52,14 +52,16 @@ final class Bucket {
     private Bucket(S3AFileSystem files, Configuration conf, Settings settings) {
         this.root = new Path(files.getUri());
         this.conf = conf;
-        this.invoker = new Invoker(new S3ARetryPolicy(conf), Invoker.NO_OP);
+        // The file system's own settings: those of the bucket are resolved in them.
+        this.deletesTogether = files.getConf().getBoolean(Constants.ENABLE_MULTI_DELETE, true);
+        this.invoker = new Invoker(new S3ARetryPolicy(files.getConf()), Invoker.NO_OP);
         this.deletions = new Deletions(this, settings);
     }
 
     /** The one for {@code path}; the first caller's settings decide about batches of deletes. */
     static Bucket of(Path path, Configuration conf, Settings settings) throws IOException {
         S3AFileSystem files = (S3AFileSystem) path.getFileSystem(conf);
-        String endpoint = S3AUtils.propagateBucketOptions(conf, files.getBucket()).get(Constants.ENDPOINT, "");
+        String endpoint = files.getConf().getTrimmed(Constants.ENDPOINT, "");
         return KNOWN.computeIfAbsent(
                 files.getBucket() + " at " + endpoint, name -> new Bucket(files, conf, settings));
     }
@@ -209,8 +211,7 @@ final class Bucket {
     }
 
     private void delete(List<ObjectIdentifier> objects) throws IOException {
-        boolean together = conf.getBoolean(Constants.ENABLE_MULTI_DELETE, true);
-        int size = together ? PAGE : 1;
+        int size = deletesTogether ? PAGE : 1;
         for (int from = 0; from < objects.size(); from += size) {
             List<ObjectIdentifier> some = objects.subList(from, Math.min(objects.size(), from + size));
             if (some.size() == 1) {
