@@ -85,6 +85,8 @@ RECIPES = {
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
         boms=("com.fasterxml.jackson:jackson-bom:2.21.0",),
     ),
+    # Spark's own checkpoint manager for object stores, to be measured against.
+    "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}",)),
 }
 
 
