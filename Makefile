@@ -38,7 +38,7 @@ test-unit: setup ## the tests that need no JVM: seconds
 test-all: setup lint ## the slow tests too: stores built from source, long runs
 	$(PYTEST) $(ARGS)
 
-lint: setup ## formatting, style, types, generated documents
+lint: setup ## formatting, style, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 import signal
-from pathlib import Path
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from lakefeed.demo import example
 from tests.cli import Running, lakefeed
 from tests.feed import Feed
 
-ROWS = 120_000
+PIPELINE = example("taxi") / "pipeline.yaml"
+ROWS = 60_000
 
 
 @pytest.fixture
@@ -21,21 +21,18 @@ def produced(feed: Feed) -> Feed:
     feed.create_topic(partitions=10)
     done = lakefeed(*("produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS)), environment=feed.environment)
     assert done.returncode == 0, done.stderr
-    assert SchemaRegistryClient({"url": feed.stack.schema_registry_url}).get_latest_version(f"{feed.topic}-value")
     return feed
 
 
-def pipeline_file(feed: Feed) -> Path:
-    return feed.write_file(
-        source={
-            "kafka": {
-                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-                "topics": [feed.topic],
-                "max_records_per_batch": 6_000,
-            }
-        },
-        decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset", "key"]},
-    )
+def arguments(feed: Feed) -> list[str]:
+    """The pipeline that the demo runs, on this feed's topic, table and checkpoint, in small batches."""
+    settings = {
+        "source.kafka.topics.0": feed.topic,
+        "source.kafka.max_records_per_batch": "3000",
+        "sink.iceberg.table": feed.table,
+        "checkpoint": feed.checkpoint,
+    }
+    return ["run", str(PIPELINE), *(f"--set={key}={value}" for key, value in settings.items())]
 
 
 def assert_every_row_once(feed: Feed) -> None:
@@ -46,27 +43,27 @@ def assert_every_row_once(feed: Feed) -> None:
 
 
 def test_sigkill_in_mid_run_loses_and_doubles_nothing(produced: Feed) -> None:
-    file = pipeline_file(produced)
+    run_it = arguments(produced)
     dice = random.Random(20180208)
     for attempt in range(2):
-        run = Running(["run", file, "--once"], produced.environment, produced.folder / f"{attempt}.log")
+        run = Running([*run_it, "--once"], produced.environment, produced.folder / f"{attempt}.log")
         run.wait_until_it_says(": batch ", times=dice.randint(2, 5))
         run.kill()
-    last = lakefeed("run", file, "--once", "--output", "json", environment=produced.environment)
+    last = lakefeed(*run_it, "--once", "--output", "json", environment=produced.environment)
     assert last.returncode == 0, last.stderr
     assert_every_row_once(produced)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_finishes_the_batch_and_exits_0(produced: Feed, number: signal.Signals) -> None:
-    file = pipeline_file(produced)
-    run = Running(["run", file], produced.environment, produced.folder / "run.log")
+    run_it = arguments(produced)
+    run = Running(run_it, produced.environment, produced.folder / "run.log")
     run.wait_until_it_says(": batch ", times=2)
     assert run.ask_to_stop(number) == 0, run.said()
     assert "stopping after the batch at hand" in run.said()
     assert "Traceback" not in run.said()
     landed = len(produced.rows())
     assert 0 < landed < ROWS
-    last = lakefeed("run", file, "--once", environment=produced.environment)
+    last = lakefeed(*run_it, "--once", environment=produced.environment)
     assert last.returncode == 0, last.stderr
     assert_every_row_once(produced)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 
@@ -20,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "topics": ("topics", "Create and describe topics."),
     "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
     "demo": ("demo", "The main job from end to end on the embedded stack, verified."),
+    "bench": ("bench", "Count S3 requests against a real MinIO, and compare."),
     "conf": ("conf", "Print the Spark settings for spark-submit."),
     "jars": ("jars", "Fetch and verify the locked jars."),
 }
@@ -37,6 +39,15 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"lakefeed.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            meant = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"No such command '{args[0]}'.{meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -26,7 +26,7 @@ output_option = click.option(
 def emit(output: str, document: Any, text: Callable[[], None]) -> None:
     """Prints ``document`` as JSON, or calls ``text`` to print it for people."""
     if output == "json":
-        click.echo(json.dumps(document, indent=2, default=str))
+        click.echo(json.dumps(document, indent=2, default=str, ensure_ascii=False))
     else:
         text()
 
@@ -39,7 +39,7 @@ def wants_json(argv: list[str]) -> bool:
 def fail(error: LakefeedError, *, as_json: bool) -> int:
     """Prints an error, as the JSON document on stdout or as text on stderr; returns its exit status."""
     if as_json:
-        click.echo(json.dumps(error.as_dict(), indent=2))
+        click.echo(json.dumps(error.as_dict(), indent=2, ensure_ascii=False))
     else:
         click.secho("error: ", fg="red", bold=True, nl=False, err=True)
         click.echo(str(error), err=True)
