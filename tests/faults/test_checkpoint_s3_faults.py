@@ -7,9 +7,11 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,6 +24,9 @@ from tests.contract.test_checkpoint_queries import assert_every_number_once, num
 from tests.faults.s3_fault_proxy import FaultProxy, Kind, Request, fault_proxy
 
 ALWAYS = 10**6
+STOPPED = (
+    "Incomplete log file|MALFORMED_LOG_FILE|end-of-input|CONCURRENT_STREAM_LOG_UPDATE|doesn't exist|BATCH_METADATA"
+)
 EVERY_OPERATION = ("put", "get", "head", "list", "delete", "delete many")
 
 
@@ -232,9 +237,6 @@ def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
         ("c/commits", "empty"),
         ("c/commits", "truncated"),
         ("c/commits", "foreign"),
-        ("c/sources/0", "empty"),
-        ("table/_spark_metadata", "truncated"),
-        ("table/_spark_metadata", "empty"),
         ("c/metadata", "truncated"),
     ],
 )
@@ -252,15 +254,42 @@ def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, fi
     done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
     last = max(done)
     bucket.remove(f"c/offsets/{last + 1}")  # As if it had stopped between two batches.
-    key = f"{file}/{last}" if file not in {"c/metadata", "c/sources/0"} else file.replace("/0", "/0/0")
+    spoil(bucket, file if file == "c/metadata" else f"{file}/{last}", damage)
+    with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
+        run_until(start, last + 3)
+    assert {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")} <= done
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "foreign", "missing"])
+def test_a_damaged_sink_log_stops_its_readers(spark: SparkSession, bucket: Bucket, damage: str) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    with settings(spark, fileSink__log__compactInterval=4):
+        run_until(start, 4)
+        last = max(int(Path(name).stem) for name in bucket.keys("table/_spark_metadata/"))
+        compact = last - (last + 1) % 4
+        assert f"table/_spark_metadata/{compact}.compact" in bucket.keys("table/_spark_metadata/")
+        spoil(bucket, f"table/_spark_metadata/{compact}.compact", damage)
+        with pytest.raises((PySparkException, Py4JJavaError), match=STOPPED):
+            spark.read.parquet(bucket.url("table")).count()
+        with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
+            run_until(start, last + 8)
+
+
+def spoil(bucket: Bucket, key: str, damage: str) -> None:
+    """Does to an entry what a bad copy or a hand might."""
     content = bucket.request("GET", key)
     if damage == "missing":
         bucket.remove(key)
     else:
         bucket.put(key, {"empty": b"", "truncated": content[: len(content) // 2], "foreign": b"\x00PNG"}[damage])
-    with pytest.raises(Exception, match=r"(?s).+"):
-        run_until(start, last + 3)
-    assert {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")} <= done
 
 
 def test_foreign_files_in_every_directory_disturb_nothing(spark: SparkSession, bucket: Bucket) -> None:
