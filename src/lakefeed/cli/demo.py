@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ import click
 
 from lakefeed.cli.local import shown_steps
 from lakefeed.cli.output import emit, output_option
+from lakefeed.errors import MissingExtra
 from lakefeed.observe.terminal import ProgressView, duration
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
     """
     from lakefeed.local.home import default_home
 
+    for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
+        if find_spec(package) is None:
+            raise MissingExtra.of(package, extra, "lakefeed demo")
     home = home or default_home() / "demo"
     with _stack(home, store=store, keep=keep) as endpoints:
         report = _run(endpoints, rows=rows, csv=csv)
