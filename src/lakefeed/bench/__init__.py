@@ -1,0 +1,1 @@
+"""Measurements against real servers that anybody can repeat: ``lakefeed bench``."""

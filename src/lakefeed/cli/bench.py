@@ -1,0 +1,106 @@
+"""``lakefeed bench``: measurements against real servers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink
+from lakefeed.cli.local import shown_steps
+from lakefeed.cli.output import emit, output_option
+
+if TYPE_CHECKING:
+    from lakefeed.local import Endpoints
+
+
+@click.group()
+def bench() -> None:
+    """Measure against real servers on this machine, and repeat what others have published."""
+
+
+@bench.command("s3-requests")
+@click.option(
+    "--workload",
+    "name",
+    type=click.Choice(["six", "steady"]),
+    default="six",
+    show_default=True,
+    help="six: 6 batches of 10 files. steady: 200 small ones, with log compaction and purging.",
+)
+@click.option("--rows", type=click.IntRange(1), help="Trips in the topic.  [default: six 6000000, steady 20000]")
+@click.option("--batches", type=click.IntRange(2), help="Micro-batches.  [default: six 6, steady 200]")
+@click.option("--partitions", type=click.IntRange(1), help="Files a batch.  [default: six 10, steady 1]")
+@click.option("--manager", "managers", type=click.Choice(MANAGERS), multiple=True, help="Only this; again for more.")
+@click.option("--sink", "sinks", type=click.Choice(SINKS), multiple=True, help="Only this; again for more.")
+@click.option("--versioned/--plain", default=None, help="Only buckets with, or without, versions.")
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the bench's own stack; what an earlier one left there is removed.  "
+    "[default: bench/ in the local stack's directory]",
+)
+@output_option
+def s3_requests(
+    name: str,
+    rows: int | None,
+    batches: int | None,
+    partitions: int | None,
+    managers: tuple[Manager, ...],
+    sinks: tuple[Sink, ...],
+    versioned: bool | None,
+    home: Path | None,
+    output: str,
+) -> None:
+    """Count the requests that a stream makes to S3, by checkpoint manager, sink and kind of bucket.
+
+    The referee is MinIO's own trace. The JVM's meter must agree with it exactly, API by API, and the table must
+    have every row of the topic; if either fails the status is 1. MinIO and its client are built from source at
+    the first use, which takes minutes and needs Go.
+    """
+    from lakefeed.bench.cases import matrix, workload
+    from lakefeed.bench.s3_requests import Bench
+    from lakefeed.bench.tables import case_report, comparison
+    from lakefeed.local.home import default_home
+
+    work = workload(name, rows=rows, batches=batches, partitions=partitions)
+    cases = matrix(
+        managers=managers or MANAGERS,
+        sinks=sinks or SINKS,
+        versioned=(False, True) if versioned is None else (versioned,),
+    )
+    home = home or default_home() / "bench"
+    measured = []
+    with _stack(home) as endpoints:
+        running = Bench(endpoints, home=home / "logs", say=_say)
+        expected = running.fill_topic(work)
+        for case in cases:
+            measured.append(running.measure(case, work, expected=expected))
+            if output == "text":
+                click.echo(f"\n{case_report(measured[-1])}\n")
+    emit(output, [each.as_dict() for each in measured], lambda: click.echo(comparison(measured, work)))
+    if not all(each.meter_agrees and each.complete for each in measured):
+        sys.exit(1)
+
+
+def _say(text: str) -> None:
+    click.echo(f"bench: {text}", err=True)
+
+
+@contextmanager
+def _stack(home: Path) -> Iterator[Endpoints]:
+    """A fresh stack of the bench's own, whose every request counts; taken down at the end, its logs kept."""
+    from lakefeed.local import Stack
+
+    Stack(home).down(erase=True)
+    stack = Stack(home, store="minio")
+    with shown_steps() as progress:
+        endpoints = stack.up(progress=progress)
+    try:
+        yield endpoints
+    finally:
+        stack.down()
