@@ -10,7 +10,7 @@ JVM_JAR := src/lakefeed/lakefeed-jvm.jar
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo test test-unit test-all lint docs clean
+.PHONY: help setup jvm demo bench test test-unit test-all lint docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -28,6 +28,9 @@ jvm: $(SETUP) ## build the JVM module if its sources changed
 
 demo: setup ## the main job from end to end on the embedded stack, verified
 	$(BIN)/lakefeed demo $(ARGS)
+
+bench: setup ## S3 requests counted by a real MinIO; ARGS="--workload steady" for the other table
+	$(BIN)/lakefeed bench s3-requests $(ARGS)
 
 test: setup lint ## what CI runs: everything but the slow tests
 	$(PYTEST) -m "not slow" $(ARGS)

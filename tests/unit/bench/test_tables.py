@@ -1,0 +1,106 @@
+"""The tables look as the published ones, and say loudly what cannot be believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakefeed.bench.cases import Case, matrix, workload
+from lakefeed.bench.minio import Kept, count
+from lakefeed.bench.s3_requests import Measured
+from lakefeed.bench.tables import api_table, case_report, comparison, size
+from lakefeed.bench.trace import ApiCalls, Phases
+
+CASE = Case(manager="lakefeed", sink="parquet", versioned=True)
+APIS = (
+    ApiCalls(api="s3.HeadObject", received=52_224, sent=0, calls=200, errors=0),
+    ApiCalls(api="s3.PutObject", received=1_181_116_006, sent=6_963, calls=63, errors=1),
+)
+MEASURED = Measured(
+    case=CASE,
+    apis=APIS,
+    metered={"s3.HeadObject": 200, "s3.PutObject": 63},
+    phases=Phases(batches=6, startup=13, first=50, per_batch=40.0),
+    kept=Kept(objects=79, versions=80, delete_markers=1, data_files=60),
+    expected=6_000_000,
+    rows=6_000_000,
+    seconds=160.714,
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (134, "134 B"), (7_680, "7.5 KiB"), (22_528, "22 KiB"), (1_181_116_006, "1.1 GiB")],
+)
+def test_sizes_are_written_as_published(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_the_table_has_the_published_columns() -> None:
+    assert api_table(APIS, seconds=160.714).splitlines() == [
+        "API                             RX      TX      CALLS   ERRORS",
+        "s3.HeadObject                   51 KiB  0 B     200     0",
+        "s3.PutObject                    1.1 GiB 6.8 KiB 63      1",
+        "",
+        "Total: 263 CALLS, 1.1 GiB RX, 6.8 KiB TX - in 160.71s",
+    ]
+
+
+def test_a_case_tells_phases_leftovers_and_its_checks() -> None:
+    text = case_report(MEASURED)
+    assert "13 requests before the first batch's offsets, 50 in the first batch, 40.0 in each later one" in text
+    assert "left: 79 objects in 80 versions, 1 delete markers" in text
+    assert "6,000,000 rows landed, as in the topic; the JVM's meter agrees exactly" in text
+
+
+def test_missing_rows_and_a_meter_that_differs_cannot_be_overlooked() -> None:
+    wrong = replace(MEASURED, rows=5_999_999, metered={"s3.HeadObject": 199, "s3.PutObject": 63})
+    assert not wrong.complete
+    assert not wrong.meter_agrees
+    text = case_report(wrong)
+    assert "BUT THE TOPIC HAS 6,000,000" in text
+    assert "DIFFERS: s3.HeadObject 199 by the meter, 200 in the trace" in text
+    assert "5999999 OF 6000000" in comparison([wrong], workload("six"))
+
+
+def test_all_cases_stand_beside_the_published_figures() -> None:
+    lines = comparison([MEASURED], workload("six")).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert [cell.strip() for cell in lines[2].split("|")][1:10:8] == ["seeds: Spark 3.3, default", "912"]
+    assert [cell.strip() for cell in lines[-1].split("|")][1:-1] == [
+        *("lakefeed", "parquet", "versioned", "6", "60", "13", "50", "40.0", "263", "79", "80", "1", "all", "agrees")
+    ]
+
+
+def test_the_document_for_programs() -> None:
+    document = MEASURED.as_dict()
+    wanted = {"manager", "sink", "versioned", "batches", "files", "calls", "total", "startup", "per_batch", "objects"}
+    assert wanted | {"versions", "delete_markers", "meter_agrees"} <= document.keys()
+    assert document["calls"] == {"s3.HeadObject": 200, "s3.PutObject": 63}
+    phases = MEASURED.phases
+    assert document["total"] == phases.startup + phases.first + phases.per_batch * (phases.batches - 1)
+
+
+def test_versions_and_delete_markers_are_counted_apart() -> None:
+    # As mc lists them: newest first for each key.
+    listed = [
+        {"key": "check/.0.tmp", "isDeleteMarker": True},
+        {"key": "check/.0.tmp"},
+        {"key": "check/0"},
+        {"key": "trips/part-0.parquet"},
+        {"key": "trips/part-0.parquet"},
+    ]
+    assert count(listed) == Kept(objects=2, versions=4, delete_markers=1, data_files=1)
+
+
+def test_batches_take_a_little_more_than_their_share() -> None:
+    # Spark shares a batch's records out by partition and rounds each share down.
+    assert workload("six", rows=60_000).records_a_batch == 10_009
+    assert workload("steady").records_a_batch == 100
+    assert workload("steady", batches=50).rows == 5_000
+
+
+def test_the_matrix_has_every_combination_under_a_name_of_its_own() -> None:
+    cases = matrix(managers=["spark", "lakefeed"], sinks=["parquet", "iceberg"], versioned=[False, True])
+    assert len({case.name for case in cases}) == 8

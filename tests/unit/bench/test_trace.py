@@ -1,0 +1,168 @@
+"""What MinIO's client prints is read as it is, and cut into phases."""
+
+from __future__ import annotations
+
+import json
+
+from lakefeed.bench.trace import ApiCalls, Request, as_traced, between, by_api, parse, phases
+
+# As mc prints it, in the order in which the requests ended.
+PRINTED = """\
+{
+ "status": "success",
+ "host": "127.0.0.1:30329",
+ "time": "2026-11-21T16:03:00.11578568Z",
+ "client": "127.0.0.1",
+ "callStats": {
+  "rx": 310,
+  "tx": 0,
+  "duration": 9742816,
+  "timeToFirstByte": 9694854
+ },
+ "duration": 9742816,
+ "timeToFirstByte": 0,
+ "api": "s3.PutObject",
+ "path": "/lake/a/x",
+ "query": "",
+ "statusCode": 200,
+ "statusMsg": "OK",
+ "type": "S3",
+ "size": 310,
+ "error": "",
+ "extra": null
+}
+{
+ "status": "success",
+ "host": "127.0.0.1:30329",
+ "time": "2026-11-21T16:03:00.104239931Z",
+ "client": "127.0.0.1",
+ "callStats": {
+  "rx": 97,
+  "tx": 0,
+  "duration": 441088,
+  "timeToFirstByte": 415340
+ },
+ "duration": 441088,
+ "timeToFirstByte": 0,
+ "api": "s3.HeadObject",
+ "path": "/lake/a/x",
+ "query": "",
+ "statusCode": 404,
+ "statusMsg": "Not Found",
+ "type": "S3",
+ "size": 97,
+ "error": "",
+ "extra": null
+}
+"""
+
+
+def printed(api: str, path: str, *, at: float, status: int = 200) -> str:
+    return json.dumps(
+        {
+            "status": "success",
+            "time": f"2026-11-21T16:00:{at:09.6f}Z",
+            "callStats": {"rx": 100, "tx": 10},
+            "api": f"s3.{api}",
+            "path": path,
+            "statusCode": status,
+        },
+        indent=1,
+    )
+
+
+def traced(*requests: tuple[str, str]) -> list[Request]:
+    """Requests to the bucket ``lake``, one a second."""
+    return parse("\n".join(printed(api, f"/lake/{key}", at=at) for at, (api, key) in enumerate(requests)))
+
+
+def test_requests_are_read_and_ordered_by_their_beginning() -> None:
+    first, second = parse(PRINTED)
+    assert (first.api, first.path, first.status, first.received) == ("s3.HeadObject", "/lake/a/x", 404, 97)
+    assert (second.api, second.status, second.received, second.sent) == ("s3.PutObject", 200, 310, 0)
+    assert first.at < second.at
+
+
+def test_a_document_that_is_still_being_written_waits() -> None:
+    assert len(parse(PRINTED[:-30])) == 1
+    assert parse("") == []
+
+
+def test_what_is_no_request_is_passed_over() -> None:
+    assert len(parse('{"status": "error", "error": {"message": "lost"}}\n' + PRINTED)) == 2
+
+
+def test_only_what_is_between_the_marks_counts() -> None:
+    requests = parse(
+        "\n".join(
+            [
+                printed("HeadBucket", "/mark-a/", at=1, status=403),
+                printed("PutObject", "/lake/x", at=2),
+                printed("HeadBucket", "/mark-b/", at=3, status=403),
+                printed("GetObject", "/lake/x", at=4),
+            ]
+        )
+    )
+    assert [each.api for each in between(requests, begin="mark-a", end="mark-b")] == ["s3.PutObject"]
+
+
+def test_errors_are_counted_as_the_published_tables_do() -> None:
+    requests = parse(
+        "\n".join(
+            [
+                printed("PutObject", "/lake/x", at=1),
+                printed("PutObject", "/lake/x", at=2, status=412),
+                printed("PutObject", "/lake/x", at=3, status=503),
+                printed("HeadObject", "/lake/x", at=4, status=404),
+            ]
+        )
+    )
+    assert by_api(requests) == [
+        ApiCalls(api="s3.HeadObject", received=100, sent=10, calls=1, errors=0),
+        ApiCalls(api="s3.PutObject", received=300, sent=30, calls=3, errors=1),
+    ]
+
+
+def test_phases_begin_with_the_entries_of_the_offsets_log() -> None:
+    requests = traced(
+        ("HeadObject", "check/metadata"),
+        ("PutObject", "check/metadata"),
+        ("HeadObject", "check/offsets/0"),
+        ("PutObject", "check/offsets/0"),
+        ("PutObject", "trips/part-0"),
+        ("PutObject", "check/commits/0"),
+        ("PutObject", "check/offsets/1"),
+        ("PutObject", "check/commits/1"),
+        ("PutObject", "check/offsets/2"),
+        ("PutObject", "trips/part-1"),
+        ("PutObject", "check/commits/2"),
+    )
+    found = phases(requests, checkpoint="s3a://lake/check")
+    assert (found.batches, found.startup, found.first, found.per_batch) == (3, 3, 3, 2.5)
+
+
+def test_entries_written_under_a_temporary_name_and_renamed_are_one() -> None:
+    requests = traced(
+        ("PutObject", "check/offsets/.0.3c1f.tmp"),
+        ("CopyObject", "check/offsets/0"),
+        ("DeleteObject", "check/offsets/.0.3c1f.tmp"),
+        ("PutObject", "check/offsets/.1.77aa.tmp"),
+        ("CopyObject", "check/offsets/1"),
+    )
+    found = phases(requests, checkpoint="s3a://lake/check")
+    assert (found.batches, found.startup, found.first, found.per_batch) == (2, 0, 3, 2.0)
+
+
+def test_a_stream_without_a_batch_has_only_a_start() -> None:
+    found = phases(traced(("HeadObject", "check/metadata")), checkpoint="s3a://lake/check")
+    assert (found.batches, found.startup, found.first, found.per_batch) == (0, 1, 0, 0.0)
+
+
+def test_the_meters_names_become_the_traces() -> None:
+    metered = {"DeleteObjects": 2, "CreateMultipartUpload": 1, "UploadPart": 3, "PutObject": 4, "GetObject": 0}
+    assert as_traced(metered) == {
+        "s3.DeleteMultipleObjects": 2,
+        "s3.NewMultipartUpload": 1,
+        "s3.PutObject": 4,
+        "s3.PutObjectPart": 3,
+    }
