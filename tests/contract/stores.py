@@ -48,7 +48,16 @@ class Bucket:
 
     def create(self) -> None:
         """Makes the bucket, and switches versions on if it is to have them."""
-        self.request("PUT", "")
+        for _ in range(50):
+            try:
+                self.request("PUT", "")
+            except urllib.error.HTTPError as answer:
+                if answer.code != 503:
+                    raise
+                answer.close()  # It listens, and is not ready yet.
+                time.sleep(0.2)
+            else:
+                break
         if self.versioned:
             body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
             self.request("PUT", "", query={"versioning": ""}, body=body)

@@ -88,7 +88,11 @@ def assert_every_number_once(table: DataFrame, *, batches: int) -> None:
     assert len(values) >= batches * ROWS
 
 
-def test_parquet_with_compaction_and_purging_restarted_again_and_again(spark: SparkSession, place: Place) -> None:
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("batches", "step"), [(204, 12), pytest.param(1000, 40, marks=pytest.mark.slow)])
+def test_parquet_with_compaction_and_purging_restarted_again_and_again(
+    spark: SparkSession, place: Place, batches: int, step: int
+) -> None:
     def start() -> StreamingQuery:
         return (
             numbers(spark)
@@ -99,18 +103,18 @@ def test_parquet_with_compaction_and_purging_restarted_again_and_again(spark: Sp
         )
 
     with settings(spark, minBatchesToRetain=5, fileSink__log__compactInterval=4, fileSink__log__cleanupDelay="1s"):
-        for batch in range(6, 211, 12):
+        for batch in range(step, batches + 1, step):
             run_until(start, batch)
-        assert_every_number_once(spark.read.parquet(place.table), batches=204)
+        assert_every_number_once(spark.read.parquet(place.table), batches=batches)
     spark._jvm.io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager.flush()  # type: ignore[union-attr]
     assert place.count("checkpoint", "offsets") <= 12
     assert place.count("checkpoint", "commits") <= 12
     assert place.count("table", "_spark_metadata") <= 16
     if place.bucket.versioned:
-        # The listing of the data files' bucket: every object in one version.
-        versions, markers = place.bucket.versions(f"{place.name}/checkpoint/")
-        assert markers == []
-        assert len(versions) == len(set(versions))
+        for folder in ("checkpoint", "table/_spark_metadata"):
+            versions, markers = place.bucket.versions(f"{place.name}/{folder}/")
+            assert markers == []
+            assert len(versions) == len(set(versions))
 
 
 def test_parquet_steady_state_is_three_entries_and_the_data(spark: SparkSession, place: Place) -> None:

@@ -1,0 +1,42 @@
+"""lakefeed's own session keeps its checkpoints with the checkpoint manager, one PUT for each entry."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+from lakefeed import jvm
+from lakefeed.local import Endpoints
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_default_session_makes_two_puts_a_batch(lake: SparkSession, stack: Endpoints) -> None:
+    assert (
+        lake.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+        == "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager"
+    )
+    numbers = lake.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
+    query = (
+        numbers.writeStream.format("noop")
+        .option("checkpointLocation", f"s3a://{stack.bucket}/checkpoints/{uuid.uuid4().hex}")
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    try:
+        while query.lastProgress is None:
+            assert query.exception() is None
+            time.sleep(0.05)
+        first, before = query.lastProgress["batchId"], jvm.s3_requests(lake)
+        while query.lastProgress["batchId"] < first + 5:
+            assert query.exception() is None
+            time.sleep(0.05)
+        last, after = query.lastProgress["batchId"], jvm.s3_requests(lake)
+    finally:
+        query.stop()
+    counted = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
+    # The next batch may have begun.
+    assert set(counted) == {"PutObject"}
+    assert 2 * (last - first) <= counted["PutObject"] <= 2 * (last - first) + 2
