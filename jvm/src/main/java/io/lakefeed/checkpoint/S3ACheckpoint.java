@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.regex.Pattern;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileStatus;
@@ -24,6 +25,9 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * over, and by whichever executor has the partition.
  */
 final class S3ACheckpoint implements CheckpointFileManager {
+    /** Names with a UUID, such as RocksDB's files have: no such name is ever written again. */
+    private static final Pattern UNIQUE = Pattern.compile(".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
+
     private final Path root;
     private final Settings settings;
     private final Bucket bucket;
@@ -213,7 +217,8 @@ final class S3ACheckpoint implements CheckpointFileManager {
     private void deleteFile(Path path, String key) throws IOException {
         Set<String> siblings = files.get(path.getParent());
         long batch = LogDirectory.batch(path.getName());
-        if (batch >= 0 && siblings.stream().anyMatch(each -> LogDirectory.batch(each) > batch)) {
+        boolean expired = batch >= 0 && siblings.stream().anyMatch(each -> LogDirectory.batch(each) > batch);
+        if (expired || UNIQUE.matcher(path.getName()).matches()) {
             bucket.deletions().later(key);
         } else {
             bucket.deletions().now(key);
