@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class S3Traffic:
-    """What the JVM has exchanged with S3 since it began.
+    """What driver and executors have exchanged with S3 since the driver's JVM began.
 
     Attributes:
         bytes_out: bytes of request bodies.
         bytes_in: bytes of answers' bodies, as their headers tell.
-        errors: answers with HTTP status 400 or above.
+        errors: answers with HTTP status 400 or above, and attempts without an answer.
     """
 
     bytes_out: int
@@ -47,30 +47,30 @@ def put_credentials(spark: SparkSession, name: str, *, username: str, password: 
     They stay in the driver's memory, and reach executors only inside serialised tasks: never in a Spark
     setting, a plan, a log or on a command line. Putting them again replaces them for queries started later.
     """
-    _java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")
+    java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")
 
 
 def has_credentials(spark: SparkSession, name: str) -> bool:
     """Whether ``put_credentials`` has been called with this name."""
-    return bool(_java(spark).Secrets.has(name))
+    return bool(java(spark).Secrets.has(name))
 
 
 def s3_requests(spark: SparkSession) -> dict[str, int]:
-    """The HTTP requests that the driver's JVM has sent to S3 since it began, by S3 operation.
+    """The HTTP requests that driver and executors have sent to S3 since the driver's JVM began, by S3 operation.
 
-    Every attempt counts, retries too, of S3A and of Iceberg's S3FileIO alike. With ``local[*]`` the executors
-    are in the same JVM; on a cluster theirs are not in here.
+    Every attempt counts, retries too, of S3A and of Iceberg's S3FileIO alike. Executors in other JVMs tell their
+    counts when a task ends and once a second (``lakefeed.observe.requests`` has them by key class and location).
     """
-    return {str(name): int(count) for name, count in dict(_java(spark).s3.RequestMeter.snapshot()).items()}
+    return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
 
 
 def s3_traffic(spark: SparkSession) -> S3Traffic:
     """Bytes and errors of the requests that ``s3_requests`` counts."""
-    traffic = dict(_java(spark).s3.RequestMeter.traffic())
+    traffic = dict(java(spark).s3.RequestMeter.traffic())
     return S3Traffic(bytes_out=traffic["bytes_out"], bytes_in=traffic["bytes_in"], errors=traffic["errors"])
 
 
-def _java(spark: SparkSession) -> Any:
+def java(spark: SparkSession) -> Any:
     """The package ``io.lakefeed`` in the driver's JVM."""
     gateway: Any = spark._jvm
     return gateway.io.lakefeed

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed import jvm
 from lakefeed.commit.checkpoint import Owner, claim
 from lakefeed.config.connect import preflight
 from lakefeed.config.load import load
-from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.config.models import AVAILABLE_NOW, ParquetSink, PipelineConfig
 from lakefeed.config.problem import raise_first_error
 from lakefeed.decode import DecodeSpec, decoded, rows
 from lakefeed.decode.resolve import put_credentials, spec_of
@@ -20,6 +19,7 @@ from lakefeed.errors import LakefeedError
 from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
 from lakefeed.observe.progress import BatchProgress
+from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.query import MicroBatches, trigger_of, watch
 from lakefeed.session import default_environment, session
 from lakefeed.sinks import parquet
@@ -42,7 +42,10 @@ class RunSummary:
         rows: rows landed; for Parquet the records read, since Spark's file sink does not say.
         files: data files written; None where the sink does not say.
         seconds: from the start of the query to its end.
-        s3_requests: requests of this driver's JVM by S3 operation, session start included.
+        s3_requests: all requests of driver and executors in that time by S3 operation, other queries' too.
+        requests: this feed's own requests to S3, by operation and key class.
+        startup_requests: those of them that were made before the first batch.
+        batches_over_budget: batches that made more requests than the pipeline's budget.
     """
 
     batches: int
@@ -51,6 +54,9 @@ class RunSummary:
     files: int | None
     seconds: float
     s3_requests: Mapping[str, int]
+    requests: S3Requests
+    startup_requests: S3Requests
+    batches_over_budget: int
 
     @property
     def rows_per_second(self) -> float:
@@ -59,7 +65,12 @@ class RunSummary:
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--output json``."""
-        return {**asdict(self), "rows_per_second": round(self.rows_per_second)}
+        return {
+            **asdict(self),
+            "requests": self.requests.as_dict(),
+            "startup_requests": self.startup_requests.as_dict(),
+            "rows_per_second": round(self.rows_per_second),
+        }
 
 
 class Pipeline:
@@ -174,29 +185,40 @@ class Pipeline:
         stop: threading.Event,
         on_batch: Callable[[BatchProgress], None] | None,
     ) -> RunSummary:
-        before = jvm.s3_requests(spark)
+        before = s3_requests(spark)
         put_credentials(spark, self.config.decode)
         claim(spark, self.config.checkpoint, self._owner())
         batches = MicroBatches(stop)
         table = self._table(spark)
         writer = self._writer(spark, table, batches)
-        seconds = watch(self._started(writer, once=once), batches, on_batch=on_batch or (lambda progress: None))
+        budget = self.config.budget.s3_requests_per_batch if self.config.budget else None
+        target = table.location() if table else self._parquet.path
+        with FeedRequests(spark, checkpoint=self.config.checkpoint, sink=target, since=before) as requests:
+            seconds = watch(
+                self._started(writer, once=once),
+                batches,
+                on_batch=on_batch or (lambda progress: None),
+                requests=requests,
+                request_budget=budget,
+            )
+            startup, total = requests.of_startup(), requests.total()
         landed = [each for each in batches.landed if not each.replayed]
-        after = jvm.s3_requests(spark)
         return RunSummary(
             batches=len(landed) if table else batches.finished,
             records=batches.records,
             rows=sum(each.rows for each in landed) if table else batches.records,
             files=table.files_of(landed) if table else None,
             seconds=round(seconds, 3),
-            s3_requests={key: count - before.get(key, 0) for key, count in sorted(after.items())},
+            s3_requests=(s3_requests(spark) - before).by_operation,
+            requests=total,
+            startup_requests=startup,
+            batches_over_budget=batches.over_budget,
         )
 
     def _writer(self, spark: SparkSession, table: IcebergTable | None, batches: MicroBatches) -> DataStreamWriter:
         records = self.read(spark)
         if table is None:
-            assert self.config.sink.parquet is not None  # The model holds exactly one kind.
-            return parquet.write_stream(self.rows(records), self.config.sink.parquet)
+            return parquet.write_stream(self.rows(records), self._parquet)
         table.ensure(self.rows(records).schema)
         topic_ids = TopicIds(self._kafka)
 
@@ -221,6 +243,11 @@ class Pipeline:
             return None
         self.connections.catalog(sink.catalog)
         return IcebergTable(spark, sink, feed=self.config.name)
+
+    @property
+    def _parquet(self) -> ParquetSink:
+        assert self.config.sink.parquet is not None  # The model holds exactly one kind.
+        return self.config.sink.parquet
 
     def _owner(self) -> Owner:
         sink = self.config.sink

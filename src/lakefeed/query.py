@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.config.models import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
 from lakefeed.observe.progress import BatchProgress, ProgressReports
+from lakefeed.observe.requests import FeedRequests
 from lakefeed.sinks.iceberg import Landed
 from lakefeed.spark_errors import translated
 
@@ -40,6 +41,7 @@ class MicroBatches:
         self.landed: list[Landed] = []
         self.finished = 0
         self.records = 0
+        self.over_budget = 0
         self.failure: LakefeedError | None = None
 
     def guarded(self, land: Callable[[DataFrame, int], Landed]) -> Callable[[DataFrame, int], None]:
@@ -69,8 +71,17 @@ def watch(
     batches: MicroBatches,
     *,
     on_batch: Callable[[BatchProgress], None],
+    requests: FeedRequests | None = None,
+    request_budget: int | None = None,
 ) -> float:
     """Waits for a query's end, reporting its batches, and stops it when asked to.
+
+    Args:
+        query: the query.
+        batches: what its batches do; counted here.
+        on_batch: called after each batch.
+        requests: counts the requests of each batch to S3.
+        request_budget: how many requests a batch should make at most.
 
     Returns:
         How many seconds the query ran.
@@ -87,8 +98,15 @@ def watch(
         finished = False
         for each in reports.new():
             finished = True
-            progress = BatchProgress.of(each, rows=batches.rows_of(each["batchId"]))
+            batch_id = int(each["batchId"])
+            progress = BatchProgress.of(
+                each,
+                rows=batches.rows_of(batch_id),
+                requests=requests.of_batch(batch_id) if requests else None,
+                request_budget=request_budget,
+            )
             batches.finished += 1
+            batches.over_budget += progress.over_budget
             batches.records += progress.records
             on_batch(progress)
         return finished

@@ -25,7 +25,9 @@ REDACTED = (
     r"(?i)secret|password|passwd|token|access[._-]?key|credential|user[._-]?info|keystore[._-]key|api[_-]?key"
     r"|jaas|authorization"
 )
-S3_FILE_IO = "org.apache.iceberg.aws.s3.S3FileIO"
+# S3A and S3FileIO with fewer requests: docs/s3-requests.md.
+S3A = "io.lakefeed.s3.DataFileSystem"
+S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
 
 
 def settings(
@@ -55,6 +57,8 @@ def settings(
         "spark.sql.session.timeZone": "UTC",
         # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
+        # Brings the executors' counts of S3 requests to the driver.
+        "spark.plugins": "io.lakefeed.s3.MeterPlugin",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         **_s3a(connections),
         **{
@@ -189,7 +193,8 @@ def _s3a(connections: Connections) -> dict[str, str]:
         options["fs.s3a.endpoint"] = s3.endpoint
         options["fs.s3a.connection.ssl.enabled"] = str(s3.endpoint.startswith("https://")).lower()
     return {f"spark.hadoop.{key}": value for key, value in options.items()} | {
-        "spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"
+        "spark.hadoop.fs.s3a.impl": S3A,
+        "spark.hadoop.fs.s3.impl": S3A,
     }
 
 

@@ -61,6 +61,7 @@ def run(
             f"{declared.config.name}: {summary.batches} batches, {summary.records:,} records, "
             f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
             f"{sum(summary.s3_requests.values())} S3 requests"
+            + (f"; {summary.batches_over_budget} batches over their budget" if summary.batches_over_budget else "")
         ),
     )
 

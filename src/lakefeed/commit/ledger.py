@@ -68,6 +68,10 @@ class Ledger:
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
 
+    def location(self) -> str:
+        """Where the table is."""
+        return str(self._load().location())
+
     def last(self) -> Commit | None:
         """The feed's newest commit, or None if the table holds none."""
         return next(self.commits(), None)

@@ -229,6 +229,14 @@ class Sink(OneOf):
     parquet: ParquetSink | None = None
 
 
+class Budget(Model):
+    """What a feed should use at most. More than that warns, and never stops it."""
+
+    s3_requests_per_batch: int | None = Field(
+        None, ge=1, description="Requests to S3 in one micro-batch, of driver and executors."
+    )
+
+
 class PipelineConfig(Model):
     """A pipeline: topics in, one table out."""
 
@@ -241,6 +249,7 @@ class PipelineConfig(Model):
         "1 minute", description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}."
     )
     checkpoint: str = Field(description="Checkpoint location: s3a://bucket/path, for this pipeline alone.")
+    budget: Budget | None = Field(None, description="What a batch should use at most; more than that warns.")
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(
         default_factory=dict,

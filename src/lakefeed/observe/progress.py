@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.observe.requests import S3Requests
+
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -21,6 +23,8 @@ class BatchProgress:
         rows: rows landed; None where the sink does not say.
         seconds: how long the whole batch took.
         lag: records in the topics, when the batch was planned, that no batch has read yet.
+        requests: requests to S3, of driver and executors; None if they were not counted.
+        request_budget: how many there should be at most; None for no budget.
     """
 
     batch_id: int
@@ -28,6 +32,13 @@ class BatchProgress:
     rows: int | None
     seconds: float
     lag: int
+    requests: S3Requests | None = None
+    request_budget: int | None = None
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the batch made more requests than its budget."""
+        return self.requests is not None and self.requests.total > (self.request_budget or self.requests.total)
 
     @property
     def input_rate(self) -> float:
@@ -49,7 +60,14 @@ class BatchProgress:
         return self.lag / self.input_rate if self.input_rate > 0 else None
 
     @classmethod
-    def of(cls, report: Mapping[str, Any], *, rows: int | None) -> BatchProgress:
+    def of(
+        cls,
+        report: Mapping[str, Any],
+        *,
+        rows: int | None,
+        requests: S3Requests | None = None,
+        request_budget: int | None = None,
+    ) -> BatchProgress:
         """Reads the JSON of Spark's StreamingQueryProgress."""
         return cls(
             batch_id=int(report["batchId"]),
@@ -57,6 +75,8 @@ class BatchProgress:
             rows=rows,
             seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
             lag=sum(_lag(source) for source in report["sources"]),
+            requests=requests,
+            request_budget=request_budget,
         )
 
 

@@ -53,6 +53,9 @@ class ProgressView:
         self._records += progress.records
         self._rows += progress.rows or 0
         line = self._line(progress)
+        if self._live and progress.over_budget:
+            # The live line is gone with the next batch; this one is to be seen.
+            self.note(_over_budget(progress))
         if self._live:
             self._live.update(Text(line))
         else:
@@ -67,11 +70,19 @@ class ProgressView:
             parts.append(f"out {progress.rows:,} ({progress.output_rate:,.0f}/s)")
         parts.append(f"{progress.seconds:.1f} s")
         parts.append(f"lag {progress.lag:,}")
+        if progress.requests is not None:
+            budget = f", budget {progress.request_budget:,}" if progress.over_budget else ""
+            parts.append(f"S3 {progress.requests.total:,}{budget}")
         if progress.seconds_left:
             parts.append(f"{duration(progress.seconds_left)} left")
         if self._live:
             parts.append(f"total {self._records:,}")
         return " · ".join(parts)
+
+
+def _over_budget(progress: BatchProgress) -> str:
+    requests = progress.requests.total if progress.requests else 0
+    return f"batch {progress.batch_id} made {requests:,} S3 requests, budget {progress.request_budget:,}"
 
 
 def duration(seconds: float) -> str:

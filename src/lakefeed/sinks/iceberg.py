@@ -59,6 +59,10 @@ class IcebergTable:
         self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {_quoted(namespace)}")
         self._spark.sql(self.ddl(schema))
 
+    def location(self) -> str:
+        """Where the table's files are, as its metadata says."""
+        return self.ledger.location()
+
     def ddl(self, schema: StructType) -> str:
         """The CREATE TABLE statement for rows of this schema."""
         columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in schema.fields)

@@ -1,27 +1,66 @@
 package io.lakefeed.s3;
 
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.LongAdder;
+import java.util.stream.Collectors;
+import software.amazon.awssdk.core.SdkRequest;
 import software.amazon.awssdk.core.interceptor.Context;
+import software.amazon.awssdk.core.interceptor.ExecutionAttribute;
 import software.amazon.awssdk.core.interceptor.ExecutionAttributes;
 import software.amazon.awssdk.core.interceptor.ExecutionInterceptor;
 import software.amazon.awssdk.core.interceptor.SdkExecutionAttribute;
 import software.amazon.awssdk.http.SdkHttpMethod;
+import software.amazon.awssdk.services.s3.model.Delete;
 
 /**
- * Counts the HTTP requests that this JVM sends to S3, by operation (PutObject, HeadObject, …).
+ * Counts the HTTP requests that this JVM sends to S3, by operation (PutObject, HeadObject, …), by what the key is
+ * for, and by the table or checkpoint that it belongs to.
  *
  * <p>Every S3 client of the AWS SDK 2 in the JVM has it, Hadoop's S3A and Iceberg's S3FileIO alike, because the
  * SDK reads the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors}. Counted is
- * each attempt: a retried request counts as often as it was sent, since that is what the store sees.
+ * each attempt: a retried request counts as often as it was sent, since that is what the store sees. The counts of
+ * executors come from {@link MeterPlugin}.
  */
 public final class RequestMeter implements ExecutionInterceptor {
-    private static final Map<String, LongAdder> REQUESTS = new ConcurrentHashMap<>();
-    private static final LongAdder BYTES_OUT = new LongAdder();
-    private static final LongAdder BYTES_IN = new LongAdder();
-    private static final LongAdder ERRORS = new LongAdder();
+    private static final ExecutionAttribute<Counter> UNANSWERED =
+            new ExecutionAttribute<>("io.lakefeed.s3.RequestMeter.unanswered");
+    /** Beyond this many, new locations are counted together: a job that walks through a bucket costs no memory. */
+    private static final int MOST_COUNTERS = 4096;
+
+    private static final Map<Slot, Counter> COUNTERS = new ConcurrentHashMap<>();
+    private static final Map<String, List<RequestCount>> EXECUTORS = new ConcurrentHashMap<>();
+    private static final Map<String, BatchMarks> WATCHED = new ConcurrentHashMap<>();
+
+    private record Slot(String operation, KeyClass keyClass, String location) {}
+
+    private static final class Counter {
+        private final LongAdder requests = new LongAdder();
+        private final LongAdder bytesOut = new LongAdder();
+        private final LongAdder bytesIn = new LongAdder();
+        private final LongAdder errors = new LongAdder();
+        private final Slot slot;
+
+        Counter(Slot slot) {
+            this.slot = slot;
+        }
+
+        RequestCount now() {
+            return new RequestCount(
+                    slot.operation,
+                    slot.keyClass,
+                    slot.location,
+                    requests.sum(),
+                    bytesOut.sum(),
+                    bytesIn.sum(),
+                    errors.sum());
+        }
+    }
 
     /** The SDK makes one for each client. */
     public RequestMeter() {}
@@ -29,39 +68,168 @@ public final class RequestMeter implements ExecutionInterceptor {
     /** The number of requests for each operation since this JVM began, in the order of their names. */
     public static Map<String, Long> snapshot() {
         Map<String, Long> counts = new TreeMap<>();
-        REQUESTS.forEach((operation, count) -> counts.put(operation, count.sum()));
+        counts().forEach(each -> counts.merge(each.operation(), each.requests(), Long::sum));
         return counts;
     }
 
     /** Bytes of request bodies ({@code bytes_out}), of answers ({@code bytes_in}), and answers of 400 and above. */
     public static Map<String, Long> traffic() {
-        return Map.of("bytes_out", BYTES_OUT.sum(), "bytes_in", BYTES_IN.sum(), "errors", ERRORS.sum());
+        Collection<RequestCount> counts = counts();
+        return Map.of(
+                "bytes_out", counts.stream().mapToLong(RequestCount::bytesOut).sum(),
+                "bytes_in", counts.stream().mapToLong(RequestCount::bytesIn).sum(),
+                "errors", counts.stream().mapToLong(RequestCount::errors).sum());
+    }
+
+    /** All counts of this JVM and of the executors: one {@link RequestCount} a line; several may be of one kind. */
+    public static String report() {
+        return text(counts());
+    }
+
+    /**
+     * From now on the counts are kept as they stand at the end of each batch of a query.
+     *
+     * @param checkpoint its checkpoint, {@code bucket/path}
+     * @param locations where it reads and writes, one a line, the checkpoint among them
+     */
+    public static void watch(String checkpoint, String locations) {
+        WATCHED.put(checkpoint, new BatchMarks(List.of(locations.split("\n"))));
+    }
+
+    /** Ends what {@code watch} began. */
+    public static void unwatch(String checkpoint) {
+        WATCHED.remove(checkpoint);
+    }
+
+    /** The counts as they stood when the query's first batch began; null if none has. */
+    public static String atFirstBatch(String checkpoint) {
+        BatchMarks marks = WATCHED.get(checkpoint);
+        return marks == null || marks.start() == null ? null : text(marks.start());
+    }
+
+    /** The counts as they stood when the store had confirmed the commit of a batch; null if that was not seen. */
+    public static String atCommit(String checkpoint, long batch) {
+        BatchMarks marks = WATCHED.get(checkpoint);
+        Collection<RequestCount> found = marks == null ? null : marks.atCommit(batch);
+        return found == null ? null : text(found);
+    }
+
+    static Collection<RequestCount> below(List<String> locations) {
+        return counts().stream()
+                .filter(each -> locations.stream().anyMatch(each::isBelow))
+                .toList();
+    }
+
+    /** What this JVM alone has counted. */
+    static List<RequestCount> own() {
+        return COUNTERS.values().stream().map(Counter::now).toList();
+    }
+
+    /** Takes an executor's counts since it began; they replace what it said before. */
+    static void executorSaid(String executor, List<RequestCount> counts) {
+        EXECUTORS.put(executor, counts);
+    }
+
+    private static Collection<RequestCount> counts() {
+        List<RequestCount> all = new ArrayList<>(own());
+        EXECUTORS.values().forEach(all::addAll);
+        return all;
+    }
+
+    private static String text(Collection<RequestCount> counts) {
+        return counts.stream().map(RequestCount::line).collect(Collectors.joining("\n"));
     }
 
     @Override
     public void beforeTransmission(Context.BeforeTransmission context, ExecutionAttributes attributes) {
+        Counter before = attributes.getAttribute(UNANSWERED);
+        if (before != null) {
+            before.errors.increment();
+        }
         String operation = attributes.getAttribute(SdkExecutionAttribute.OPERATION_NAME);
-        REQUESTS.computeIfAbsent(operation == null ? "unknown" : operation, each -> new LongAdder()).increment();
-        BYTES_OUT.add(length(context.httpRequest().firstMatchingHeader("Content-Length").orElse(null)));
+        KeyClass.Place place = KeyClass.place(bucket(context.request()), key(context.request()));
+        if (place.keyClass() == KeyClass.OFFSETS && isWrite(operation)) {
+            BatchMarks watching = WATCHED.get(place.location());
+            if (watching != null) {
+                watching.offsetsToBeWritten();
+            }
+        }
+        Counter counter = counter(operation == null ? "unknown" : operation, place);
+        counter.requests.increment();
+        counter.bytesOut.add(length(context.httpRequest().firstMatchingHeader("Content-Length")));
+        attributes.putAttribute(UNANSWERED, counter);
     }
 
     @Override
     public void afterTransmission(Context.AfterTransmission context, ExecutionAttributes attributes) {
-        if (context.httpResponse().statusCode() >= 400) {
-            ERRORS.increment();
+        Counter counter = attributes.getAttribute(UNANSWERED);
+        if (counter == null) {
+            return;
+        }
+        attributes.putAttribute(UNANSWERED, null);
+        boolean failed = context.httpResponse().statusCode() >= 400;
+        if (failed) {
+            counter.errors.increment();
         }
         // The answer to HEAD tells the length of a body that it does not have.
         if (context.httpRequest().method() != SdkHttpMethod.HEAD) {
-            BYTES_IN.add(length(context.httpResponse().firstMatchingHeader("Content-Length").orElse(null)));
+            counter.bytesIn.add(length(context.httpResponse().firstMatchingHeader("Content-Length")));
+        }
+        if (!failed && counter.slot.keyClass == KeyClass.COMMITS && isWrite(counter.slot.operation)) {
+            BatchMarks watching = WATCHED.get(counter.slot.location);
+            if (watching != null) {
+                watching.committed(key(context.request()));
+            }
         }
     }
 
-    private static long length(String header) {
-        if (header == null) {
-            return 0;
+    @Override
+    public void onExecutionFailure(Context.FailedExecution context, ExecutionAttributes attributes) {
+        Counter counter = attributes.getAttribute(UNANSWERED);
+        if (counter != null) {
+            counter.errors.increment();
+            attributes.putAttribute(UNANSWERED, null);
         }
+    }
+
+    private static Counter counter(String operation, KeyClass.Place place) {
+        Slot slot = new Slot(operation, place.keyClass(), place.location());
+        Counter known = COUNTERS.get(slot);
+        if (known != null) {
+            return known;
+        }
+        Slot counted = COUNTERS.size() < MOST_COUNTERS ? slot : new Slot(operation, place.keyClass(), "");
+        return COUNTERS.computeIfAbsent(counted, Counter::new);
+    }
+
+    private static boolean isWrite(String operation) {
+        return "PutObject".equals(operation)
+                || "CopyObject".equals(operation)
+                || "CompleteMultipartUpload".equals(operation);
+    }
+
+    private static String bucket(SdkRequest request) {
+        return field(request, "Bucket").or(() -> field(request, "DestinationBucket")).orElse("");
+    }
+
+    /** The key; of a listing its prefix; of a bulk delete the first key of it. */
+    private static String key(SdkRequest request) {
+        return field(request, "Key")
+                .or(() -> field(request, "Prefix"))
+                .or(() -> field(request, "DestinationKey"))
+                .or(() -> request.getValueForField("Delete", Delete.class)
+                        .filter(delete -> !delete.objects().isEmpty())
+                        .map(delete -> delete.objects().get(0).key()))
+                .orElse("");
+    }
+
+    private static Optional<String> field(SdkRequest request, String name) {
+        return request.getValueForField(name, String.class);
+    }
+
+    private static long length(Optional<String> header) {
         try {
-            return Long.parseLong(header);
+            return header.isPresent() ? Long.parseLong(header.get()) : 0;
         } catch (NumberFormatException strange) {
             return 0;
         }

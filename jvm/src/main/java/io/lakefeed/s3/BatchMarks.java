@@ -1,0 +1,56 @@
+package io.lakefeed.s3;
+
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * A query's counts as they stood between its batches.
+ *
+ * <p>A batch begins when its offsets are sent and ends when the store has confirmed its entry in the log of
+ * commits. Both are requests that the meter sees, on the query's own thread; so with one JVM a batch's count is
+ * exact, whenever somebody asks for it.
+ */
+final class BatchMarks {
+    /** As many finished batches as Spark keeps reports of, and some more. */
+    private static final int KEPT = 128;
+
+    private final List<String> locations;
+    private final Map<Long, Collection<RequestCount>> commits = new LinkedHashMap<>();
+    private final Collection<RequestCount> initial;
+    private Collection<RequestCount> start;
+
+    BatchMarks(List<String> locations) {
+        this.locations = locations;
+        this.initial = RequestMeter.below(locations);
+    }
+
+    synchronized void offsetsToBeWritten() {
+        if (start == null) {
+            start = RequestMeter.below(locations);
+        }
+    }
+
+    synchronized void committed(String key) {
+        String name = key.substring(key.lastIndexOf('/') + 1);
+        if (start == null) {
+            // A batch whose offsets were written by an earlier run.
+            start = initial;
+        }
+        if (!name.isEmpty() && name.chars().allMatch(each -> each >= '0' && each <= '9')) {
+            commits.putIfAbsent(Long.valueOf(name), RequestMeter.below(locations));
+            if (commits.size() > KEPT) {
+                commits.remove(commits.keySet().iterator().next());
+            }
+        }
+    }
+
+    synchronized Collection<RequestCount> start() {
+        return start;
+    }
+
+    synchronized Collection<RequestCount> atCommit(long batch) {
+        return commits.get(batch);
+    }
+}

@@ -1,0 +1,45 @@
+package io.lakefeed.s3;
+
+import java.io.Serializable;
+import java.util.Locale;
+
+/**
+ * How often one operation was sent for one class of keys of one location.
+ *
+ * @param operation S3's name for it, such as PutObject
+ * @param keyClass what the key is for
+ * @param location {@code bucket/path} of the table or checkpoint; empty if there are too many of them
+ * @param requests attempts, retries too
+ * @param bytesOut bytes of the requests' bodies
+ * @param bytesIn bytes of the answers' bodies, as their headers tell
+ * @param errors answers of 400 and above, and attempts without an answer
+ */
+public record RequestCount(
+        String operation,
+        KeyClass keyClass,
+        String location,
+        long requests,
+        long bytesOut,
+        long bytesIn,
+        long errors)
+        implements Serializable {
+
+    /** Whether this is about {@code root} ({@code bucket/path}) or something below it. */
+    boolean isBelow(String root) {
+        return location.startsWith(root)
+                && (location.length() == root.length() || location.charAt(root.length()) == '/');
+    }
+
+    /** One line: the components, with tabs between them. */
+    String line() {
+        return String.join(
+                "\t",
+                operation,
+                keyClass.name().toLowerCase(Locale.ROOT),
+                location,
+                Long.toString(requests),
+                Long.toString(bytesOut),
+                Long.toString(bytesIn),
+                Long.toString(errors));
+    }
+}

@@ -1,0 +1,167 @@
+package io.lakefeed.sink;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.regex.Pattern;
+import org.apache.iceberg.aws.s3.S3FileIO;
+import org.apache.iceberg.inmemory.InMemoryInputFile;
+import org.apache.iceberg.io.InputFile;
+import org.apache.iceberg.io.OutputFile;
+import org.apache.iceberg.io.PositionOutputStream;
+
+/**
+ * Iceberg's S3FileIO that need not read back what it has just written: {@code io-impl=io.lakefeed.sink.TableFileIO}.
+ *
+ * <p>Each commit reads the table's metadata file and the manifest lists of two snapshots, which the same JVM wrote
+ * a moment before. Metadata files have a UUID in their names and never change; so their contents are kept in memory
+ * when they have been uploaded. Which of them is the table's present one is still the catalog's word alone: a commit
+ * of somebody else names a file that is not in memory, and that is read.
+ */
+public final class TableFileIO extends S3FileIO {
+    private static final long serialVersionUID = 1;
+    private static final Pattern METADATA =
+            Pattern.compile(".*/[^/]*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\\.(metadata\\.json|avro)");
+    /** Kept apart, so that large metadata files do not drive out the manifests that a merge wants. */
+    private static final RecentFiles TABLES = new RecentFiles(32 << 20);
+
+    private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
+
+    /** Made by Iceberg. */
+    public TableFileIO() {}
+
+    @Override
+    public InputFile newInputFile(String location) {
+        byte[] content = recent(location).get(location);
+        return content == null ? super.newInputFile(location) : new InMemoryInputFile(location, content);
+    }
+
+    @Override
+    public InputFile newInputFile(String location, long length) {
+        byte[] content = recent(location).get(location);
+        return content == null ? super.newInputFile(location, length) : new InMemoryInputFile(location, content);
+    }
+
+    @Override
+    public OutputFile newOutputFile(String location) {
+        OutputFile file = super.newOutputFile(location);
+        return METADATA.matcher(location).matches() ? new Kept(file) : file;
+    }
+
+    @Override
+    public void deleteFile(String location) {
+        recent(location).remove(location);
+        super.deleteFile(location);
+    }
+
+    @Override
+    public void deleteFiles(Iterable<String> locations) {
+        List<String> gone = new ArrayList<>();
+        for (String location : locations) {
+            recent(location).remove(location);
+            gone.add(location);
+        }
+        super.deleteFiles(gone);
+    }
+
+    @Override
+    public void deletePrefix(String prefix) {
+        TABLES.removeBelow(prefix);
+        MANIFESTS.removeBelow(prefix);
+        super.deletePrefix(prefix);
+    }
+
+    private static RecentFiles recent(String location) {
+        return location.endsWith(".json") ? TABLES : MANIFESTS;
+    }
+
+    private final class Kept implements OutputFile {
+        private final OutputFile file;
+
+        Kept(OutputFile file) {
+            this.file = file;
+        }
+
+        @Override
+        public PositionOutputStream create() {
+            return new Copying(file.create(), location());
+        }
+
+        @Override
+        public PositionOutputStream createOrOverwrite() {
+            return new Copying(file.createOrOverwrite(), location());
+        }
+
+        @Override
+        public String location() {
+            return file.location();
+        }
+
+        @Override
+        public InputFile toInputFile() {
+            return newInputFile(location());
+        }
+    }
+
+    /** Keeps a copy of a file that is written, once its upload has succeeded. */
+    private static final class Copying extends PositionOutputStream {
+        private final PositionOutputStream file;
+        private final String location;
+        private ByteArrayOutputStream copy = new ByteArrayOutputStream();
+
+        Copying(PositionOutputStream file, String location) {
+            this.file = file;
+            this.location = location;
+            recent(location).remove(location);
+        }
+
+        @Override
+        public void write(int each) throws IOException {
+            file.write(each);
+            if (fits(1)) {
+                copy.write(each);
+            }
+        }
+
+        @Override
+        public void write(byte[] bytes, int from, int length) throws IOException {
+            file.write(bytes, from, length);
+            if (fits(length)) {
+                copy.write(bytes, from, length);
+            }
+        }
+
+        @Override
+        public void flush() throws IOException {
+            file.flush();
+        }
+
+        @Override
+        public long getPos() throws IOException {
+            return file.getPos();
+        }
+
+        @Override
+        public long storedLength() throws IOException {
+            return file.storedLength();
+        }
+
+        @Override
+        public void close() throws IOException {
+            ByteArrayOutputStream whole = copy;
+            copy = null;
+            file.close();
+            if (whole != null) {
+                recent(location).put(location, whole.toByteArray());
+            }
+        }
+
+        private boolean fits(int more) {
+            if (copy != null && copy.size() + (long) more > recent(location).largest()) {
+                copy = null;
+            }
+            return copy != null;
+        }
+    }
+}

@@ -1,0 +1,2 @@
+/** What tables are written with. */
+package io.lakefeed.sink;
