@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,7 @@ def s3_requests(
     )
     home = home or default_home() / "bench"
     measured = []
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # As Ctrl-C: what was started is stopped.
     with _stack(home) as endpoints:
         running = Bench(endpoints, home=home / "logs", say=_say)
         expected = running.fill_topic(work)

@@ -126,7 +126,7 @@ class Minio(BuiltStore):
             "MINIO_ROOT_PASSWORD": credentials.secret_key.get_secret_value(),
             "MINIO_BROWSER": "off",
             "MINIO_UPDATE": "off",
-            "MINIO_REGION": REGION,
+            # No MINIO_REGION: with one, MinIO names it in every 404, and AWS's SDK then asks a second time.
         }
 
 
