@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 OWNER_FILE = "lakefeed.json"
 
+# S3A: one PUT with If-None-Match, whose refusal is the second of these exceptions.
+CREATE_WITHOUT_PROBES = "fs.s3a.create.performance"
+CONDITIONAL_CREATE = "fs.option.create.conditional.overwrite"
+TAKEN = ("FileAlreadyExistsException", "RemoteFileChangedException")
+
 
 @dataclass(frozen=True)
 class Owner:
@@ -37,23 +42,47 @@ def claim(spark: SparkSession, location: str, owner: Owner) -> None:
     root = jvm.org.apache.hadoop.fs.Path(location)
     files = root.getFileSystem(spark._jsc.hadoopConfiguration())
     mark = jvm.org.apache.hadoop.fs.Path(root, OWNER_FILE)
-    if files.exists(mark):
-        stream = files.open(mark)
-        try:
-            text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-        finally:
-            stream.close()
-        _compare(location, text, owner)
-        return
-    if files.exists(jvm.org.apache.hadoop.fs.Path(root, "metadata")):
-        raise CheckpointMismatch(
-            "the checkpoint location holds a Spark checkpoint that lakefeed did not make",
-            where=location,
-            hint="name another checkpoint location for this pipeline",
-        )
-    stream = files.create(mark, False)
-    stream.write(bytearray(json.dumps(asdict(owner), indent=2), "utf-8"))
-    stream.close()
+    text = _read(jvm, files, mark)
+    if text is None:
+        if files.exists(jvm.org.apache.hadoop.fs.Path(root, "metadata")):
+            raise CheckpointMismatch(
+                "the checkpoint location holds a Spark checkpoint that lakefeed did not make",
+                where=location,
+                hint="name another checkpoint location for this pipeline",
+            )
+        if _create(files, mark, json.dumps(asdict(owner), indent=2)):
+            return
+        # Somebody else was first, a moment ago.
+        text = _read(jvm, files, mark)
+    _compare(location, text or "", owner)
+
+
+def _read(jvm: Any, files: Any, path: Any) -> str | None:
+    if not files.exists(path):
+        return None
+    stream = files.open(path)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
+def _create(files: Any, path: Any, text: str) -> bool:
+    """Writes a file that is not there; False if it is there after all, which the store decides."""
+    from py4j.protocol import Py4JJavaError
+
+    builder = files.createFile(path).overwrite(False).recursive()
+    if path.toUri().getScheme() in ("s3a", "s3"):
+        builder = builder.must(CREATE_WITHOUT_PROBES, "true").must(CONDITIONAL_CREATE, "true")
+    try:
+        stream = builder.build()
+        stream.write(bytearray(text, "utf-8"))
+        stream.close()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getSimpleName() in TAKEN:
+            return False
+        raise
+    return True
 
 
 def _compare(location: str, text: str, owner: Owner) -> None:

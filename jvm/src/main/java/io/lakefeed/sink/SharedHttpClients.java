@@ -1,0 +1,66 @@
+package io.lakefeed.sink;
+
+import java.util.Map;
+import org.apache.iceberg.aws.AwsClientProperties;
+import org.apache.iceberg.aws.s3.S3FileIOAwsClientFactory;
+import org.apache.iceberg.aws.s3.S3FileIOProperties;
+import software.amazon.awssdk.http.SdkHttpClient;
+import software.amazon.awssdk.http.apache.ApacheHttpClient;
+import software.amazon.awssdk.services.s3.S3AsyncClient;
+import software.amazon.awssdk.services.s3.S3Client;
+
+/**
+ * S3 clients for Iceberg over one pool of connections for each JVM:
+ * {@code s3.client-factory-impl=io.lakefeed.sink.SharedHttpClients}.
+ *
+ * <p>Iceberg 1.12 knows two HTTP clients. The one of the JDK sends bodies over connections that the server has closed
+ * meanwhile, which fails and is sent again: measured, one PUT in five where batches are a second apart. The other one
+ * wants a newer AWS SDK than Hadoop's. This is the client that S3A uses, which looks before it sends; and since the
+ * pool outlives a batch, an executor's next task finds the connections open.
+ */
+public final class SharedHttpClients implements S3FileIOAwsClientFactory {
+    private static final long serialVersionUID = 1;
+
+    private S3FileIOProperties s3 = new S3FileIOProperties();
+    private AwsClientProperties aws = new AwsClientProperties();
+
+    /** Made when the first client is. A client that is closed leaves it open, as the SDK has it for shared ones. */
+    private static final class Pool {
+        static final SdkHttpClient CLIENT =
+                ApacheHttpClient.builder().maxConnections(100).build();
+    }
+
+    /** Made by Iceberg. */
+    public SharedHttpClients() {}
+
+    @Override
+    public void initialize(Map<String, String> properties) {
+        s3 = new S3FileIOProperties(properties);
+        aws = new AwsClientProperties(properties);
+    }
+
+    @Override
+    public S3Client s3() {
+        return S3Client.builder()
+                .httpClient(Pool.CLIENT)
+                .applyMutation(aws::applyClientRegionConfiguration)
+                .applyMutation(aws::applyLegacyMd5Plugin)
+                .applyMutation(s3::applyEndpointConfigurations)
+                .applyMutation(s3::applyServiceConfigurations)
+                .applyMutation(builder -> s3.applyCredentialConfigurations(aws, builder))
+                .applyMutation(s3::applySignerConfiguration)
+                .applyMutation(s3::applyS3AccessGrantsConfigurations)
+                .applyMutation(s3::applyUserAgentConfigurations)
+                .applyMutation(s3::applyRetryConfigurations)
+                .build();
+    }
+
+    @Override
+    public S3AsyncClient s3Async() {
+        return S3AsyncClient.builder()
+                .applyMutation(aws::applyClientRegionConfiguration)
+                .applyMutation(builder -> s3.applyCredentialConfigurations(aws, builder))
+                .applyMutation(s3::applyEndpointConfigurations)
+                .build();
+    }
+}
