@@ -108,9 +108,8 @@ class Checkpoint:
         self.java.delete(self.path(name))
 
     def flush(self) -> None:
-        """Sends the deletes that wait."""
-        gateway: Any = self.spark._jvm
-        gateway.io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager.flush()
+        """Sends the deletes that wait for this bucket; others' stores may have gone."""
+        self.java.close()
 
 
 @dataclass(frozen=True)

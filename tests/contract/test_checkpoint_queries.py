@@ -15,7 +15,7 @@ from pyspark.sql.functions import count as count_of
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.contract.checkpoint import Counted, counting
+from tests.contract.checkpoint import Checkpoint, Counted, counting
 from tests.contract.stores import Bucket
 
 ROWS = 4
@@ -106,7 +106,7 @@ def test_parquet_with_compaction_and_purging_restarted_again_and_again(
         for batch in range(step, batches + 1, step):
             run_until(start, batch)
         assert_every_number_once(spark.read.parquet(place.table), batches=batches)
-    spark._jvm.io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager.flush()  # type: ignore[union-attr]
+    Checkpoint.at(place.checkpoint, spark=spark).flush()
     assert place.count("checkpoint", "offsets") <= 12
     assert place.count("checkpoint", "commits") <= 12
     assert place.count("table", "_spark_metadata") <= 16
@@ -158,9 +158,10 @@ def test_a_query_without_files_makes_two_puts_a_batch(spark: SparkSession, place
             run_until(start, 240)
     done = place.count("checkpoint", "offsets")
     assert second.requests["PutObject"] <= 2 * 210
-    assert set(second.requests) <= {"PutObject", "ListObjectsV2", "HeadObject", "GetObject", "GetBucketVersioning"}
-    reads = sum(count for name, count in second.requests.items() if name != "PutObject")
-    assert reads <= 12, second.requests
+    # Deletes that earlier tests left may go out by age meanwhile: the counter is the JVM's.
+    deletes = {"DeleteObject", "DeleteObjects", "ListObjectVersions"}
+    reads = {name: count for name, count in second.requests.items() if name not in deletes | {"PutObject"}}
+    assert sum(reads.values()) <= 12, reads
     assert done > 0
     assert first.requests["PutObject"] >= 2 * 35
 

@@ -24,9 +24,7 @@ from tests.contract.test_checkpoint_queries import assert_every_number_once, num
 from tests.faults.s3_fault_proxy import FaultProxy, Kind, Request, fault_proxy
 
 ALWAYS = 10**6
-STOPPED = (
-    "Incomplete log file|MALFORMED_LOG_FILE|end-of-input|CONCURRENT_STREAM_LOG_UPDATE|doesn't exist|BATCH_METADATA"
-)
+STOPPED = "Failed to read log|MALFORMED_LOG|Incomplete log|end-of-input|CONCURRENT_STREAM|doesn't exist|BATCH_METADATA"
 EVERY_OPERATION = ("put", "get", "head", "list", "delete", "delete many")
 
 

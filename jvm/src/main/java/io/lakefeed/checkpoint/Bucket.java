@@ -66,9 +66,22 @@ final class Bucket {
                 files.getBucket() + " at " + endpoint, name -> new Bucket(files, conf, settings));
     }
 
+    /** Flushes every bucket, also if one of them cannot be reached. */
     static void flushAll() throws IOException {
+        IOException first = null;
         for (Bucket bucket : KNOWN.values()) {
-            bucket.deletions.flush();
+            try {
+                bucket.deletions.flush();
+            } catch (IOException failed) {
+                if (first == null) {
+                    first = failed;
+                } else {
+                    first.addSuppressed(failed);
+                }
+            }
+        }
+        if (first != null) {
+            throw first;
         }
     }
 
