@@ -1,0 +1,198 @@
+"""How many requests a batch makes: exactly, by operation and by what the key is for, on a real S3 server."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.commit.checkpoint import Owner, claim
+from lakefeed.errors import CheckpointMismatch
+from lakefeed.local import Endpoints
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.observe.requests import s3_requests
+from lakefeed.pipeline import Pipeline, RunSummary
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql import SparkSession
+
+FILES = 3
+BATCHES = 22
+LOGS = {"offsets": {"PutObject": 1}, "commits": {"PutObject": 1}}
+DATA = {"data": {"PutObject": FILES}}
+
+
+def rows(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def run(lake: SparkSession, feed: Feed, **blocks: Any) -> tuple[RunSummary, list[BatchProgress]]:
+    """A feed of 22 batches, each with one file of each of 3 partitions."""
+    feed.create_topic(partitions=FILES)
+    values = feed.avro(rows(0, BATCHES * 30))
+    for partition in range(FILES):
+        feed.send(values[partition::FILES], partition=partition)
+    return again(lake, bounded(feed, **blocks))
+
+
+def bounded(feed: Feed, **blocks: Any) -> Pipeline:
+    kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], "max_records_per_batch": 30}
+    return feed.pipeline(source={"kafka": kafka}, **blocks)
+
+
+def again(lake: SparkSession, pipeline: Pipeline) -> tuple[RunSummary, list[BatchProgress]]:
+    batches: list[BatchProgress] = []
+    return pipeline.run(spark=lake, once=True, on_batch=batches.append), batches
+
+
+def calls(batch: BatchProgress) -> dict[str, dict[str, int]]:
+    assert batch.requests is not None
+    assert batch.requests.errors == 0
+    found: dict[str, dict[str, int]] = batch.requests.as_dict()["calls"]
+    return found
+
+
+def nothing_is_lost(summary: RunSummary, batches: list[BatchProgress]) -> None:
+    """Start-up and batches are all that the run did for its table and checkpoint."""
+    parts = [summary.startup_requests, *(batch.requests for batch in batches if batch.requests)]
+    assert sum(part.total for part in parts) == summary.requests.total
+    assert sum(part.bytes_out for part in parts) == summary.requests.bytes_out
+    assert summary.requests.total <= sum(summary.s3_requests.values())
+
+
+def test_iceberg_makes_a_request_a_file_and_five(lake: SparkSession, feed: Feed) -> None:
+    summary, batches = run(lake, feed)
+    assert len(batches) == BATCHES
+    for batch in batches[1:]:
+        # The manifest, the list of manifests, the metadata file.
+        assert calls(batch) == {**LOGS, **DATA, "metadata": {"PutObject": 3}}
+    nothing_is_lost(summary, batches)
+    assert summary.files == BATCHES * FILES
+    assert sorted(row["id"] for row in feed.rows()) == list(range(BATCHES * 30))
+
+
+def test_iceberg_sees_what_others_have_committed(lake: SparkSession, feed: Feed) -> None:
+    run(lake, feed)
+    lake.sql(f"DELETE FROM {feed.table} WHERE id < 10")
+    from lakefeed.tables.reader import open_table
+
+    with open_table(feed.table, connections=feed.connections).update_spec() as change:
+        change.add_identity("zone")
+    assert lake.table(feed.table).count() == BATCHES * 30 - 10
+    feed.send(feed.avro(rows(1000, 1010)))
+    again(lake, bounded(feed))
+    expected = [*range(10, BATCHES * 30), *range(1000, 1010)]
+    assert sorted(row["id"] for row in feed.rows()) == expected
+    assert sorted(row.id for row in lake.table(feed.table).collect()) == expected
+
+
+def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed) -> None:
+    path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
+    summary, batches = run(lake, feed, sink={"parquet": {"path": path}})
+    assert len(batches) == BATCHES
+    for batch in batches[1:]:
+        assert calls(batch) == {**LOGS, **DATA, "sink_log": {"PutObject": 1}}
+    nothing_is_lost(summary, batches)
+    # The sizes in the log of the sink are those of the objects, though nobody asked the store for them.
+    found = lake.read.parquet(path)
+    assert sorted(row.id for row in found.collect()) == list(range(BATCHES * 30))
+    listed = lake.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(path).select("path", "length")
+    hadoop: Any = lake._jvm
+    for row in listed.limit(FILES).collect():
+        place = hadoop.org.apache.hadoop.fs.Path(row.path)
+        files = hadoop.org.apache.hadoop.fs.FileSystem.newInstance(
+            place.toUri(), lake.sparkContext._jsc.hadoopConfiguration()
+        )
+        assert files.getFileStatus(place).getLen() == row.length > 0
+        files.close()
+
+
+def test_partitioned_parquet_counts_as_the_same_feed(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro(rows(0, 14)))
+    path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
+    _, batches = again(lake, feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["zone"]}}))
+    assert batches[0].requests is not None
+    assert batches[0].requests.by_key_class["data"] == 7
+    assert lake.read.parquet(path).count() == 14
+
+
+def test_a_batch_over_its_budget_is_told_and_landed(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro(rows(0, 10)))
+    summary, batches = again(lake, feed.pipeline(budget={"s3_requests_per_batch": 5}))
+    assert (summary.batches_over_budget, batches[0].over_budget, summary.rows) == (1, True, 10)
+    feed.send(feed.avro(rows(10, 20)))
+    summary, batches = again(lake, feed.pipeline(budget={"s3_requests_per_batch": 12}))
+    assert (summary.batches_over_budget, batches[0].over_budget) == (0, False)
+
+
+def file_system(lake: SparkSession, path: str) -> tuple[Any, Any]:
+    hadoop: Any = lake._jvm
+    place = hadoop.org.apache.hadoop.fs.Path(path)
+    return place.getFileSystem(lake.sparkContext._jsc.hadoopConfiguration()), place
+
+
+def java_error(raised: pytest.ExceptionInfo[Py4JJavaError]) -> str:
+    return str(raised.value.java_exception.getClass().getSimpleName())
+
+
+def test_a_file_that_is_there_is_not_written_over_unless_asked(lake: SparkSession, stack: Endpoints) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    files, path = file_system(lake, f"s3a://{stack.bucket}/plain/{uuid.uuid4().hex}")
+    files.create(path, False).close()
+    with pytest.raises(Py4JJavaError) as raised:
+        files.create(path, False)
+    assert java_error(raised) == "FileAlreadyExistsException"
+
+
+def test_a_data_file_costs_one_request_and_its_size_none(lake: SparkSession, stack: Endpoints) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    files, path = file_system(lake, f"s3a://{stack.bucket}/once/part-00000-{uuid.uuid4()}-c000.parquet")
+    before = s3_requests(lake)
+    stream = files.create(path, False)
+    stream.write(bytearray(b"x" * 1000))
+    stream.close()
+    assert files.getFileStatus(path).getLen() == 1000
+    after = s3_requests(lake) - before
+    assert after.as_dict()["calls"] == {"data": {"PutObject": 1}}
+    assert after.bytes_out >= 1000
+    # What was deleted is not remembered.
+    files.delete(path, False)
+    with pytest.raises(Py4JJavaError) as raised:
+        files.getFileStatus(path)
+    assert java_error(raised) == "FileNotFoundException"
+
+
+def test_a_data_file_that_was_given_up_has_no_size(lake: SparkSession, stack: Endpoints) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    files, path = file_system(lake, f"s3a://{stack.bucket}/once/part-00000-{uuid.uuid4()}-c000.parquet")
+    stream = files.create(path, False)
+    stream.write(bytearray(b"x" * 1000))
+    stream.abort()
+    stream.close()
+    with pytest.raises(Py4JJavaError) as raised:
+        files.getFileStatus(path)
+    assert java_error(raised) == "FileNotFoundException"
+
+
+def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> None:
+    from lakefeed.commit import checkpoint
+
+    location = f"s3a://{stack.bucket}/claims/{uuid.uuid4().hex}"
+    claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
+    claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
+    with pytest.raises(CheckpointMismatch, match="belongs to feed 'a'"):
+        claim(lake, location, Owner(feed="b", sink="iceberg lake.b.t"))
+    # Two that both found nothing there: the store lets one of them win.
+    files, path = file_system(lake, f"{location}/race.json")
+    assert checkpoint._create(files, path, "first")
+    assert not checkpoint._create(files, path, "second")
+    hadoop: Any = lake._jvm
+    assert checkpoint._read(hadoop, files, path) == "first"
