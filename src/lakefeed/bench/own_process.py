@@ -11,8 +11,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from lakefeed.errors import JobFailed, LakefeedError
+from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
+from lakefeed.spark_errors import translated
+
+_LAST_WORDS_SECONDS = 10.0
 
 Job = Callable[..., None]
 """Called in the new process with a connection to this one and the arguments given; at a module's top level."""
@@ -73,6 +76,7 @@ def started(job: Job, *arguments: Any, environment: dict[str, str], log: Path) -
         process.join()
     finally:
         here.close()
+        process.join(_LAST_WORDS_SECONDS)
         if process.is_alive():
             process.terminate()
             process.join()
@@ -86,10 +90,9 @@ def _run(job: Job, connection: Connection, arguments: tuple[Any, ...], environme
     os.environ.update(environment)
     try:
         job(connection, *arguments)
-    except LakefeedError as error:
-        connection.send(_Failed(error.what, error.where, error.hint))
     except Exception as error:
-        connection.send(_Failed(f"{type(error).__name__}: {str(error).splitlines()[0]}", str(log), "read the log"))
+        told = translated(error)
+        connection.send(_Failed(told.what, told.where, told.hint))
         raise
     finally:
         connection.close()
