@@ -79,5 +79,9 @@ def test_one_file_runs_on_local_and_on_a_cluster(feed: Feed, cluster: str) -> No
     feed.send(feed.avro(rows[1000:]))
     on_cluster = lakefeed("run", file, "--once", "--master", cluster, "--output", "json", environment=feed.environment)
     assert on_cluster.returncode == 0, on_cluster.stderr
-    assert json.loads(on_cluster.stdout)["rows"] == 1000
+    summary = json.loads(on_cluster.stdout)
+    assert summary["rows"] == 1000
+    # Data files are written by the executors alone, one request each; the driver has heard of all of them.
+    assert summary["requests"]["calls"]["data"] == {"PutObject": summary["files"]}
+    assert summary["requests"]["calls"]["commits"]["PutObject"] == summary["batches"]
     assert sorted(feed.rows(), key=lambda row: row["id"]) == rows

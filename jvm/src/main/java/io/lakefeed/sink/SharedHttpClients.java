@@ -14,7 +14,7 @@ import software.amazon.awssdk.services.s3.S3Client;
  * {@code s3.client-factory-impl=io.lakefeed.sink.SharedHttpClients}.
  *
  * <p>Iceberg 1.12 knows two HTTP clients. The one of the JDK sends bodies over connections that the server has closed
- * meanwhile, which fails and is sent again: measured, one PUT in five where batches are a second apart. The other one
+ * meanwhile, which fails and is sent again: measured, one PUT in ten where batches are a second or two apart. The other one
  * wants a newer AWS SDK than Hadoop's. This is the client that S3A uses, which looks before it sends; and since the
  * pool outlives a batch, an executor's next task finds the connections open.
  */
