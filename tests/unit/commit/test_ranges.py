@@ -10,9 +10,7 @@ from lakefeed.commit.ranges import OffsetRange, OffsetRanges, spark_offsets
 from lakefeed.errors import ConfigError
 
 topics = st.sampled_from(["a", "nyc-avro-topic", "x.y_z"])
-positions = st.dictionaries(
-    topics, st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), min_size=1), min_size=1
-)
+positions = st.dictionaries(topics, st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), min_size=1), min_size=1)
 
 
 def advanced(position: dict[str, dict[int, int]], by: int) -> dict[str, dict[int, int]]:
