@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_the_document_for_programs() -> None:
 
 def test_versions_and_delete_markers_are_counted_apart() -> None:
     # As mc lists them: newest first for each key.
-    listed = [
+    listed: list[dict[str, Any]] = [
         {"key": "check/.0.tmp", "isDeleteMarker": True},
         {"key": "check/.0.tmp"},
         {"key": "check/0"},
