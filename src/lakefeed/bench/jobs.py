@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
 from lakefeed.bench import plain_spark
@@ -19,6 +19,8 @@ from lakefeed.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_JVM_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ def fill_topic(connection: Connection, work: Workload, endpoints: Endpoints) -> 
     )
     done = produce(records, work.topic, bootstrap_servers=endpoints.bootstrap_servers)
     connection.send(done.records)
-    spark.stop()
+    _end(spark)
 
 
 def run_case(connection: Connection, case: Case, work: Workload, endpoints: Endpoints) -> None:
@@ -60,7 +62,7 @@ def run_case(connection: Connection, case: Case, work: Workload, endpoints: Endp
     if case.sink == "parquet":
         # Through _spark_metadata: the rows that were committed, each once.
         connection.send(spark.read.parquet(case.path).count())
-    spark.stop()
+    _end(spark)
 
 
 def pipeline_of(case: Case, work: Workload, endpoints: Endpoints) -> PipelineConfig:
@@ -90,3 +92,14 @@ def _lakefeed(case: Case, work: Workload, endpoints: Endpoints) -> SparkSession:
     spark = session(case.name, connections=pipeline.connections, conf=work.conf)
     pipeline.run(spark=spark, once=True)
     return spark
+
+
+def _end(spark: SparkSession) -> None:
+    """Stops Spark and waits for the JVM's end, so that the requests it then makes are not the next case's."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    spark.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # What the JVM waits for.
+    gateway.proc.wait(_JVM_SECONDS)

@@ -28,7 +28,7 @@ class Measured:
         apis: the store's count by API.
         metered: the JVM's own count, under the store's names.
         phases: start-up and steady state.
-        kept: what is left in the bucket.
+        kept: what is left in the bucket when the JVM has ended.
         expected: rows in the topic.
         rows: rows in the table.
         seconds: start of the JVM to the end of the query.
@@ -85,6 +85,7 @@ class Measured:
             "rows": self.rows,
             "complete": self.complete,
             "meter_agrees": self.meter_agrees,
+            "metered": self.metered,
             "seconds": round(self.seconds, 1),
         }
 
@@ -130,9 +131,9 @@ class Bench:
                 streamed: jobs.Streamed = job.hear()
                 seconds = time.monotonic() - began
                 requests = trace.finish()
-                kept = self._minio.kept(case.name)
                 job.go_on()
                 rows = int(job.hear()) if case.sink == "parquet" else self._rows_of(case)
+        kept = self._minio.kept(case.name)
         return Measured(
             case=case,
             apis=tuple(by_api(requests)),
