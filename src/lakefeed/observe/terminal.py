@@ -13,28 +13,29 @@ from rich.text import Text
 from lakefeed.observe.progress import BatchProgress
 
 
-class ProgressView:
-    """Shows a run's batches on stderr. Use it as a context manager.
+class LiveLine:
+    """A line on stderr that lives in a terminal; elsewhere whoever uses it prints lines. A context manager.
 
     Args:
-        title: what is running.
+        text: what it says at first.
         console: where to draw; default stderr.
     """
 
-    def __init__(self, title: str, *, console: Console | None = None) -> None:
-        self._title = title
-        self._console = console or Console(file=sys.stderr, highlight=False)
-        self._live: Live | None = None
-        self._records = 0
-        self._rows = 0
+    def __init__(self, text: str, *, console: Console | None = None) -> None:
+        self.console = console or Console(file=sys.stderr, highlight=False)
+        self._live = (
+            Live(Text(text), console=self.console, refresh_per_second=4, transient=True)
+            if self.console.is_terminal
+            else None
+        )
+
+    @property
+    def lives(self) -> bool:
+        """Whether this is a terminal."""
+        return self._live is not None
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live = Live(
-                Text(f"{self._title}: waiting for the first batch"),
-                console=self._console,
-                refresh_per_second=4,
-            )
+        if self._live:
             self._live.start()
         return self
 
@@ -44,22 +45,44 @@ class ProgressView:
         if self._live:
             self._live.stop()
 
+    def update(self, text: str) -> None:
+        """What the line says from now on."""
+        if self._live:
+            self._live.update(Text(text))
+
+    def print(self, text: str) -> None:
+        """A line that stays."""
+        self.console.print(text, markup=False, soft_wrap=True)
+
+
+class ProgressView(LiveLine):
+    """Shows a run's batches. Use it as a context manager.
+
+    Args:
+        title: what is running.
+        console: where to draw; default stderr.
+    """
+
+    def __init__(self, title: str, *, console: Console | None = None) -> None:
+        super().__init__(f"{title}: waiting for the first batch", console=console)
+        self._title = title
+        self._records = 0
+
     def note(self, text: str) -> None:
-        """Shows a line that stays."""
-        self._console.print(f"{self._title}: {text}", markup=False, soft_wrap=True)
+        """Shows a line that stays, with the title."""
+        self.print(f"{self._title}: {text}")
 
     def batch(self, progress: BatchProgress) -> None:
         """Shows a finished batch."""
         self._records += progress.records
-        self._rows += progress.rows or 0
         line = self._line(progress)
-        if self._live and progress.over_budget:
+        if not self.lives:
+            self.print(line)
+            return
+        if progress.over_budget:
             # The live line is gone with the next batch; this one is to be seen.
             self.note(_over_budget(progress))
-        if self._live:
-            self._live.update(Text(line))
-        else:
-            self._console.print(line, markup=False, soft_wrap=True)
+        self.update(line)
 
     def _line(self, progress: BatchProgress) -> str:
         parts = [
@@ -75,7 +98,7 @@ class ProgressView:
             parts.append(f"S3 {progress.requests.total:,}{budget}")
         if progress.seconds_left:
             parts.append(f"{duration(progress.seconds_left)} left")
-        if self._live:
+        if self.lives:
             parts.append(f"total {self._records:,}")
         return " · ".join(parts)
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from types import TracebackType
-from typing import Self
 
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
-from lakefeed.observe.terminal import duration
+from lakefeed.observe.terminal import LiveLine, duration
 
 _SECONDS_A_LINE = 5.0
 
 
-class ProduceView:
+class ProduceView(LiveLine):
     """Shows how many records have reached the topic. Use it as a context manager.
 
     Args:
@@ -28,35 +23,21 @@ class ProduceView:
     def __init__(self, topic: str, *, expected: int | None = None, console: Console | None = None) -> None:
         self._topic = topic
         self._expected = expected
-        self._console = console or Console(file=sys.stderr, highlight=False)
-        self._live: Live | None = None
-        self._printed = 0.0
-        self._first: tuple[float, int] | None = None
-
-    def __enter__(self) -> Self:
         self._printed = time.monotonic()
-        if self._console.is_terminal:
-            self._live = Live(Text(self._line(0)), console=self._console, refresh_per_second=4, transient=True)
-            self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
-            self._live.stop()
+        self._first: tuple[float, int] | None = None
+        super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
         """Takes the number of records that are in the topic by now; called as often as one likes."""
-        if self._live:
-            self._live.update(Text(self._line(records)))
+        if self.lives:
+            self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
             self._printed = time.monotonic()
-            self._console.print(self._line(records), markup=False, soft_wrap=True)
+            self.print(self._line(records))
 
     def note(self, text: str) -> None:
         """Shows a line that stays."""
-        self._console.print(text, markup=False, soft_wrap=True)
+        self.print(text)
 
     def _line(self, records: int) -> str:
         known = f" of {self._expected:,}" if self._expected is not None else ""
