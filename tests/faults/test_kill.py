@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from lakefeed.demo import example
+from lakefeed.local import Endpoints
 from tests.cli import Running, lakefeed
 from tests.feed import Feed
 
@@ -15,22 +16,24 @@ PIPELINE = example("taxi") / "pipeline.yaml"
 ROWS = 60_000
 
 
-@pytest.fixture
-def produced(feed: Feed) -> Feed:
-    """A feed with trips in its topic, made by the generator and Spark's Kafka sink."""
+@pytest.fixture(scope="module")
+def topic(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A topic with trips, made by the generator and Spark's Kafka sink; each test lands it in a table of its own."""
+    feed = Feed(stack, tmp_path_factory.mktemp("kill"))
     feed.create_topic(partitions=10)
-    done = lakefeed(*("produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS)), environment=feed.environment)
+    done = lakefeed("produce", feed.topic, "--generate", "taxi", "--rows", str(ROWS), environment=feed.environment)
     assert done.returncode == 0, done.stderr
-    return feed
+    return feed.topic
 
 
-def arguments(feed: Feed) -> list[str]:
-    """The pipeline that the demo runs, on this feed's topic, table and checkpoint, in small batches."""
+def arguments(topic: str, feed: Feed) -> list[str]:
+    """The pipeline that the demo runs, on this topic, table and checkpoint, in small batches."""
     settings = {
-        "source.kafka.topics.0": feed.topic,
+        "source.kafka.topics.0": topic,
         "source.kafka.max_records_per_batch": "3000",
         "sink.iceberg.table": feed.table,
         "checkpoint": feed.checkpoint,
+        "trigger": "1 second",
     }
     return ["run", str(PIPELINE), *(f"--set={key}={value}" for key, value in settings.items())]
 
@@ -42,28 +45,28 @@ def assert_every_row_once(feed: Feed) -> None:
     assert len({(row["_partition"], row["_offset"]) for row in rows}) == ROWS
 
 
-def test_sigkill_in_mid_run_loses_and_doubles_nothing(produced: Feed) -> None:
-    run_it = arguments(produced)
+def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed) -> None:
+    run_it = arguments(topic, feed)
     dice = random.Random(20180208)
     for attempt in range(2):
-        run = Running([*run_it, "--once"], produced.environment, produced.folder / f"{attempt}.log")
+        run = Running([*run_it, "--once"], feed.environment, feed.folder / f"{attempt}.log")
         run.wait_until_it_says(": batch ", times=dice.randint(2, 5))
         run.kill()
-    last = lakefeed(*run_it, "--once", "--output", "json", environment=produced.environment)
+    last = lakefeed(*run_it, "--once", "--output", "json", environment=feed.environment)
     assert last.returncode == 0, last.stderr
-    assert_every_row_once(produced)
+    assert_every_row_once(feed)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_finishes_the_batch_and_exits_0(produced: Feed, number: signal.Signals) -> None:
-    run_it = arguments(produced)
-    run = Running(run_it, produced.environment, produced.folder / "run.log")
+def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number: signal.Signals) -> None:
+    run_it = arguments(topic, feed)
+    run = Running(run_it, feed.environment, feed.folder / "run.log")
     run.wait_until_it_says(": batch ", times=2)
     assert run.ask_to_stop(number) == 0, run.said()
     assert "stopping after the batch at hand" in run.said()
     assert "Traceback" not in run.said()
-    landed = len(produced.rows())
+    landed = len(feed.rows())
     assert 0 < landed < ROWS
-    last = lakefeed(*run_it, "--once", environment=produced.environment)
+    last = lakefeed(*run_it, "--once", environment=feed.environment)
     assert last.returncode == 0, last.stderr
-    assert_every_row_once(produced)
+    assert_every_row_once(feed)
