@@ -109,7 +109,7 @@ def test_parquet_with_compaction_and_purging_restarted_again_and_again(
     Checkpoint.at(place.checkpoint, spark=spark).flush()
     assert place.count("checkpoint", "offsets") <= 12
     assert place.count("checkpoint", "commits") <= 12
-    # Entries outlive their compaction by cleanupDelay, a second here: so many batches as fit into it, and two intervals.
+    # Entries outlive their compaction by cleanupDelay, a second here: the batches that fit into it, and two intervals.
     assert place.count("table", "_spark_metadata") <= 40
     if place.bucket.versioned:
         for folder in ("checkpoint", "table/_spark_metadata"):
