@@ -37,7 +37,7 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
     (
         r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403|\(Service: S3, Status Code: 403)",
         AccessDenied,
-        "the S3 store refused the credentials",
+        "the S3 store refuses the credentials",
         "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
     ),
     (
