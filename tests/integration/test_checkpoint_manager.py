@@ -37,6 +37,6 @@ def test_the_default_session_makes_two_puts_a_batch(lake: SparkSession, stack: E
     finally:
         query.stop()
     counted = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
-    # The next batch may have begun.
     assert set(counted) == {"PutObject"}
-    assert 2 * (last - first) <= counted["PutObject"] <= 2 * (last - first) + 2
+    # At either reading the batch after the reported one may have begun, or even ended.
+    assert 2 * (last - first) - 2 <= counted["PutObject"] <= 2 * (last - first) + 2
