@@ -16,7 +16,7 @@ from lakefeed.config.problem import raise_first_error
 from lakefeed.decode import DecodeSpec, decoded, rows
 from lakefeed.decode.resolve import put_credentials, spec_of
 from lakefeed.errors import LakefeedError
-from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
+from lakefeed.kafka.source import batch_ranges, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
@@ -113,10 +113,6 @@ class Pipeline:
     def read(self, spark: SparkSession) -> DataFrame:
         """The topics' records as a stream, undecoded."""
         return read_stream(spark, self._kafka, headers="headers" in self.config.decode.metadata)
-
-    def read_batch(self, spark: SparkSession) -> DataFrame:
-        """All records that the topics hold now, undecoded, as a batch."""
-        return read_batch(spark, self._kafka, headers="headers" in self.config.decode.metadata)
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Records decoded and transformed: the rows that go to the sink. Stream and batch alike."""

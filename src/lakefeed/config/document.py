@@ -37,6 +37,21 @@ SECRET_KEY = re.compile(
 )
 
 
+def problem_at(
+    location: Location, place: Place, what: str, *, hint: str | None = None, warning: bool = False
+) -> Problem:
+    """A problem of the setting ``place``, which stands at ``location``."""
+    return Problem(
+        what=what,
+        file=location.file,
+        line=location.line,
+        column=location.column,
+        key=dotted(place),
+        hint=hint,
+        severity="warning" if warning else "error",
+    )
+
+
 @dataclass
 class Document:
     """The values of a file, and where each of them stands.
@@ -77,17 +92,7 @@ class Document:
         self, what: str, *, place: Place, location: Location, hint: str | None = None, warning: bool = False
     ) -> None:
         """Notes a problem."""
-        self.problems.append(
-            Problem(
-                what=what,
-                file=location.file,
-                line=location.line,
-                column=location.column,
-                key=dotted(place),
-                hint=hint,
-                severity="warning" if warning else "error",
-            )
-        )
+        self.problems.append(problem_at(location, place, what, hint=hint, warning=warning))
 
 
 def convert(node: Node | None, *, root: type, folder: Path, environment: Mapping[str, str], name: str) -> Document:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from lakefeed.config import shape
 from lakefeed.config.base import Complaints
-from lakefeed.config.document import Document
+from lakefeed.config.document import Document, problem_at
 from lakefeed.config.problem import Problem
 from lakefeed.config.shape import Place, dotted
 
@@ -185,15 +185,7 @@ def _unknown(place: Place, document: Document, root: type[BaseModel]) -> Problem
 
 
 def _problem(place: Place, what: str, hint: str | None, document: Document, *, key: bool = False) -> Problem:
-    location = document.locate(place, key=key)
-    return Problem(
-        what=what,
-        file=location.file,
-        line=location.line,
-        column=location.column,
-        key=dotted(place),
-        hint=hint,
-    )
+    return problem_at(document.locate(place, key=key), place, what, hint=hint)
 
 
 def _redacted(problem: Problem, document: Document) -> Problem:
