@@ -5,16 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lakefeed import jvm
+from lakefeed.config.connections import Connections
+from lakefeed.session import session
 from tests.contract.stores import REGION, Bucket
 
 CLASS = "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager"
 CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+@contextmanager
+def checkpoint_session(folder: Path) -> Iterator[SparkSession]:
+    """A session on two threads that knows no store yet; its log is in ``folder``."""
+    running = session(
+        "lakefeed-tests",
+        connections=Connections(),
+        master="local[2]",
+        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+        log_file=folder / "spark.log",
+    )
+    running.conf.set(CLASS_KEY, CLASS)
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 def introduce(spark: SparkSession, bucket: Bucket) -> None:

@@ -8,26 +8,16 @@ from contextlib import ExitStack
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
-from lakefeed.session import session
-from tests.contract.checkpoint import CLASS, CLASS_KEY, introduce
+from tests.contract.checkpoint import checkpoint_session, introduce
 from tests.contract.stores import Bucket, built_store, new_bucket
 
 
 @pytest.fixture(scope="package")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two threads; the buckets are made known to it one by one."""
-    running = session(
-        "lakefeed-tests",
-        connections=Connections(),
-        master="local[2]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
-        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
-    )
-    running.conf.set(CLASS_KEY, CLASS)
-    yield running
-    running.stop()
+    with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
+        yield running
 
 
 STORES = [

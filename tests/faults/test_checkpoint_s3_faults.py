@@ -15,10 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
-from lakefeed.session import session
-from tests.contract.checkpoint import CLASS, CLASS_KEY, Checkpoint, counting, introduce, java_class
+from tests.contract.checkpoint import Checkpoint, checkpoint_session, counting, introduce, java_class
 from tests.contract.stores import Bucket, new_bucket
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
 from tests.faults.s3_fault_proxy import FaultProxy, Kind, Request, fault_proxy
@@ -30,16 +28,8 @@ EVERY_OPERATION = ("put", "get", "head", "list", "delete", "delete many")
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    running = session(
-        "lakefeed-tests",
-        connections=Connections(),
-        master="local[2]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
-        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
-    )
-    running.conf.set(CLASS_KEY, CLASS)
-    yield running
-    running.stop()
+    with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
+        yield running
 
 
 @pytest.fixture
