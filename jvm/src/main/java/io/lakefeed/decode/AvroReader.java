@@ -20,10 +20,6 @@ import org.apache.spark.unsafe.types.UTF8String;
  * are those of {@code from_avro}. The row inside a result is reused for the next record, as there.
  */
 final class AvroReader {
-    /** Confluent wire format: one zero byte, then the schema's id as four bytes, big end first. */
-    private static final int HEADER = 5;
-
-    private static final byte MAGIC = 0;
     private static final int LONGEST_ERROR = 1_000;
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
 
@@ -80,7 +76,7 @@ final class AvroReader {
         int id = 0;
         try {
             if (registry != null) {
-                id = idOf(record);
+                id = WireFormat.schemaId(record);
                 identified = true;
                 if (writer == null || writer.id != id) {
                     writer = writerOf(id);
@@ -88,7 +84,7 @@ final class AvroReader {
             }
             Writer current = writer;
             Object datum = current.resolving.read(
-                    current.reuse, decoder.over(record, registry == null ? 0 : HEADER));
+                    current.reuse, decoder.over(record, registry == null ? 0 : WireFormat.HEADER));
             if (decoder.remaining() > 0) {
                 throw new BadRecord(decoder.remaining() + " byte(s) left over after byte " + decoder.position());
             }
@@ -113,16 +109,6 @@ final class AvroReader {
             // An enum or union index out of range, a value that Spark's type does not take, and their like.
             return failed(identified ? id : null, "not readable: " + unreadable);
         }
-    }
-
-    private static int idOf(byte[] record) {
-        if (record[0] != MAGIC) {
-            throw new BadRecord("wrong magic byte " + (record[0] & 0xFF) + " instead of 0: not in Confluent wire format");
-        }
-        if (record.length < HEADER) {
-            throw new BadRecord("truncated: " + record.length + " bytes, a header alone has " + HEADER);
-        }
-        return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
     }
 
     private Writer writerOf(int id) {

@@ -1,0 +1,31 @@
+package io.lakefeed.decode;
+
+/**
+ * Confluent's wire format: one zero byte, the schema's id as four bytes, big end first, then the data.
+ *
+ * @see <a href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
+ *     the format's description</a>
+ */
+final class WireFormat {
+    /** The length of the header: data begin there. */
+    static final int HEADER = 5;
+
+    private static final byte MAGIC = 0;
+
+    private WireFormat() {}
+
+    /**
+     * The schema's id in a record's header.
+     *
+     * @throws BadRecord if the record has no such header
+     */
+    static int schemaId(byte[] record) {
+        if (record[0] != MAGIC) {
+            throw new BadRecord("wrong magic byte " + (record[0] & 0xFF) + " instead of 0: not in Confluent wire format");
+        }
+        if (record.length < HEADER) {
+            throw new BadRecord("truncated: " + record.length + " bytes, a header alone has " + HEADER);
+        }
+        return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
+    }
+}
