@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from lakefeed.commit.checkpoint import Owner, claim
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.base import Model
-from lakefeed.config.models import Decode, IcebergSink, KafkaSource
+from lakefeed.config.decoding import Decode
+from lakefeed.config.models import IcebergSink, KafkaSource
 from lakefeed.decode import decoded, rows
 from lakefeed.decode.resolve import put_credentials, spec_of
 from lakefeed.errors import ConfigError

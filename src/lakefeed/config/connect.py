@@ -18,7 +18,8 @@ from urllib.parse import quote, urlsplit
 from pydantic import SecretStr
 
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
-from lakefeed.config.models import AvroDecode, KafkaSource, PipelineConfig
+from lakefeed.config.decoding import AvroDecode
+from lakefeed.config.models import KafkaSource, PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
 from lakefeed.config.s3_probe import TIMEOUT_SECONDS, get, require_bucket
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakefeed import jvm
 from lakefeed.config.connections import Registry
-from lakefeed.config.models import AvroDecode, Decode, JsonDecode, KafkaSource
+from lakefeed.config.decoding import AvroDecode, Decode, JsonDecode
+from lakefeed.config.models import KafkaSource
 from lakefeed.decode.registry import SchemaRegistry
 from lakefeed.decode.spec import ConfluentAvro, DecodeSpec, Json, PlainAvro, Raw
 from lakefeed.errors import ConfigError
