@@ -1,0 +1,48 @@
+package io.lakefeed.protobuf;
+
+import java.util.List;
+
+/**
+ * A {@code .proto} file as far as its messages' layout goes: what both its text and its descriptor say.
+ *
+ * @param packageName without a dot at its end; empty for none
+ * @param imports paths
+ * @param messages in the order of the file, which message indexes count
+ */
+public record ProtoFile(String packageName, List<String> imports, List<Message> messages, List<Enum> enums) {
+
+    /**
+     * A message; a map field is a repeated one of a message {@code <Name>Entry} with {@code mapEntry}, as
+     * descriptors have it.
+     */
+    public record Message(
+            String name, List<Field> fields, List<Message> messages, List<Enum> enums, boolean mapEntry) {}
+
+    /**
+     * A field.
+     *
+     * @param type a scalar type's name, or a reference to a message or enum as it is written
+     * @param oneof name of the oneof that it belongs to; null for none
+     * @param delimited whether a message is encoded as a group
+     */
+    public record Field(
+            String name, int number, String type, Presence presence, String oneof, boolean delimited) {}
+
+    /** An enum type. */
+    public record Enum(String name, List<Value> values) {}
+
+    /** One of an enum's values. */
+    public record Value(String name, int number) {}
+
+    /** Whether, and how, a field can be missing. */
+    public enum Presence {
+        /** Not written when it is zero: missing means zero. */
+        IMPLICIT,
+        /** Missing means not set. */
+        EXPLICIT,
+        /** Never missing. */
+        REQUIRED,
+        /** Any number of times. */
+        REPEATED
+    }
+}

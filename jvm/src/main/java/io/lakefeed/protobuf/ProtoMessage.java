@@ -1,0 +1,118 @@
+package io.lakefeed.protobuf;
+
+import io.lakefeed.protobuf.ProtoFile.Presence;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+
+/** A message type whose fields' types are resolved when they are first asked for. */
+public final class ProtoMessage {
+    private final ProtoTypes types;
+    private final String fullName;
+    private final ProtoFile.Message written;
+    private List<Field> fields;
+
+    /**
+     * A field.
+     *
+     * @param message type of its value if {@code type} is {@code MESSAGE}, else null
+     * @param symbols values if {@code type} is {@code ENUM}, else empty; the first is the default
+     * @param oneof the oneof's name, or null
+     */
+    public record Field(
+            String name,
+            int number,
+            ProtoType type,
+            Presence presence,
+            String oneof,
+            boolean delimited,
+            ProtoMessage message,
+            List<ProtoFile.Value> symbols) {
+
+        /** Whether it is a map field. */
+        public boolean isMap() {
+            return presence == Presence.REPEATED && message != null && message.isMapEntry();
+        }
+
+        @Override
+        public String toString() {
+            String of = message != null ? message.fullName() : symbols.isEmpty() ? "" : symbols.toString();
+            return number + " " + name + ": " + presence + " " + type + " " + of
+                    + (oneof == null ? "" : " in " + oneof) + (delimited ? " delimited" : "");
+        }
+    }
+
+    ProtoMessage(ProtoTypes types, String fullName, ProtoFile.Message written) {
+        this.types = types;
+        this.fullName = fullName;
+        this.written = written;
+    }
+
+    /** With its package and the messages around it: {@code a.b.Trip.Stop}. */
+    public String fullName() {
+        return fullName;
+    }
+
+    /** Without them. */
+    public String name() {
+        return written.name();
+    }
+
+    /** Whether it stands for the entries of a map field. */
+    public boolean isMapEntry() {
+        return written.mapEntry();
+    }
+
+    /**
+     * Its fields in the order of the file.
+     *
+     * @throws SchemaException if a field's type is not defined anywhere, or two have one number
+     */
+    public synchronized List<Field> fields() {
+        if (fields == null) {
+            List<Field> found = new ArrayList<>();
+            Set<Integer> numbers = new HashSet<>();
+            for (ProtoFile.Field field : written.fields()) {
+                if (field.number() < 1 || !numbers.add(field.number())) {
+                    throw new SchemaException(
+                            "field " + field.name() + " of " + fullName + " cannot have the number " + field.number());
+                }
+                found.add(resolved(field));
+            }
+            fields = List.copyOf(found);
+        }
+        return fields;
+    }
+
+    private Field resolved(ProtoFile.Field field) {
+        ProtoType scalar = ProtoType.scalar(field.type());
+        if (scalar != null) {
+            return made(field, scalar, field.presence(), false, null, List.of());
+        }
+        Object found = types.resolve(field.type(), fullName);
+        if (found instanceof ProtoMessage message) {
+            // A message that is not there is always told from an empty one.
+            Presence presence = field.presence() == Presence.IMPLICIT && !isMapEntry()
+                    ? Presence.EXPLICIT
+                    : field.presence();
+            return made(field, ProtoType.MESSAGE, presence, field.delimited() && !message.isMapEntry(), message, List.of());
+        }
+        if (found instanceof ProtoFile.Enum type) {
+            return made(field, ProtoType.ENUM, field.presence(), false, null, type.values());
+        }
+        throw new SchemaException("the type " + field.type() + " of field " + field.name() + " of " + fullName
+                + " is defined nowhere; is a reference missing?");
+    }
+
+    private static Field made(
+            ProtoFile.Field field,
+            ProtoType type,
+            Presence presence,
+            boolean delimited,
+            ProtoMessage message,
+            List<ProtoFile.Value> symbols) {
+        return new Field(
+                field.name(), field.number(), type, presence, field.oneof(), delimited, message, symbols);
+    }
+}

@@ -1,0 +1,166 @@
+package io.lakefeed.protobuf;
+
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** The message types of a file and of those that it refers to. */
+public final class ProtoTypes {
+    private final Map<String, Object> byName = new HashMap<>();
+    private final Map<String, ProtoMessage> named = new LinkedHashMap<>();
+    private final ProtoFile main;
+
+    private ProtoTypes(ProtoFile main) {
+        this.main = main;
+    }
+
+    /** Types of {@code main}, whose fields may have types of {@code others} and Protobuf's well-known ones. */
+    public static ProtoTypes of(ProtoFile main, Iterable<ProtoFile> others) {
+        ProtoTypes types = new ProtoTypes(main);
+        types.add(main, types.named);
+        for (ProtoFile other : others) {
+            types.add(other, new HashMap<>());
+        }
+        for (ProtoFile known : KnownTypes.FILES) {
+            types.add(known, new HashMap<>());
+        }
+        return types;
+    }
+
+    /**
+     * A schema as registries give it: the text, or as Confluent's Python client registers it, a file descriptor
+     * in Base64.
+     *
+     * @throws SchemaException if it is neither
+     */
+    public static ProtoFile read(String schema) {
+        String packed = schema.strip();
+        if (!packed.isEmpty() && packed.chars().allMatch(ProtoTypes::isBase64)) {
+            try {
+                return ProtoDescriptor.file(Base64.getMimeDecoder().decode(packed));
+            } catch (IllegalArgumentException none) {
+                throw new SchemaException("neither .proto text nor a file descriptor in Base64");
+            }
+        }
+        return ProtoParser.parse(schema);
+    }
+
+    private static boolean isBase64(int c) {
+        return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || "+/=\r\n".indexOf(c) >= 0;
+    }
+
+    /** The main file's messages, nested ones too, by their full names. */
+    public Map<String, ProtoMessage> messages() {
+        return named;
+    }
+
+    /** The full names of the main file's top-level messages, in its order. */
+    public List<String> topLevel() {
+        String prefix = prefix(main.packageName());
+        return main.messages().stream().map(each -> prefix + each.name()).toList();
+    }
+
+    /**
+     * The main file's message of this name.
+     *
+     * @param name full, or without the package
+     * @throws SchemaException if there is none; the message names those that are there
+     */
+    public ProtoMessage message(String name) {
+        ProtoMessage found = named.get(name);
+        if (found == null) {
+            found = named.get(prefix(main.packageName()) + name);
+        }
+        if (found == null) {
+            throw new SchemaException("no message " + name + "; there are: " + String.join(", ", topLevel()));
+        }
+        return found;
+    }
+
+    /**
+     * The message that Confluent's message indexes mean: the number of a top-level message, then of one in it, …
+     *
+     * @throws Malformed if there is none
+     */
+    public ProtoMessage message(List<Integer> indexes) {
+        List<ProtoFile.Message> siblings = main.messages();
+        StringBuilder name = new StringBuilder(main.packageName());
+        for (int index : indexes) {
+            if (index < 0 || index >= siblings.size()) {
+                throw new Malformed("message indexes " + indexes + " mean no message of the schema");
+            }
+            ProtoFile.Message message = siblings.get(index);
+            name.append(name.isEmpty() ? "" : ".").append(message.name());
+            siblings = message.messages();
+        }
+        return named.get(name.toString());
+    }
+
+    /** Where a message stands, as {@link #message(List)} takes it. */
+    public List<Integer> indexes(ProtoMessage message) {
+        List<Integer> indexes = new ArrayList<>();
+        List<ProtoFile.Message> siblings = main.messages();
+        String rest = message.fullName().substring(prefix(main.packageName()).length());
+        for (String part : rest.split("\\.")) {
+            for (int index = 0; index < siblings.size(); index++) {
+                if (siblings.get(index).name().equals(part)) {
+                    indexes.add(index);
+                    siblings = siblings.get(index).messages();
+                    break;
+                }
+            }
+        }
+        return indexes;
+    }
+
+    /** The message or enum that a name written inside {@code scope} means; null if there is none. */
+    Object resolve(String name, String scope) {
+        if (name.startsWith(".")) {
+            return byName.get(name.substring(1));
+        }
+        for (String around = scope; ; around = around.substring(0, Math.max(0, around.lastIndexOf('.')))) {
+            Object found = byName.get(prefix(around) + name);
+            if (found != null || around.isEmpty()) {
+                return found;
+            }
+        }
+    }
+
+    /** Every message of the main file with its fields, one a line: equal for equal layouts. */
+    @Override
+    public String toString() {
+        StringBuilder text = new StringBuilder();
+        for (ProtoMessage message : named.values()) {
+            text.append(message.fullName()).append(message.isMapEntry() ? " (map entry)\n" : "\n");
+            for (ProtoMessage.Field field : message.fields()) {
+                text.append("  ").append(field).append('\n');
+            }
+        }
+        return text.toString();
+    }
+
+    private void add(ProtoFile file, Map<String, ProtoMessage> found) {
+        add(prefix(file.packageName()), file.messages(), file.enums(), found);
+    }
+
+    private void add(
+            String prefix, List<ProtoFile.Message> messages, List<ProtoFile.Enum> enums, Map<String, ProtoMessage> found) {
+        for (ProtoFile.Enum each : enums) {
+            byName.putIfAbsent(prefix + each.name(), each);
+        }
+        for (ProtoFile.Message each : messages) {
+            String name = prefix + each.name();
+            ProtoMessage message = new ProtoMessage(this, name, each);
+            byName.putIfAbsent(name, message);
+            found.putIfAbsent(name, message);
+            add(name + ".", each.messages(), each.enums(), found);
+        }
+    }
+
+    private static String prefix(String scope) {
+        return scope.isEmpty() ? "" : scope + ".";
+    }
+}

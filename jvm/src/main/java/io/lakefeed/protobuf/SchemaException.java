@@ -1,0 +1,11 @@
+package io.lakefeed.protobuf;
+
+/** A Protobuf schema that cannot be read or used; the message says where and why. */
+public final class SchemaException extends IllegalArgumentException {
+    private static final long serialVersionUID = 1L;
+
+    /** With the reason. */
+    public SchemaException(String message) {
+        super(message);
+    }
+}

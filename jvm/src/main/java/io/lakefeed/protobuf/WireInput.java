@@ -1,0 +1,199 @@
+package io.lakefeed.protobuf;
+
+import static java.nio.ByteOrder.LITTLE_ENDIAN;
+
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+
+/**
+ * Protobuf's wire format out of a byte array, believing no length that the bytes claim.
+ *
+ * <p>Nothing is allocated for a length before the bytes are known to be there. Not thread safe; {@link #over}
+ * starts a new record.
+ *
+ * @see <a href="https://protobuf.dev/programming-guides/encoding/">Protobuf's encoding</a>
+ */
+public final class WireInput {
+    /** Wire types. */
+    public static final int VARINT = 0;
+
+    /** 8 bytes, little end first. */
+    public static final int FIXED64 = 1;
+
+    /** A length as a varint, then so many bytes. */
+    public static final int LENGTH = 2;
+
+    /** A group's begin. */
+    public static final int START_GROUP = 3;
+
+    /** A group's end. */
+    public static final int END_GROUP = 4;
+
+    /** 4 bytes, little end first. */
+    public static final int FIXED32 = 5;
+
+    /** As deep as Protobuf's own libraries read messages in messages. */
+    public static final int DEEPEST = 100;
+
+    private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
+    private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
+
+    private byte[] bytes;
+    private int at;
+    private int end;
+
+    /** Starts at {@code from} of {@code record}, to its end. */
+    public WireInput over(byte[] record, int from) {
+        bytes = record;
+        at = from;
+        end = record.length;
+        return this;
+    }
+
+    /** Whether the message, or the part of it that {@link #limit} has set, is read. */
+    public boolean atEnd() {
+        return at >= end;
+    }
+
+    /** The position of the next byte. */
+    public int position() {
+        return at;
+    }
+
+    /** The bytes that are read. */
+    public byte[] bytes() {
+        return bytes;
+    }
+
+    /** Reads a length and makes its end the end; returns the end before, for {@link #unlimit}. */
+    public int limit(String of) {
+        int length = length(of);
+        int before = end;
+        end = at + length;
+        return before;
+    }
+
+    /** Ends what {@link #limit} began. */
+    public void unlimit(int before) {
+        end = before;
+    }
+
+    /** Reads a length that the bytes left can hold. */
+    public int length(String of) {
+        long length = varint();
+        if (length < 0 || length > end - at) {
+            throw new Malformed("truncated: " + of + " of " + Long.toUnsignedString(length) + " bytes wanted at byte "
+                    + at + " of " + end);
+        }
+        return (int) length;
+    }
+
+    /** Passes over {@code length} bytes that {@link #length} has told; returns where they begin. */
+    public int take(int length) {
+        int from = at;
+        at += length;
+        return from;
+    }
+
+    /** A field's number and wire type: number &lt;&lt; 3 | type. */
+    public int tag() {
+        int from = at;
+        long tag = varint();
+        if (tag < 0 || tag > 0xFFFFFFFFL || tag >>> 3 == 0) {
+            throw new Malformed("no field at byte " + from + ": tag " + Long.toUnsignedString(tag));
+        }
+        return (int) tag;
+    }
+
+    /** A variable-length integer of up to 64 bits. */
+    public long varint() {
+        final byte[] source = bytes;
+        final int limit = end;
+        int position = at;
+        long value = 0;
+        for (int shift = 0; shift < 64; shift += 7) {
+            if (position >= limit) {
+                throw new Malformed("truncated: " + (position - at + 1) + " more byte(s) wanted at byte " + at + " of " + end);
+            }
+            byte next = source[position++];
+            value |= (next & 0x7FL) << shift;
+            if (next >= 0) {
+                at = position;
+                return value;
+            }
+        }
+        throw new Malformed("a number of more than 10 bytes at byte " + at);
+    }
+
+    /** A variable-length integer with the sign in its lowest bit. */
+    public long zigzag() {
+        long value = varint();
+        return (value >>> 1) ^ -(value & 1);
+    }
+
+    /** 4 bytes as an int. */
+    public int fixed32() {
+        require(4);
+        int value = (int) INTS.get(bytes, at);
+        at += 4;
+        return value;
+    }
+
+    /** 8 bytes as a long. */
+    public long fixed64() {
+        require(8);
+        long value = (long) LONGS.get(bytes, at);
+        at += 8;
+        return value;
+    }
+
+    private void require(int count) {
+        if (end - at < count) {
+            throw new Malformed("truncated: " + count + " more byte(s) wanted at byte " + at + " of " + end);
+        }
+    }
+
+    /** Passes over the value of a field that nobody wants. */
+    public void skip(int tag, int depth) {
+        switch (tag & 7) {
+            case VARINT -> varint();
+            case FIXED64 -> {
+                require(8);
+                at += 8;
+            }
+            case LENGTH -> at += length("field " + (tag >>> 3));
+            case START_GROUP -> skipGroup(tag >>> 3, depth + 1);
+            case FIXED32 -> {
+                require(4);
+                at += 4;
+            }
+            default -> throw new Malformed("field " + (tag >>> 3) + " has the wire type " + (tag & 7) + " before byte " + at);
+        }
+    }
+
+    private void skipGroup(int number, int depth) {
+        requireDepth(depth);
+        while (true) {
+            int tag = tag();
+            if ((tag & 7) == END_GROUP) {
+                requireEndOf(number, tag);
+                return;
+            }
+            skip(tag, depth);
+        }
+    }
+
+    /** Checks that a group's end is that of the group that began. */
+    public void requireEndOf(int number, int tag) {
+        if (tag >>> 3 != number) {
+            throw new Malformed("group " + number + " ends as group " + (tag >>> 3) + " before byte " + at);
+        }
+    }
+
+    /** Checks that messages are not nested deeper than {@value #DEEPEST}. */
+    public static void requireDepth(int depth) {
+        if (depth > DEEPEST) {
+            throw new Malformed("nested too deeply: more than " + DEEPEST + " messages in each other");
+        }
+    }
+}
