@@ -10,11 +10,13 @@
     │   ├── ResourceMissing       topic, bucket, table, file or subject that is not there
     │   ├── AccessDenied          credentials refused
     │   ├── CheckpointMismatch    the checkpoint belongs to another pipeline or disagrees with the table
+    │   ├── SchemaIncompatible    two versions of a schema, or rows and a table, that cannot be brought together
     │   └── DecodeError           a record that the declared format cannot read
     └── WorldError                the world's fault, or a passing one: exit status 1
         ├── Unreachable           a broker, registry, store or catalog does not answer
         ├── DownloadError         a jar or source that did not arrive whole, or not as locked
         ├── PortTaken             another process listens where ours should
+        ├── SchemaChanged         a writer's schema became another, and the pipeline is to stop then
         └── JobFailed             Spark stopped for a reason that no class above names
 """
 
@@ -102,6 +104,10 @@ class CheckpointMismatch(UserError):
     """The checkpoint belongs to another pipeline, or disagrees with the table."""
 
 
+class SchemaIncompatible(UserError):
+    """Two versions of a schema, or rows and a table, cannot be brought together; names the field and both types."""
+
+
 class DecodeError(UserError):
     """A record cannot be read in the declared format."""
 
@@ -116,6 +122,10 @@ class DownloadError(WorldError):
 
 class PortTaken(WorldError):
     """Another process listens on a port that was asked for."""
+
+
+class SchemaChanged(WorldError):
+    """A writer's schema became another, and the pipeline's policy is to stop then."""
 
 
 class JobFailed(WorldError):

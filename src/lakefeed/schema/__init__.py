@@ -1,0 +1,1 @@
+"""Schema evolution: what a new writer's schema means for the reader's schema and for the table."""

@@ -1,0 +1,326 @@
+"""Avro schemas as a graph that can be joined: types by full name, references instead of nesting.
+
+Terms and rules: https://avro.apache.org/docs/1.12.0/specification/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from lakefeed.errors import ConfigError
+
+NO_DEFAULT: Final = object()
+"""Stands for a field without default; None is the default null."""
+PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+_LOGICAL: Final = {
+    "int": {"date", "time-millis"},
+    "long": {
+        "time-micros",
+        *(f"{local}timestamp-{unit}" for local in ("", "local-") for unit in ("millis", "micros", "nanos")),
+    },
+    "bytes": {"decimal"},
+    "string": {"uuid"},
+    "fixed": {"decimal", "uuid", "duration"},
+}
+_SHORTEST_LIST = 5
+
+
+@dataclass(frozen=True)
+class Primitive:
+    """A type without parts; ``logical`` only if Avro knows it for this type, others mean nothing to a reader."""
+
+    name: str
+    logical: str | None = None
+    precision: int | None = None
+    scale: int = 0
+
+
+@dataclass(frozen=True)
+class Array:
+    items: Type
+
+
+@dataclass(frozen=True)
+class Map:
+    values: Type
+
+
+@dataclass(frozen=True)
+class Union:
+    members: tuple[Type, ...]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A named type, by its key in ``Schema.types``."""
+
+    key: str
+
+
+Type = Primitive | Array | Map | Union | Ref
+NULL: Final = Primitive("null")
+
+
+@dataclass
+class Field:
+    """A record's field. ``absent``: a schema that was joined lacks it (said here only, not written)."""
+
+    name: str
+    type: Type
+    default: Any = NO_DEFAULT
+    aliases: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+    absent: bool = field(default=False, compare=False)
+
+
+@dataclass
+class Record:
+    name: str
+    fields: list[Field]
+    aliases: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Enum:
+    name: str
+    symbols: list[str]
+    aliases: list[str] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Fixed:
+    name: str
+    size: int
+    logical: Primitive
+    aliases: list[str] = field(default_factory=list)
+
+
+Named = Record | Enum | Fixed
+
+
+@dataclass
+class Schema:
+    """A schema: its outermost type, and the named types that it uses."""
+
+    root: Type
+    types: dict[str, Named]
+
+    def named(self, ref: Ref) -> Named:
+        """What a reference means."""
+        return self.types[ref.key]
+
+
+def parse(text: str, *, prefix: str = "") -> Schema:
+    """Reads an Avro schema.
+
+    Args:
+        text: JSON.
+        prefix: put before each key, so that the types of two schemas can stand in one mapping.
+
+    Raises:
+        ConfigError: it is no Avro schema, or its outermost type is not a record.
+    """
+    try:
+        schema = _Parser(prefix).schema(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"not an Avro schema: {type(error).__name__}: {error}", where=_clipped(text)) from None
+    if not isinstance(schema.root, Ref) or not isinstance(schema.named(schema.root), Record):
+        raise ConfigError(
+            "the Avro schema is not that of a record, so it has no columns",
+            where=_clipped(text),
+            hint='give a schema with "type": "record"',
+        )
+    return schema
+
+
+class _Parser:
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._types: dict[str, Named] = {}
+
+    def schema(self, document: Any) -> Schema:
+        return Schema(self._type(document, ""), self._types)
+
+    def _type(self, document: Any, namespace: str) -> Type:
+        if isinstance(document, str):
+            return Primitive(document) if document in PRIMITIVES else self._reference(document, namespace)
+        if isinstance(document, list):
+            return _union([self._type(each, namespace) for each in document])
+        kind = document["type"]
+        if kind == "array":
+            return Array(self._type(document["items"], namespace))
+        if kind == "map":
+            return Map(self._type(document["values"], namespace))
+        if kind in {"record", "error", "enum", "fixed"}:
+            return self._named(document, namespace)
+        if isinstance(kind, str) and kind in PRIMITIVES:
+            return _logical(kind, document)
+        return self._type(kind, namespace)
+
+    def _reference(self, name: str, namespace: str) -> Ref:
+        for full in (_full(name, namespace), name):
+            if self._prefix + full in self._types:
+                return Ref(self._prefix + full)
+        raise ValueError(f"the type {name!r} is used, but defined nowhere before")
+
+    def _named(self, document: Mapping[str, Any], namespace: str) -> Ref:
+        full = _full(document["name"], document.get("namespace", namespace))
+        inside = full.rpartition(".")[0]
+        aliases = [_full(alias, inside).removeprefix(".") for alias in document.get("aliases", ())]
+        key = self._prefix + full
+        if key in self._types:
+            raise ValueError(f"the type {full!r} is defined twice")
+        if document["type"] == "enum":
+            self._types[key] = Enum(full, list(document["symbols"]), aliases, _extra(document, "symbols"))
+        elif document["type"] == "fixed":
+            self._types[key] = Fixed(full, int(document["size"]), _logical("fixed", document), aliases)
+        else:
+            record = Record(full, [], aliases, _extra(document, "fields"))
+            self._types[key] = record  # Before its fields: they may refer to it.
+            record.fields.extend(self._field(each, inside) for each in document["fields"])
+        return Ref(key)
+
+    def _field(self, document: Mapping[str, Any], namespace: str) -> Field:
+        return Field(
+            name=document["name"],
+            type=self._type(document["type"], namespace),
+            default=document.get("default", NO_DEFAULT),
+            aliases=list(document.get("aliases", ())),
+            extra=_extra(document, "default"),
+        )
+
+
+def _extra(document: Mapping[str, Any], *known: str) -> dict[str, Any]:
+    """Attributes that are kept as they are, such as ``doc``."""
+    return {key: each for key, each in document.items() if key not in {"name", "namespace", "type", "aliases", *known}}
+
+
+def _full(name: str, namespace: str | None) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
+
+
+def _logical(kind: str, document: Mapping[str, Any]) -> Primitive:
+    logical = document.get("logicalType")
+    if logical not in _LOGICAL.get(kind, ()):
+        return Primitive(kind)
+    if logical == "decimal":
+        return Primitive(kind, logical, int(document["precision"]), int(document.get("scale", 0)))
+    return Primitive(kind, logical)
+
+
+def _union(members: list[Type]) -> Type:
+    """The union; int beside long alone is long, and float beside double is double, as Spark reads them too."""
+    flat = tuple(members)
+    for narrow, wide in (("int", "long"), ("float", "double")):
+        if {each for each in flat if each != NULL} == {Primitive(narrow), Primitive(wide)}:
+            flat = tuple(each for each in flat if each != Primitive(narrow))
+    return flat[0] if len(flat) == 1 else Union(flat)
+
+
+def members(type_: Type) -> tuple[Type, ...]:
+    """The members of a union without null; a type that is no union is its own only member."""
+    flat = type_.members if isinstance(type_, Union) else (type_,)
+    return tuple(each for each in flat if each != NULL)
+
+
+def nullable(type_: Type) -> bool:
+    """Whether null is a value of the type."""
+    return type_ == NULL or (isinstance(type_, Union) and NULL in type_.members)
+
+
+def with_null(type_: Type, *, first: bool = True) -> Type:
+    """The type with null as one more value, as the first member of the union or the last."""
+    rest = members(type_)
+    if not rest:
+        return NULL
+    return Union((NULL, *rest) if first else (*rest, NULL))
+
+
+def short_name(full: str) -> str:
+    """A full name without its namespace."""
+    return full.rpartition(".")[2]
+
+
+def written(schema: Schema) -> str:
+    """The schema as JSON, each named type defined where it is used first."""
+    return json.dumps(_document(schema.root, schema, set(), ""), ensure_ascii=False)
+
+
+def _document(type_: Type, schema: Schema, defined: set[str], around: str) -> Any:
+    match type_:
+        case Primitive(logical=None):
+            return type_.name
+        case Primitive():
+            return {"type": type_.name, **_attributes(type_)}
+        case Array():
+            return {"type": "array", "items": _document(type_.items, schema, defined, around)}
+        case Map():
+            return {"type": "map", "values": _document(type_.values, schema, defined, around)}
+        case Union():
+            return [_document(each, schema, defined, around) for each in type_.members]
+    named = schema.named(type_)
+    if named.name in defined:
+        return named.name
+    defined.add(named.name)
+    namespace, _, name = named.name.rpartition(".")
+    head: dict[str, Any] = {"name": name} if namespace == around else {"name": name, "namespace": namespace}
+    if named.aliases:
+        # An alias without a dot would be one of the type's own namespace.
+        head["aliases"] = [f".{each}" if namespace and "." not in each else each for each in named.aliases]
+    if isinstance(named, Fixed):
+        return {"type": "fixed", **head, "size": named.size, **_attributes(named.logical)}
+    if isinstance(named, Enum):
+        return {"type": "enum", **head, "symbols": named.symbols, **named.extra}
+    fields = []
+    for each in named.fields:
+        document = {"name": each.name, "type": _document(each.type, schema, defined, namespace)}
+        if each.default is not NO_DEFAULT:
+            document["default"] = each.default
+        if each.aliases:
+            document["aliases"] = each.aliases
+        fields.append({**document, **each.extra})
+    return {"type": "record", **head, **named.extra, "fields": fields}
+
+
+def _attributes(logical: Primitive) -> dict[str, Any]:
+    if logical.logical is None:
+        return {}
+    if logical.logical == "decimal":
+        return {"logicalType": "decimal", "precision": logical.precision, "scale": logical.scale}
+    return {"logicalType": logical.logical}
+
+
+def described(type_: Type, schema: Schema) -> str:
+    """The type in a few words: ``long``, ``decimal(9,2)``, ``array of Address``, ``string or null``."""
+    match type_:
+        case Primitive(logical=None):
+            return type_.name
+        case Primitive(logical="decimal"):
+            return f"decimal({type_.precision},{type_.scale})"
+        case Primitive():
+            return str(type_.logical)
+        case Array():
+            return f"array of {described(type_.items, schema)}"
+        case Map():
+            return f"map of {described(type_.values, schema)}"
+        case Union():
+            words = [described(each, schema) for each in members(type_)]
+            return " or ".join([*words, "null"] if nullable(type_) else words)
+    named = schema.named(type_)
+    if isinstance(named, Record):
+        return f"record {short_name(named.name)}"
+    if isinstance(named, Enum):
+        shown = named.symbols if len(named.symbols) <= _SHORTEST_LIST else [*named.symbols[:3], "…", named.symbols[-1]]
+        return f"enum({', '.join(shown)})"
+    if named.logical.logical is not None:
+        return described(named.logical, schema)
+    return f"fixed({named.size})"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:79]}…"
