@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from lakefeed.local.ports import choose_free
 from lakefeed.local.stores import Minio, VersityGateway
@@ -59,8 +60,12 @@ class Bucket:
             else:
                 break
         if self.versioned:
-            body = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
-            self.request("PUT", "", query={"versioning": ""}, body=body)
+            self.keep_versions("Enabled")
+
+    def keep_versions(self, status: Literal["Enabled", "Suspended"]) -> None:
+        """Switches versions on, or off again."""
+        body = f"<VersioningConfiguration><Status>{status}</Status></VersioningConfiguration>"
+        self.request("PUT", "", query={"versioning": ""}, body=body.encode())
 
     def put(self, key: str, body: bytes) -> None:
         """Writes an object, whatever is there."""

@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from tests.contract.checkpoint import Checkpoint, counting, java_class
-from tests.contract.stores import Bucket
+from tests.contract.checkpoint import Checkpoint, counting, introduce, java_class
+from tests.contract.stores import Bucket, new_bucket
 
 HADOOP_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
@@ -186,6 +186,7 @@ def test_deletes_of_expired_entries_wait_for_one_request(bucket: Bucket, spark: 
     with counting(spark) as counted:
         log.flush()
     expected = {"DeleteObjects": 1} | ({"ListObjectVersions": 1} if bucket.versioned else {})
+    assert counted.requests.pop("GetBucketVersioning", 1) == 1  # Before the first delete in a bucket.
     assert counted.requests == expected
     assert nothing_but(bucket, log, ["6", "7"])
 
@@ -253,13 +254,84 @@ def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> boo
     return True
 
 
-def test_the_probe_leaves_nothing_and_is_done_once(bucket: Bucket, spark: SparkSession, root: str) -> None:
-    Checkpoint.at(root, spark=spark).java.createCheckpointDirectory()
+@pytest.mark.parametrize("writers", [2, 16])
+@pytest.mark.parametrize("versions", ["as they are", "suspended"])
+def test_the_probe_leaves_nothing_and_is_done_once(
+    bucket: Bucket, spark: SparkSession, writers: int, versions: str
+) -> None:
+    fresh = new_bucket(
+        bucket.endpoint, access_key=bucket.access_key, secret_key=bucket.secret_key, versioned=bucket.versioned
+    )
+    if versions == "suspended" and fresh.versioned:
+        fresh.keep_versions("Suspended")
+    introduce(spark, fresh)
+    conf = {"lakefeed.checkpoint.probe.writers": f"{writers}"}
     with counting(spark) as counted:
-        Checkpoint.at(root, spark=spark).java.createCheckpointDirectory()
+        Checkpoint.at(fresh.url("c"), spark=spark, conf=conf).java.createCheckpointDirectory()
+    assert counted.requests["PutObject"] == writers
+    if versions == "as they are":
+        assert counted.requests == {"PutObject": writers, "DeleteObject": 1}
+    with counting(spark) as counted:
+        Checkpoint.at(fresh.url("c"), spark=spark, conf=conf).java.createCheckpointDirectory()
     assert counted.requests == {}
-    left = bucket.keys()
-    assert [name for name in left if "probe" in name] == []
+    assert fresh.keys() == []
+    if fresh.versioned:
+        assert fresh.versions() == ([], [])
+
+
+def test_a_start_asks_for_its_location_once(spark: SparkSession, root: str) -> None:
+    location = Checkpoint.at(root, spark=spark)
+    location.java.createCheckpointDirectory()
+    with counting(spark) as counted:
+        for name in ("metadata", "offsets", "commits", "state"):
+            assert not location.exists(name)
+        for name in ("offsets", "commits", "sources/0"):
+            assert not Checkpoint.at(f"{root}/{name}", spark=spark).exists()
+    assert counted.requests == {"ListObjectsV2": 1}
+    location.write("metadata", b"{}")
+    Checkpoint.at(f"{root}/sources/0", spark=spark).write("0", b"first offsets")
+    with counting(spark) as counted:
+        assert Checkpoint.at(f"{root}/sources/0", spark=spark).read("0") == b"first offsets"
+    assert counted.requests == {}
+    Checkpoint.at(f"{root}/offsets", spark=spark).write("0", b"offsets")
+
+    again = Checkpoint.at(root, spark=spark)
+    again.java.createCheckpointDirectory()
+    with counting(spark) as counted:
+        assert [again.exists(name) for name in ("metadata", "offsets", "commits", "state")] == [
+            True,
+            True,
+            False,
+            False,
+        ]
+        assert Checkpoint.at(f"{root}/offsets", spark=spark).names() == ["0"]
+        assert not Checkpoint.at(f"{root}/commits", spark=spark).exists()
+        for _ in range(2):
+            assert Checkpoint.at(f"{root}/sources/0", spark=spark).read("0") == b"first offsets"
+    assert counted.requests == {"ListObjectsV2": 3, "GetObject": 1}
+
+
+def test_what_a_start_saw_ends_with_its_first_offsets(bucket: Bucket, spark: SparkSession, root: str) -> None:
+    location = Checkpoint.at(root, spark=spark)
+    location.java.createCheckpointDirectory()
+    assert not location.exists("state")
+    bucket.put(root.removeprefix(bucket.url() + "/") + "/state/0/0/1.delta", b"an executor's")
+    assert not location.exists("state")
+    Checkpoint.at(f"{root}/offsets", spark=spark).write("0", b"offsets")
+    assert location.exists("state")
+    assert location.exists("state/0/0/1.delta")
+
+
+def test_a_driver_that_started_with_an_old_look_is_refused(spark: SparkSession, bucket: Bucket, root: str) -> None:
+    location = Checkpoint.at(root, spark=spark)
+    location.java.createCheckpointDirectory()
+    late = Checkpoint.at(f"{root}/offsets", spark=spark)
+    assert not late.exists()
+    bucket.put(root.removeprefix(bucket.url() + "/") + "/offsets/0", b"the other driver's")
+    with pytest.raises(Py4JJavaError) as refused:
+        late.write("0", b"ours")
+    assert java_class(refused.value) == HADOOP_EXISTS
+    assert late.read("0") == b"the other driver's"
 
 
 def test_foreign_files_are_listed_and_left_alone(bucket: Bucket, spark: SparkSession, log: Checkpoint) -> None:

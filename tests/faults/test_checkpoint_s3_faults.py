@@ -174,6 +174,15 @@ def test_a_store_that_lets_two_win_is_refused(spark: SparkSession, bucket: Bucke
         Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
 
 
+def test_a_probe_whose_winner_got_no_reply_is_run_again(spark: SparkSession, bucket: Bucket, proxy: FaultProxy) -> None:
+    fault = proxy.spoil("lost reply", lambda request: request.conditional)
+    with counting(spark) as counted:
+        Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
+    assert fault.done == 1
+    assert counted.requests["PutObject"] >= 3
+    assert bucket.keys() == []
+
+
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, seed: int

@@ -14,16 +14,20 @@ import org.apache.hadoop.fs.s3a.Constants;
 import org.apache.hadoop.fs.s3a.Invoker;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.hadoop.fs.s3a.S3ARetryPolicy;
+import org.apache.hadoop.fs.s3a.impl.PutObjectOptions;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
+import software.amazon.awssdk.core.sync.RequestBody;
 import software.amazon.awssdk.services.s3.S3Client;
 import software.amazon.awssdk.services.s3.model.BucketVersioningStatus;
+import software.amazon.awssdk.services.s3.model.DeleteObjectResponse;
 import software.amazon.awssdk.services.s3.model.DeleteObjectsResponse;
 import software.amazon.awssdk.services.s3.model.ListObjectVersionsRequest;
 import software.amazon.awssdk.services.s3.model.ListObjectVersionsResponse;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
 import software.amazon.awssdk.services.s3.model.ObjectIdentifier;
+import software.amazon.awssdk.services.s3.model.PutObjectRequest;
 import software.amazon.awssdk.services.s3.model.S3Exception;
 
 /**
@@ -47,6 +51,7 @@ final class Bucket {
     private final boolean deletesTogether;
     private final Deletions deletions;
     private final StoreProof proof = new StoreProof(this);
+    private final FirstLooks looks = new FirstLooks(this);
     private Boolean versioned;
 
     private Bucket(S3AFileSystem files, Configuration conf, Settings settings) {
@@ -98,6 +103,10 @@ final class Bucket {
         return proof;
     }
 
+    FirstLooks looks() {
+        return looks;
+    }
+
     /** The key of an absolute path; empty for the bucket itself. */
     static String key(Path path) {
         String inside = path.toUri().getPath();
@@ -117,6 +126,17 @@ final class Bucket {
     /** What begins with {@code prefix}, down to the next slash: one request for each thousand. */
     Listing list(String prefix) throws IOException {
         return list(prefix, "/");
+    }
+
+    /** The names directly below a directory, of objects that are not deleted and of directories: one request. */
+    Set<String> names(Path directory) throws IOException {
+        Listing listing = list(prefix(directory));
+        Set<String> names = new HashSet<>();
+        listing.objects().stream()
+                .filter(each -> !deletions.isDeleted(each.key()))
+                .forEach(each -> names.add(path(each.key()).getName()));
+        listing.directories().forEach(each -> names.add(path(each).getName()));
+        return names;
     }
 
     private Listing list(String prefix, String delimiter) throws IOException {
@@ -142,6 +162,27 @@ final class Bucket {
     /** The user metadata of an object. */
     Map<String, String> metadata(Path path) throws IOException {
         return files().getS3AInternals().getObjectMetadata(path).metadata();
+    }
+
+    /** Writes a small object if there is none; its version, or null if the bucket has no versions. */
+    String putIfAbsent(String key, String content) throws IOException {
+        PutObjectRequest request = files().getS3AInternals()
+                .getStore()
+                .getRequestFactory()
+                .newPutObjectRequestBuilder(key, PutObjectOptions.defaultOptions(), content.length(), false)
+                .ifNoneMatch("*")
+                .build();
+        return retry("write", key, () -> client().putObject(request, RequestBody.fromString(content)))
+                .versionId();
+    }
+
+    /** Removes an object that {@link #putIfAbsent} has just written. */
+    void removeNew(String key, String version) throws IOException {
+        DeleteObjectResponse answer = delete(identifier(key, version));
+        if (version == null && Boolean.TRUE.equals(answer.deleteMarker())) {
+            // Versions were kept once, and are suspended.
+            remove(List.of(key));
+        }
     }
 
     /** Removes these objects, on a versioned bucket with all their versions: nothing older comes back. */
@@ -228,13 +269,16 @@ final class Bucket {
         for (int from = 0; from < objects.size(); from += size) {
             List<ObjectIdentifier> some = objects.subList(from, Math.min(objects.size(), from + size));
             if (some.size() == 1) {
-                ObjectIdentifier one = some.get(0);
-                retry("delete", one.key(), () -> client().deleteObject(request ->
-                        request.bucket(bucket()).key(one.key()).versionId(one.versionId())));
+                delete(some.get(0));
             } else {
                 deleteTogether(some);
             }
         }
+    }
+
+    private DeleteObjectResponse delete(ObjectIdentifier one) throws IOException {
+        return retry("delete", one.key(), () -> client().deleteObject(request ->
+                request.bucket(bucket()).key(one.key()).versionId(one.versionId())));
     }
 
     private void deleteTogether(List<ObjectIdentifier> objects) throws IOException {

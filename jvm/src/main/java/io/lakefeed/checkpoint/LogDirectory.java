@@ -20,7 +20,8 @@ import org.apache.hadoop.fs.Path;
  * query and for each reader, so that none begins with old knowledge.
  */
 final class LogDirectory {
-    private static final Set<String> NAMES = Set.of("offsets", "commits", "_spark_metadata");
+    static final String OFFSETS = "offsets";
+    private static final Set<String> NAMES = Set.of(OFFSETS, "commits", "_spark_metadata");
     private static final Pattern BATCH = Pattern.compile("([0-9]{1,18})(?:[.][^/]*)?");
     private static final long BLOCK = 32L << 20;
 
@@ -40,8 +41,12 @@ final class LogDirectory {
 
     /** Whether Spark keeps a metadata log there: {@code offsets}, {@code commits}, {@code sources/0}, … */
     static boolean isLog(Path root) {
-        return NAMES.contains(root.getName())
-                || root.getParent() != null && root.getParent().getName().equals("sources");
+        return NAMES.contains(root.getName()) || isOfSource(root);
+    }
+
+    /** Whether a source keeps its log there, which nobody else reads. */
+    static boolean isOfSource(Path root) {
+        return root.getParent() != null && root.getParent().getName().equals("sources");
     }
 
     /** The batch id, or the version of a state file, that a name begins with; -1 if it begins with none. */
@@ -123,6 +128,10 @@ final class LogDirectory {
 
     private void load() throws IOException {
         if (loaded) {
+            return;
+        }
+        if (!bucket.looks().shows(root).orElse(true)) {
+            loaded = true;
             return;
         }
         String prefix = Bucket.prefix(root);

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Pattern;
@@ -42,7 +43,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         this.bucket = Bucket.of(path, conf, settings);
         this.root = qualified(path);
         this.log = settings.answerFromMemory() && LogDirectory.isLog(root)
-                ? new LogDirectory(bucket, root, settings.cacheBytes())
+                ? bucket.looks().log(root, settings.cacheBytes())
                 : null;
     }
 
@@ -54,6 +55,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
             if (exclusive) {
                 bucket.proof().demand(path.getParent(), settings);
             }
+            bucket.looks().touched(path);
             int keep = exclusive || isEntry(path) ? settings.cacheBytes() : 0;
             return EntryOutput.begin(
                     bucket, path, exclusive, !settings.allowUnconditionalWrites(), keep, outcome(path));
@@ -177,6 +179,10 @@ final class S3ACheckpoint implements CheckpointFileManager {
             if (isEntry(path)) {
                 return log.find(path.getName()) != null;
             }
+            Optional<Boolean> seen = bucket.looks().shows(path);
+            if (seen.isPresent()) {
+                return seen.get();
+            }
             Found found = look(key);
             return found.directory() || found.file() && !bucket.deletions().isDeleted(key);
         });
@@ -187,6 +193,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         checked(() -> {
             Path path = qualified(given);
             String key = Bucket.key(path);
+            bucket.looks().forget(path);
             if (isEntry(path)) {
                 deleteEntry(path.getName(), key);
             } else if (isKnownFile(path)) {
@@ -251,6 +258,9 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return checked(() -> {
             bucket.proof().demand(root, settings);
             made.add(root);
+            if (settings.answerFromMemory()) {
+                bucket.looks().begin(root);
+            }
             return root;
         });
     }

@@ -34,7 +34,7 @@ record Settings(
     static Settings of(Configuration conf) {
         return new Settings(
                 conf.getBoolean(ALLOW_UNCONDITIONAL_WRITES, false),
-                between(conf, PROBE_WRITERS, 4, 2, 64),
+                between(conf, PROBE_WRITERS, 2, 2, 64),
                 conf.getBoolean(ANSWER_FROM_MEMORY, true),
                 between(conf, CACHE_BYTES, 4 << 20, 0, Integer.MAX_VALUE),
                 between(conf, DELETE_BATCH, LARGEST_DELETE, 1, LARGEST_DELETE),

@@ -1,7 +1,6 @@
 package io.lakefeed.checkpoint;
 
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
@@ -15,8 +14,8 @@ import org.apache.hadoop.fs.Path;
 /**
  * Proves that a store lets exactly one of several conditional PUTs win, before a query relies on it.
  *
- * <p>Done once for each bucket and endpoint in a JVM, when a query starts: as many PUTs as there are writers, one
- * DELETE, and once GetBucketVersioning.
+ * <p>Done once for each bucket and endpoint in a JVM, when a query starts: as many PUTs as there are writers, and one
+ * DELETE. The winner's answer tells whether the bucket has versions, so that the DELETE leaves no marker.
  */
 final class StoreProof {
     private final Bucket bucket;
@@ -36,12 +35,25 @@ final class StoreProof {
         if (given || settings.allowUnconditionalWrites()) {
             return;
         }
-        Path probe = new Path(directory, "_lakefeed-probe-" + UUID.randomUUID());
-        List<Attempt> attempts;
+        long winners = winners(directory, settings.probeWriters());
+        if (winners == 0) {
+            // The winner's answer was lost, and its retry refused.
+            winners = winners(directory, settings.probeWriters());
+        }
+        if (winners != 1) {
+            throw refusal("let " + winners + " of " + settings.probeWriters() + " racing conditional writes"
+                    + " (If-None-Match: *) to one key succeed; exactly one must", null);
+        }
+        given = true;
+    }
+
+    private long winners(Path directory, int writers) throws IOException {
+        String key = Bucket.key(new Path(directory, "_lakefeed-probe-" + UUID.randomUUID()));
+        List<Attempt> attempts = List.of();
         try {
-            attempts = race(probe, settings.probeWriters());
+            attempts = race(key, writers);
         } finally {
-            bucket.remove(List.of(Bucket.key(probe)));
+            remove(key, attempts);
         }
         for (Attempt attempt : attempts) {
             if (attempt.failure() != null) {
@@ -51,22 +63,27 @@ final class StoreProof {
                 throw attempt.failure();
             }
         }
-        long winners = attempts.stream().filter(Attempt::won).count();
-        if (winners != 1) {
-            throw refusal("let " + winners + " of " + attempts.size() + " racing conditional writes"
-                    + " (If-None-Match: *) to one key succeed; exactly one must", null);
-        }
-        given = true;
+        return attempts.stream().filter(Attempt::won).count();
     }
 
-    private record Attempt(boolean won, IOException failure) {}
+    private void remove(String key, List<Attempt> attempts) throws IOException {
+        List<Attempt> winners = attempts.stream().filter(Attempt::won).toList();
+        if (winners.size() == 1 && attempts.stream().allMatch(each -> each.failure() == null)) {
+            bucket.removeNew(key, winners.get(0).version());
+        } else {
+            bucket.remove(List.of(key));
+        }
+    }
 
-    private List<Attempt> race(Path probe, int writers) throws IOException {
+    /** @param version what was written, null if the bucket has no versions */
+    private record Attempt(boolean won, String version, IOException failure) {}
+
+    private List<Attempt> race(String key, int writers) throws IOException {
         ExecutorService threads = Executors.newFixedThreadPool(writers);
         try {
             List<Callable<Attempt>> tasks = new ArrayList<>();
             for (int writer = 0; writer < writers; writer++) {
-                tasks.add(() -> attempt(probe));
+                tasks.add(() -> attempt(key));
             }
             List<Attempt> attempts = new ArrayList<>();
             for (Future<Attempt> done : threads.invokeAll(tasks)) {
@@ -83,15 +100,11 @@ final class StoreProof {
         }
     }
 
-    private Attempt attempt(Path probe) {
-        String id = UUID.randomUUID().toString();
+    private Attempt attempt(String key) {
         try {
-            var out = ConditionalWrite.create(bucket.files(), probe, id, true);
-            out.write(id.getBytes(StandardCharsets.UTF_8));
-            out.close();
-            return new Attempt(true, null);
+            return new Attempt(true, bucket.putIfAbsent(key, UUID.randomUUID().toString()), null);
         } catch (IOException failed) {
-            return new Attempt(false, ConditionalWrite.isConflict(failed) ? null : failed);
+            return new Attempt(false, null, ConditionalWrite.isConflict(failed) ? null : failed);
         }
     }
 

@@ -1,0 +1,115 @@
+package io.lakefeed.checkpoint;
+
+import java.io.IOException;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.fs.Path;
+
+/**
+ * What queries saw of their checkpoint locations when they started: one LIST of a location, instead of one for its
+ * {@code metadata}, for each of its logs, and for each of Spark's questions whether it is empty.
+ *
+ * <p>A look holds for a minute at most and until its query writes to {@code offsets}, since executors write below the
+ * location from there on. What another driver writes meanwhile is found by the conditional PUT.
+ */
+final class FirstLooks {
+    private static final long FRESH_NANOS = TimeUnit.MINUTES.toNanos(1);
+
+    private final Bucket bucket;
+    private final Map<Path, Look> looks = new ConcurrentHashMap<>();
+
+    FirstLooks(Bucket bucket) {
+        this.bucket = bucket;
+    }
+
+    /** A query starts on {@code root}: whatever was known of it is forgotten. */
+    void begin(Path root) {
+        looks.values().removeIf(Look::isOld);
+        looks.put(root, new Look(root));
+    }
+
+    /** Whether there is something at {@code path}; empty if only the store can tell. */
+    Optional<Boolean> shows(Path path) throws IOException {
+        Look look = of(path);
+        return look == null ? Optional.empty() : look.shows(path);
+    }
+
+    /** Called before {@code path} is written. */
+    void touched(Path path) {
+        Look look = of(path);
+        if (look != null) {
+            look.touched(path);
+        }
+    }
+
+    /** Called before {@code path} is deleted. */
+    void forget(Path path) {
+        looks.keySet().removeIf(root -> Bucket.prefix(path).startsWith(Bucket.prefix(root))
+                || Bucket.prefix(root).startsWith(Bucket.prefix(path)));
+    }
+
+    /** A log's directory. Spark opens the log of a source twice for one start of a query: both times the same one. */
+    LogDirectory log(Path directory, int budget) {
+        Look look = LogDirectory.isOfSource(directory) ? of(directory) : null;
+        return look == null
+                ? new LogDirectory(bucket, directory, budget)
+                : look.sources.computeIfAbsent(directory, each -> new LogDirectory(bucket, each, budget));
+    }
+
+    private Look of(Path path) {
+        for (Path root = path.getParent(); root != null; root = root.getParent()) {
+            Look look = looks.get(root);
+            if (look != null) {
+                return look.isOld() ? null : look;
+            }
+        }
+        return null;
+    }
+
+    private final class Look {
+        private final Path root;
+        private final long begun = System.nanoTime();
+        private final Map<Path, LogDirectory> sources = new ConcurrentHashMap<>();
+        private final Set<String> touched = new HashSet<>();
+        /** What is directly below the root; null until somebody wants to know. */
+        private Set<String> names;
+
+        Look(Path root) {
+            this.root = root;
+        }
+
+        boolean isOld() {
+            return System.nanoTime() - begun > FRESH_NANOS;
+        }
+
+        synchronized Optional<Boolean> shows(Path path) throws IOException {
+            String name = nameBelowRoot(path);
+            if (touched.contains(name) || touched.contains(LogDirectory.OFFSETS)) {
+                return Optional.empty();
+            }
+            if (names == null) {
+                names = bucket.names(root);
+            }
+            if (!names.contains(name)) {
+                return Optional.of(false);
+            }
+            return path.getParent().equals(root) ? Optional.of(true) : Optional.empty();
+        }
+
+        synchronized void touched(Path path) {
+            touched.add(nameBelowRoot(path));
+        }
+
+        private String nameBelowRoot(Path path) {
+            Path below = path;
+            while (!below.getParent().equals(root)) {
+                below = below.getParent();
+            }
+            return below.getName();
+        }
+    }
+}
