@@ -238,7 +238,6 @@ def test_a_schema_that_is_no_record_becomes_one_field(spark: SparkSession) -> No
     [
         '{"type": "record"',
         '{"type": "record", "name": "R", "fields": [{"name": "a", "type": "Unknown"}]}',
-        '{"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]}',
     ],
 )
 def test_a_schema_that_cannot_be_used_is_an_error_at_once(spark: SparkSession, schema: str) -> None:

@@ -77,5 +77,5 @@ def _refused(error: Any, spec: ConfluentAvro | PlainAvro) -> ConfigError:
     return ConfigError(
         f"The Avro schema cannot be used: {str(cause).splitlines()[0]}",
         where=f"{type(spec).__name__}.reader_schema",
-        hint="it must be a valid Avro schema, and not recursive, which a table cannot hold",
+        hint="it must be a valid Avro schema (JSON)",
     )

@@ -3,9 +3,7 @@ package io.lakefeed.decode;
 import io.lakefeed.Secrets;
 import java.io.Serializable;
 import java.time.Duration;
-import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
-import org.apache.spark.sql.avro.SchemaConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.types.DataType;
@@ -49,7 +47,7 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
         this.patienceSeconds = options.getLong("registry-patience-seconds", 60);
         String secret = options.get("credentials");
         this.credentials = secret == null ? null : Secrets.get(secret);
-        this.valueType = SchemaConverters.toSqlType(parsed(readerSchema), false, "", -1).dataType();
+        this.valueType = AvroTypes.of(AvroTypes.reader(readerSchema));
         StructType value = valueType instanceof StructType struct
                 ? struct
                 : new StructType().add("value", valueType);
@@ -65,10 +63,6 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
             throw new IllegalArgumentException("the decoder's catalog has no option " + key);
         }
         return value;
-    }
-
-    private static Schema parsed(String schema) {
-        return new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false).parse(schema);
     }
 
     /** Called by generated code, once for each record. */
@@ -90,11 +84,11 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
     }
 
     private AvroReader newReader() {
-        Schema reader = parsed(readerSchema);
+        Schema reader = AvroTypes.reader(readerSchema);
         return writerSchema == null
                 ? new AvroReader(
                         reader, valueType, Registry.at(registryUrl, credentials), Duration.ofSeconds(patienceSeconds))
-                : new AvroReader(reader, valueType, parsed(writerSchema));
+                : new AvroReader(reader, valueType, AvroTypes.parsed(writerSchema));
     }
 
     @Override

@@ -4,10 +4,8 @@ import static java.nio.ByteOrder.LITTLE_ENDIAN;
 
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
-import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
-import org.apache.avro.io.Decoder;
-import org.apache.avro.util.Utf8;
+import java.util.Arrays;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Avro's binary encoding out of a byte array, believing no length that the bytes claim.
@@ -16,13 +14,15 @@ import org.apache.avro.util.Utf8;
  * there; a record of ten bytes can so ask for an array of 2^31 items and end the JVM. Here every length is held
  * against the bytes that are left, and all items of all arrays and maps of one record together against its
  * length (each takes a byte or more) plus {@value #FREE_ITEMS} (for items of types that take none, as null
- * does). So memory is bounded by a multiple of the record's length.
+ * does). So memory is bounded by a multiple of the record's length. Records inside records of recursive types
+ * are counted too: {@value #DEEPEST} at most.
  *
  * <p>Encoding: Avro specification 1.12, "Binary Encoding". Not thread safe; {@link #over} starts a new record.
  */
-final class BoundedDecoder extends Decoder {
+final class BoundedDecoder {
     private static final int FREE_ITEMS = 65_536;
-    private static final int LARGE = 1 << 20;
+    private static final int DEEPEST = 1_000;
+    private static final long NOT_ASCII = 0x8080808080808080L;
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
 
@@ -30,6 +30,7 @@ final class BoundedDecoder extends Decoder {
     private int at;
     private int end;
     private long itemsLeft;
+    private int depth;
 
     /** Starts at {@code from} of {@code record}, to its end. */
     BoundedDecoder over(byte[] record, int from) {
@@ -37,6 +38,7 @@ final class BoundedDecoder extends Decoder {
         at = from;
         end = record.length;
         itemsLeft = (long) end - from + FREE_ITEMS;
+        depth = 0;
         return this;
     }
 
@@ -48,6 +50,18 @@ final class BoundedDecoder extends Decoder {
     /** How many bytes have not been read. */
     int remaining() {
         return end - at;
+    }
+
+    /** Called at the beginning of a record that may hold others of its own kind. */
+    void enter() {
+        if (++depth > DEEPEST) {
+            throw new BadRecord("nested too deeply");
+        }
+    }
+
+    /** Called at the end of such a record. */
+    void leave() {
+        depth--;
     }
 
     private BadRecord truncated(long wanted) {
@@ -65,19 +79,14 @@ final class BoundedDecoder extends Decoder {
         return (int) length;
     }
 
-    @Override
-    public void readNull() {}
-
-    @Override
-    public boolean readBoolean() {
+    boolean readBoolean() {
         if (at >= end) {
             throw truncated(1);
         }
         return bytes[at++] == 1;
     }
 
-    @Override
-    public int readInt() {
+    int readInt() {
         long value = readLong();
         int narrow = (int) value;
         if (narrow != value) {
@@ -86,11 +95,17 @@ final class BoundedDecoder extends Decoder {
         return narrow;
     }
 
-    @Override
-    public long readLong() {
+    long readLong() {
         final byte[] source = bytes;
         final int limit = end;
         int position = at;
+        if (position < limit) {
+            byte first = source[position];
+            if (first >= 0) {
+                at = position + 1;
+                return (first >>> 1) ^ -(first & 1);
+            }
+        }
         long value = 0;
         for (int shift = 0; shift < 64; shift += 7) {
             if (position >= limit) {
@@ -106,8 +121,7 @@ final class BoundedDecoder extends Decoder {
         throw new BadRecord("an int or long of more than 10 bytes at byte " + at);
     }
 
-    @Override
-    public float readFloat() {
+    float readFloat() {
         if (end - at < 4) {
             throw truncated(4);
         }
@@ -116,8 +130,7 @@ final class BoundedDecoder extends Decoder {
         return Float.intBitsToFloat(bits);
     }
 
-    @Override
-    public double readDouble() {
+    double readDouble() {
         if (end - at < 8) {
             throw truncated(8);
         }
@@ -126,128 +139,92 @@ final class BoundedDecoder extends Decoder {
         return Double.longBitsToDouble(bits);
     }
 
-    @Override
-    public Utf8 readString(Utf8 old) {
+    /** Text that is UTF-8 in truth. It is not copied: it shares the record's bytes, which nobody changes. */
+    UTF8String readString() {
         int length = available(readLong(), "a string");
-        // A fresh one for a long string: Utf8 keeps its largest buffer for ever.
-        Utf8 result = old == null || length > LARGE ? new Utf8() : old;
-        result.setByteLength(length);
-        System.arraycopy(bytes, at, result.getBytes(), 0, length);
-        at += length;
-        return result;
-    }
-
-    @Override
-    public String readString() {
-        int length = available(readLong(), "a string");
-        String result = new String(bytes, at, length, StandardCharsets.UTF_8);
-        at += length;
-        return result;
-    }
-
-    @Override
-    public void skipString() {
-        at += available(readLong(), "a string");
-    }
-
-    @Override
-    public ByteBuffer readBytes(ByteBuffer old) {
-        int length = available(readLong(), "bytes");
-        ByteBuffer result;
-        if (old != null && length <= old.capacity() && old.capacity() <= LARGE) {
-            result = old;
-            result.clear();
-        } else {
-            result = ByteBuffer.allocate(length);
+        int from = at;
+        UTF8String text = UTF8String.fromBytes(bytes, from, length);
+        if (!ascii(from, length) && !text.isValid()) {
+            throw new BadRecord("a string is not UTF-8: " + length + " byte(s) at byte " + from);
         }
-        result.put(bytes, at, length);
-        result.flip();
+        at = from + length;
+        return text;
+    }
+
+    private boolean ascii(int from, int length) {
+        final byte[] source = bytes;
+        final int until = from + length;
+        int position = from;
+        for (; position <= until - 8; position += 8) {
+            if (((long) LONGS.get(source, position) & NOT_ASCII) != 0) {
+                return false;
+            }
+        }
+        for (; position < until; position++) {
+            if (source[position] < 0) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    byte[] readBytes() {
+        return copied(available(readLong(), "bytes"));
+    }
+
+    byte[] readFixed(int length) {
+        return copied(available(length, "a fixed"));
+    }
+
+    private byte[] copied(int length) {
+        byte[] result = Arrays.copyOfRange(bytes, at, at + length);
         at += length;
         return result;
     }
 
-    @Override
-    public void skipBytes() {
-        at += available(readLong(), "bytes");
+    /** The index of an enum's symbol or of a union's branch, below {@code count}. */
+    int readIndex(int count, String of) {
+        long index = readLong();
+        if (index < 0 || index >= count) {
+            throw new BadRecord("not readable: " + of + " has index " + index + " of " + count + " before byte " + at);
+        }
+        return (int) index;
     }
 
-    @Override
-    public void readFixed(byte[] target, int start, int length) {
-        available(length, "a fixed");
-        System.arraycopy(bytes, at, target, start, length);
-        at += length;
-    }
-
-    @Override
-    public void skipFixed(int length) {
-        at += available(length, "a fixed");
-    }
-
-    @Override
-    public int readEnum() {
-        return readInt();
-    }
-
-    @Override
-    public int readIndex() {
-        return readInt();
-    }
-
-    /** The number of items in the next block; a negative one is followed by the block's size in bytes. */
-    private long readItemCount() {
+    /** The number of items in the next block, 0 after the last; a negative one is followed by the block's size. */
+    int readItemCount() {
         long count = readLong();
         if (count < 0) {
             available(readLong(), "a block of items");
             count = -count;
         }
-        if (count < 0 || count > itemsLeft) {
-            throw new BadRecord("an array or map claims " + count + " items before byte " + at + " of " + end);
-        }
-        itemsLeft -= count;
-        return count;
+        return counted(count);
     }
 
     /** Skips blocks that tell their size; the number of items to skip one by one of the first that does not. */
-    private long skipItems() {
+    int skipItems() {
         long count = readLong();
         while (count < 0) {
             at += available(readLong(), "a block of items");
             count = readLong();
         }
-        if (count > itemsLeft) {
+        return counted(count);
+    }
+
+    private int counted(long count) {
+        if (count < 0 || count > itemsLeft) {
             throw new BadRecord("an array or map claims " + count + " items before byte " + at + " of " + end);
         }
         itemsLeft -= count;
-        return count;
+        return (int) count;
     }
 
-    @Override
-    public long readArrayStart() {
-        return readItemCount();
+    /** Skips a length and the bytes after it. */
+    void skipBytes() {
+        at += available(readLong(), "a string or bytes");
     }
 
-    @Override
-    public long arrayNext() {
-        return readItemCount();
-    }
-
-    @Override
-    public long skipArray() {
-        return skipItems();
-    }
-
-    @Override
-    public long readMapStart() {
-        return readItemCount();
-    }
-
-    @Override
-    public long mapNext() {
-        return readItemCount();
-    }
-
-    @Override
-    public long skipMap() {
-        return skipItems();
+    void skip(int length) {
+        at += available(length, "a fixed");
     }
 }

@@ -1,0 +1,264 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Steps with further steps inside: records, unions, arrays, maps. */
+final class AvroNested {
+    private AvroNested() {}
+
+    /** A record: the writer's fields in their order, then the reader's that the writer has not. */
+    static final class OfRecord extends AvroStep {
+        /** The place of a field that is skipped. */
+        static final int NOWHERE = -1;
+
+        private AvroStep[] steps;
+        private int[] places;
+        private String[] names;
+
+        /** To be called once; later than the constructor since a record may lie in itself. */
+        void become(AvroStep[] steps, int[] places, String[] names) {
+            this.steps = steps;
+            this.places = places;
+            this.names = names;
+        }
+
+        DecodedRow newRow() {
+            return new DecodedRow(names.length);
+        }
+
+        /** Reads into a row that is new or reset. */
+        void fill(BoundedDecoder in, DecodedRow row) {
+            final AvroStep[] all = steps;
+            final int[] into = places;
+            for (int at = 0; at < all.length; at++) {
+                all[at].read(in, row, into[at]);
+            }
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            DecodedRow row = newRow();
+            fill(in, row);
+            return row;
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            in.enter();
+            json.writeStartObject();
+            for (int at = 0; at < steps.length; at++) {
+                if (places[at] != NOWHERE) {
+                    json.writeFieldName(names[places[at]]);
+                }
+                steps[at].write(in, json);
+            }
+            json.writeEndObject();
+            in.leave();
+        }
+    }
+
+    /** A field that the reader has not. */
+    static final class Skipped extends AvroStep {
+        private final AvroSkip skip;
+
+        Skipped(AvroSkip skip) {
+            this.skip = skip;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            skip.over(in);
+            return null;
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int nowhere) {
+            skip.over(in);
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) {
+            skip.over(in);
+        }
+    }
+
+    /** What a writer's union wrote: a branch's index, then its value. */
+    static final class OfUnion extends AvroStep {
+        private final AvroStep[] branches;
+
+        OfUnion(AvroStep[] branches) {
+            this.branches = branches;
+        }
+
+        private AvroStep next(BoundedDecoder in) {
+            return branches[in.readIndex(branches.length, "a union")];
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return next(in).read(in);
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            next(in).read(in, row, field);
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            next(in).write(in, json);
+        }
+    }
+
+    /** A value of a reader's union of several types: a struct whose one field is set. */
+    static final class OfMember extends AvroStep {
+        private final int members;
+        private final int member;
+        private final AvroStep step;
+
+        OfMember(int members, int member, AvroStep step) {
+            this.members = members;
+            this.member = member;
+            this.step = step;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            DecodedRow row = new DecodedRow(members);
+            for (int each = 0; each < members; each++) {
+                if (each != member) {
+                    row.setNullAt(each);
+                }
+            }
+            step.read(in, row, member);
+            return row;
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            json.writeStartObject();
+            json.writeFieldName(AvroTypes.member(member));
+            step.write(in, json);
+            json.writeEndObject();
+        }
+    }
+
+    static final class OfArray extends AvroStep {
+        private final AvroStep item;
+
+        OfArray(AvroStep item) {
+            this.item = item;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return item.readItems(in);
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            json.writeStartArray();
+            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+                for (; count > 0; count--) {
+                    item.write(in, json);
+                }
+            }
+            json.writeEndArray();
+        }
+    }
+
+    /** A map; of a key that comes twice the last value counts, as for Avro's own reader. */
+    static final class OfMap extends AvroStep {
+        private static final Object[] NONE = {};
+        /** Below it, comparing a key with all others is quicker than hashing. */
+        private static final int FEW = 8;
+
+        private final AvroStep value;
+
+        OfMap(AvroStep value) {
+            this.value = value;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            Object[] keys = NONE;
+            Object[] values = NONE;
+            Map<Object, Integer> places = null;
+            int size = 0;
+            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+                int capacity = capacity(keys.length, size + count);
+                keys = Arrays.copyOf(keys, capacity);
+                values = Arrays.copyOf(values, capacity);
+                for (; count > 0; count--) {
+                    UTF8String key = in.readString();
+                    if (size == FEW && places == null) {
+                        places = new HashMap<>();
+                        for (int at = 0; at < size; at++) {
+                            places.put(keys[at], at);
+                        }
+                    }
+                    int place = place(key, keys, size, places);
+                    keys[place] = key;
+                    values[place] = value.read(in);
+                    size += place == size ? 1 : 0;
+                }
+            }
+            if (size < keys.length) {
+                keys = Arrays.copyOf(keys, size);
+                values = Arrays.copyOf(values, size);
+            }
+            return new ArrayBasedMapData(new GenericArrayData(keys), new GenericArrayData(values));
+        }
+
+        private static int place(UTF8String key, Object[] keys, int size, Map<Object, Integer> places) {
+            if (places != null) {
+                Integer known = places.putIfAbsent(key, size);
+                return known == null ? size : known;
+            }
+            for (int at = 0; at < size; at++) {
+                if (key.equals(keys[at])) {
+                    return at;
+                }
+            }
+            return size;
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            json.writeStartObject();
+            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+                for (; count > 0; count--) {
+                    json.writeFieldName(in.readString().toString());
+                    value.write(in, json);
+                }
+            }
+            json.writeEndObject();
+        }
+    }
+
+    /** A record inside a record of its own kind: a column of text with the value as JSON. */
+    static final class AsJson extends AvroStep {
+        private final AvroStep step;
+
+        AsJson(AvroStep step) {
+            this.step = step;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return AvroJson.text(step, in);
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            step.write(in, json);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import java.io.IOException;
+import java.util.Arrays;
+import org.apache.avro.Schema;
+import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.unsafe.Platform;
+
+/** Steps for values that a row keeps without an object: booleans, numbers, dates and moments. */
+final class AvroNumbers {
+    private AvroNumbers() {}
+
+    /** A number of {@code bytes} bytes, which Spark takes to be of {@code type}. */
+    private abstract static class Fixed extends AvroStep {
+        private static final byte[] NONE = {};
+        private final DataType type;
+        private final int bytes;
+
+        Fixed(DataType type, int bytes) {
+            this.type = type;
+            this.bytes = bytes;
+        }
+
+        @Override
+        abstract void read(BoundedDecoder in, DecodedRow row, int field);
+
+        /** Reads into an array of bytes at this offset of Spark's {@link Platform}. */
+        abstract void read(BoundedDecoder in, byte[] items, long offset);
+
+        @Override
+        final ArrayData readItems(BoundedDecoder in) {
+            byte[] items = NONE;
+            int size = 0;
+            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+                items = Arrays.copyOf(items, bytes * capacity(items.length / bytes, size + count));
+                for (int until = size + count; size < until; size++) {
+                    read(in, items, Platform.BYTE_ARRAY_OFFSET + (long) size * bytes);
+                }
+            }
+            return UnsafeArrayData.fromPrimitiveArray(items, Platform.BYTE_ARRAY_OFFSET, size, bytes);
+        }
+
+        @Override
+        final void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            AvroJson.write(json, read(in), type);
+        }
+    }
+
+    static final class OfBoolean extends Fixed {
+        OfBoolean(DataType type) {
+            super(type, 1);
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return in.readBoolean();
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            row.put(field, in.readBoolean() ? 1L : 0L);
+        }
+
+        @Override
+        void read(BoundedDecoder in, byte[] items, long offset) {
+            Platform.putBoolean(items, offset, in.readBoolean());
+        }
+    }
+
+    static final class OfInt extends Fixed {
+        OfInt(DataType type) {
+            super(type, 4);
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return in.readInt();
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            row.put(field, (long) in.readInt());
+        }
+
+        @Override
+        void read(BoundedDecoder in, byte[] items, long offset) {
+            Platform.putInt(items, offset, in.readInt());
+        }
+    }
+
+    /** A long, out of a long or an int (which may not be larger), times a constant. */
+    static final class OfLong extends Fixed {
+        private final boolean fromInt;
+        private final long factor;
+
+        OfLong(DataType type, Schema.Type writer, long factor) {
+            super(type, 8);
+            this.fromInt = writer == Schema.Type.INT;
+            this.factor = factor;
+        }
+
+        private long next(BoundedDecoder in) {
+            long value = fromInt ? in.readInt() : in.readLong();
+            return factor == 1 ? value : Math.multiplyExact(value, factor);
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return next(in);
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            row.put(field, next(in));
+        }
+
+        @Override
+        void read(BoundedDecoder in, byte[] items, long offset) {
+            Platform.putLong(items, offset, next(in));
+        }
+    }
+
+    static final class OfFloat extends Fixed {
+        private final Schema.Type writer;
+
+        OfFloat(DataType type, Schema.Type writer) {
+            super(type, 4);
+            this.writer = writer;
+        }
+
+        private float next(BoundedDecoder in) {
+            return switch (writer) {
+                case INT -> in.readInt();
+                case LONG -> in.readLong();
+                default -> in.readFloat();
+            };
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return next(in);
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            row.put(field, next(in));
+        }
+
+        @Override
+        void read(BoundedDecoder in, byte[] items, long offset) {
+            Platform.putFloat(items, offset, next(in));
+        }
+    }
+
+    static final class OfDouble extends Fixed {
+        private final Schema.Type writer;
+
+        OfDouble(DataType type, Schema.Type writer) {
+            super(type, 8);
+            this.writer = writer;
+        }
+
+        private double next(BoundedDecoder in) {
+            return switch (writer) {
+                case DOUBLE -> in.readDouble();
+                case INT -> in.readInt();
+                case LONG -> in.readLong();
+                default -> in.readFloat();
+            };
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return next(in);
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            row.put(field, next(in));
+        }
+
+        @Override
+        void read(BoundedDecoder in, byte[] items, long offset) {
+            Platform.putDouble(items, offset, next(in));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import java.io.IOException;
+import java.math.BigDecimal;
+import java.math.BigInteger;
+import java.math.RoundingMode;
+import java.util.List;
+import org.apache.avro.Schema;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Steps for single values that are objects in Spark: text, bytes, symbols of enums, decimals; and for what is none. */
+final class AvroObjects {
+    private AvroObjects() {}
+
+    private abstract static class Single extends AvroStep {
+        private final DataType type;
+
+        Single(DataType type) {
+            this.type = type;
+        }
+
+        @Override
+        final void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            AvroJson.write(json, read(in), type);
+        }
+    }
+
+    static final class OfNull extends Single {
+        OfNull() {
+            super(DataTypes.NullType);
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return null;
+        }
+    }
+
+    static final class OfString extends Single {
+        OfString() {
+            super(DataTypes.StringType);
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return in.readString();
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            row.put(field, in.readString());
+        }
+    }
+
+    /** Bytes; {@code size} of them, or as many as a length before them tells. */
+    static final class OfBytes extends Single {
+        private final int size;
+
+        OfBytes(Schema writer) {
+            super(DataTypes.BinaryType);
+            this.size = sizeOf(writer);
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return bytes(in, size);
+        }
+    }
+
+    private static int sizeOf(Schema writer) {
+        return writer.getType() == Schema.Type.FIXED ? writer.getFixedSize() : -1;
+    }
+
+    private static byte[] bytes(BoundedDecoder in, int size) {
+        return size < 0 ? in.readBytes() : in.readFixed(size);
+    }
+
+    static final class OfEnum extends Single {
+        private final UTF8String[] symbols;
+        private final List<String> written;
+
+        /** With the reader's symbol for each of the writer's, null where it has none. */
+        OfEnum(UTF8String[] symbols, List<String> written) {
+            super(DataTypes.StringType);
+            this.symbols = symbols;
+            this.written = written;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            int index = in.readIndex(symbols.length, "an enum");
+            if (symbols[index] == null) {
+                throw AvroPlan.mismatch("its enum has no symbol " + written.get(index) + " and no default");
+            }
+            return symbols[index];
+        }
+    }
+
+    /** A decimal as the two's complement of its unscaled value, big end first. */
+    static final class OfDecimal extends Single {
+        private final int size;
+        private final int writtenScale;
+        private final DecimalType type;
+
+        OfDecimal(Schema writer, int writtenScale, DecimalType type) {
+            super(type);
+            this.size = sizeOf(writer);
+            this.writtenScale = writtenScale;
+            this.type = type;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            byte[] bytes = bytes(in, size);
+            if (bytes.length == 0) {
+                throw new BadRecord("a decimal of 0 bytes before byte " + in.position());
+            }
+            if (bytes.length <= 8 && writtenScale == type.scale()) {
+                long unscaled = bytes[0];
+                for (int at = 1; at < bytes.length; at++) {
+                    unscaled = unscaled << 8 | bytes[at] & 0xFF;
+                }
+                return Decimal.apply(unscaled, type.precision(), type.scale());
+            }
+            // A number that had to be rounded would be another one: it fails here.
+            BigDecimal exact = new BigDecimal(new BigInteger(bytes), writtenScale)
+                    .setScale(type.scale(), RoundingMode.UNNECESSARY);
+            return Decimal.apply(exact, type.precision(), type.scale());
+        }
+    }
+
+    /** Spark's own way of writing a decimal as a long. */
+    static final class OfLongDecimal extends Single {
+        private final DecimalType type;
+
+        OfLongDecimal(DecimalType type) {
+            super(type);
+            this.type = type;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            return Decimal.apply(in.readLong(), type.precision(), type.scale());
+        }
+    }
+
+    /** A default of the reader's: the same for all records. */
+    static final class Constant extends AvroStep {
+        private final byte[] encoded;
+        private final AvroStep step;
+        private Object value;
+        private boolean known;
+
+        Constant(byte[] encoded, AvroStep step) {
+            this.encoded = encoded;
+            this.step = step;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            if (!known) {
+                value = step.read(new BoundedDecoder().over(encoded, 0));
+                known = true;
+            }
+            return value;
+        }
+
+        @Override
+        void read(BoundedDecoder in, DecodedRow row, int field) {
+            row.update(field, read(in));
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) throws IOException {
+            step.write(new BoundedDecoder().over(encoded, 0), json);
+        }
+    }
+
+    /** A place where the schemas do not fit: an error of the records that get there, not of others. */
+    static final class Mismatch extends AvroStep {
+        private final String why;
+
+        Mismatch(String why) {
+            this.why = why;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            throw AvroPlan.mismatch(why);
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) {
+            throw AvroPlan.mismatch(why);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import java.io.IOException;
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+
+/**
+ * One step of a plan ({@link AvroPlan}): reads what a writer's schema wrote at one place, as a reader's schema wants it.
+ *
+ * <p>Steps have no state of their own, so one plan can read any number of records.
+ */
+abstract class AvroStep {
+    private static final Object[] NONE = {};
+
+    /** The value in Spark's internal form, null for null. */
+    abstract Object read(BoundedDecoder in);
+
+    /** Reads the value into a field of a row that is new or reset. */
+    void read(BoundedDecoder in, DecodedRow row, int field) {
+        Object value = read(in);
+        if (value == null) {
+            row.setNullAt(field);
+        } else {
+            row.put(field, value);
+        }
+    }
+
+    /** Reads an array with such items. */
+    ArrayData readItems(BoundedDecoder in) {
+        Object[] items = NONE;
+        int size = 0;
+        for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+            items = Arrays.copyOf(items, capacity(items.length, size + count));
+            for (int until = size + count; size < until; size++) {
+                items[size] = read(in);
+            }
+        }
+        return new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
+    }
+
+    /** Reads the value and writes it as JSON: inside recursive types, which no column can hold otherwise. */
+    abstract void write(BoundedDecoder in, JsonGenerator json) throws IOException;
+
+    /** At least {@code wanted}; grows so that many small blocks do not copy what is there again and again. */
+    static int capacity(int now, int wanted) {
+        return now == 0 ? wanted : Math.max(wanted, now + (now >> 1));
+    }
+}

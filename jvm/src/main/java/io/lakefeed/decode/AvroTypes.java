@@ -1,0 +1,171 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.apache.avro.NameValidator;
+import org.apache.avro.Schema;
+import org.apache.spark.sql.avro.SchemaConverters;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Avro's types as Spark's, the same as {@code from_avro}'s, but for recursive ones: a record inside a record of its own
+ * name is a string, since a table's type has an end (see {@link AvroNested.AsJson}).
+ */
+final class AvroTypes {
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private AvroTypes() {}
+
+    /** A schema as it is: neither odd names nor a default of the wrong type stops reading. */
+    static Schema parsed(String schema) {
+        return new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false).parse(schema);
+    }
+
+    /**
+     * A reader's schema. A field that may be null and has no default gets null as its default: in Avro it would
+     * refuse all records of writers that do not have it.
+     */
+    static Schema reader(String schema) {
+        try {
+            JsonNode tree = JSON.readTree(schema);
+            addNullDefaults(tree);
+            return parsed(tree.toString());
+        } catch (JsonProcessingException notJson) {
+            return parsed(schema); // Its message is the better one.
+        }
+    }
+
+    private static void addNullDefaults(JsonNode schema) {
+        if (schema.isArray()) {
+            schema.forEach(AvroTypes::addNullDefaults);
+            return;
+        }
+        for (String part : List.of("type", "items", "values")) {
+            if (schema.path(part).isContainerNode()) {
+                addNullDefaults(schema.get(part));
+            }
+        }
+        for (JsonNode field : schema.path("fields")) {
+            addNullDefaults(field);
+            if (field instanceof ObjectNode object && !field.has("default")) {
+                if (isNull(field.path("type"))) {
+                    object.putNull("default");
+                } else if (field.path("type") instanceof ArrayNode union) {
+                    putNullFirst(object, union);
+                }
+            }
+        }
+    }
+
+    private static boolean isNull(JsonNode type) {
+        return (type.isObject() ? type.path("type") : type).asText().equals("null");
+    }
+
+    /** A default belongs to a union's first branch. */
+    private static void putNullFirst(ObjectNode field, ArrayNode union) {
+        for (int at = 0; at < union.size(); at++) {
+            if (isNull(union.get(at))) {
+                union.insert(0, union.remove(at));
+                field.putNull("default");
+                return;
+            }
+        }
+    }
+
+    /** The type of a reader's schema. */
+    static DataType of(Schema schema) {
+        return of(schema, Set.of());
+    }
+
+    private static DataType of(Schema schema, Set<String> open) {
+        return switch (schema.getType()) {
+            case RECORD -> open.contains(schema.getFullName()) ? DataTypes.StringType : struct(schema, open);
+            case ARRAY -> {
+                Schema items = schema.getElementType();
+                yield new ArrayType(of(items, open), isNullable(items));
+            }
+            case MAP -> {
+                Schema values = schema.getValueType();
+                yield new MapType(DataTypes.StringType, of(values, open), isNullable(values));
+            }
+            case UNION -> union(schema, open);
+            default -> single(schema);
+        };
+    }
+
+    /** The type of a schema that has no others inside. */
+    static DataType single(Schema schema) {
+        return SchemaConverters.toSqlType(schema).dataType();
+    }
+
+    private static StructType struct(Schema record, Set<String> open) {
+        Set<String> inside = with(open, record);
+        StructType struct = new StructType();
+        for (Schema.Field field : record.getFields()) {
+            struct = struct.add(field.name(), of(field.schema(), inside), isNullable(field.schema()));
+        }
+        return struct;
+    }
+
+    /** The names of the records around a field of {@code record}. */
+    static Set<String> with(Set<String> open, Schema record) {
+        Set<String> inside = new HashSet<>(open);
+        inside.add(record.getFullName());
+        return inside;
+    }
+
+    private static DataType union(Schema union, Set<String> open) {
+        List<Schema> types = types(union);
+        DataType number = number(types);
+        if (number != null) {
+            return number;
+        }
+        if (types.size() == 1) {
+            return of(types.get(0), open);
+        }
+        StructType members = new StructType();
+        for (int at = 0; at < types.size(); at++) {
+            members = members.add(member(at), of(types.get(at), open), true);
+        }
+        return members;
+    }
+
+    /** A union's types without null. */
+    static List<Schema> types(Schema union) {
+        return union.getTypes().stream()
+                .filter(each -> each.getType() != Schema.Type.NULL)
+                .toList();
+    }
+
+    /** The type that holds both kinds of numbers of a union of two; null for any other union. */
+    static DataType number(List<Schema> types) {
+        if (types.size() != 2) {
+            return null;
+        }
+        Set<Schema.Type> both = Set.of(types.get(0).getType(), types.get(1).getType());
+        if (both.equals(Set.of(Schema.Type.INT, Schema.Type.LONG))) {
+            return DataTypes.LongType;
+        }
+        return both.equals(Set.of(Schema.Type.FLOAT, Schema.Type.DOUBLE)) ? DataTypes.DoubleType : null;
+    }
+
+    /** The name of the field for one type of a union of several. */
+    static String member(int at) {
+        return "member" + at;
+    }
+
+    private static boolean isNullable(Schema schema) {
+        return schema.getType() == Schema.Type.NULL
+                || schema.getType() == Schema.Type.UNION && types(schema).size() < schema.getTypes().size();
+    }
+}
