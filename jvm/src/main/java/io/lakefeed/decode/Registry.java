@@ -11,16 +11,16 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Base64;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
-import org.apache.avro.AvroRuntimeException;
-import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
 
 /**
@@ -30,7 +30,7 @@ import org.apache.avro.Schema;
  * never changes its meaning. What the registry does decides what follows:
  *
  * <ul>
- *   <li>it answers: the schema, or a {@link BadRecord} if the id is unknown (error code 404xx) or not Avro;
+ *   <li>it answers: the schema, or a {@link BadRecord} if the id is unknown (error code 404xx) or of another kind;
  *   <li>no connection, a timeout, 5xx or 429: retried with growing pauses for the time allowed, then a {@link
  *       RegistryException}: the task fails, no record is blamed;
  *   <li>anything else (401, 403, a page of another server): a {@link RegistryException} at once.
@@ -52,13 +52,15 @@ final class Registry {
 
     private record Address(String url, String credentials) {}
 
+    private record Known(String kind, Object schema) {}
+
     private record Unknown(String why, long until) {}
 
     private final String url;
     private final String authorization;
     private final HttpClient http;
     private final ReentrantLock fetching = new ReentrantLock();
-    private final Map<Integer, Schema> schemas = new ConcurrentHashMap<>();
+    private final Map<Integer, Known> schemas = new ConcurrentHashMap<>();
     private final Map<Integer, Unknown> unknown = new LinkedHashMap<>() {
         private static final long serialVersionUID = 1L;
 
@@ -84,17 +86,23 @@ final class Registry {
                 .build();
     }
 
+    /** The Avro schema with this id; see {@link #schema(int, Duration, WriterSchema)}. */
+    Schema schema(int id, Duration patience) {
+        return schema(id, patience, WriterSchema.AVRO);
+    }
+
     /**
-     * The Avro schema with this id, references resolved.
+     * The schema with this id, references resolved.
      *
      * @param patience how long to go on asking a registry that does not answer
-     * @throws BadRecord if the registry answers that there is no such schema, or that it is not Avro
+     * @param wanted what it has to be
+     * @throws BadRecord if the registry answers that there is no such schema, or that it is of another kind
      * @throws RegistryException if it does not answer in time, or refuses
      */
-    Schema schema(int id, Duration patience) {
-        Schema found = schemas.get(id);
+    <T> T schema(int id, Duration patience, WriterSchema<T> wanted) {
+        Known found = schemas.get(id);
         if (found != null) {
-            return found;
+            return as(wanted, found, id);
         }
         if (id < 0) {
             throw new BadRecord("unknown schema id " + id + ": ids are positive");
@@ -105,7 +113,7 @@ final class Registry {
                 throw silent(patience, "another thread is still waiting for it");
             }
             try {
-                return fetch(id, deadline, patience);
+                return as(wanted, fetch(id, deadline, patience, wanted), id);
             } finally {
                 fetching.unlock();
             }
@@ -115,8 +123,20 @@ final class Registry {
         }
     }
 
-    private Schema fetch(int id, long deadline, Duration patience) throws InterruptedException {
-        Schema found = schemas.get(id);
+    @SuppressWarnings("unchecked")
+    private static <T> T as(WriterSchema<T> wanted, Known found, int id) {
+        requireKind(wanted, found.kind, "schema id " + id);
+        return (T) found.schema;
+    }
+
+    private static void requireKind(WriterSchema<?> wanted, String kind, String what) {
+        if (!kind.equals(wanted.kind())) {
+            throw new BadRecord(what + " is " + kind + ", not " + wanted.kind());
+        }
+    }
+
+    private Known fetch(int id, long deadline, Duration patience, WriterSchema<?> wanted) throws InterruptedException {
+        Known found = schemas.get(id);
         if (found != null) {
             return found;
         }
@@ -126,7 +146,7 @@ final class Registry {
         }
         try {
             JsonNode answer = get("/schemas/ids/" + id, deadline, patience, "unknown schema id " + id);
-            Schema schema = parse(answer, "schema id " + id, deadline, patience);
+            Known schema = new Known(kindOf(answer), parse(answer, "schema id " + id, wanted, deadline, patience));
             schemas.put(id, schema);
             return schema;
         } catch (BadRecord definite) {
@@ -136,26 +156,33 @@ final class Registry {
         }
     }
 
-    private Schema parse(JsonNode answer, String what, long deadline, Duration patience) throws InterruptedException {
-        // Writers' schemas are as they are: neither odd names nor a default of the wrong type stops reading.
-        Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION);
-        parser.setValidateDefaults(false);
-        return parse(answer, what, parser, new HashSet<>(), 0, deadline, patience);
+    private static String kindOf(JsonNode answer) {
+        return answer.path("schemaType").asText("AVRO");
     }
 
-    private Schema parse(
+    private Object parse(JsonNode answer, String what, WriterSchema<?> wanted, long deadline, Duration patience)
+            throws InterruptedException {
+        requireKind(wanted, kindOf(answer), what);
+        List<String> referred = new ArrayList<>();
+        collect(answer, what, wanted, referred, new HashSet<>(), 0, deadline, patience);
+        try {
+            return wanted.parse(answer.path("schema").asText(), referred);
+        } catch (RuntimeException invalid) {
+            throw new BadRecord(what + " is not a valid " + wanted + " schema: " + invalid.getMessage());
+        }
+    }
+
+    /** Adds the texts of all schemas that {@code answer} refers to, each after those that it needs itself. */
+    private void collect(
             JsonNode answer,
             String what,
-            Schema.Parser parser,
+            WriterSchema<?> wanted,
+            List<String> referred,
             Set<String> seen,
             int depth,
             long deadline,
             Duration patience)
             throws InterruptedException {
-        String kind = answer.path("schemaType").asText("AVRO");
-        if (!kind.equals("AVRO")) {
-            throw new BadRecord(what + " is " + kind + ", not AVRO");
-        }
         if (depth > DEEPEST_REFERENCE) {
             throw new BadRecord(what + " is nested in more than " + DEEPEST_REFERENCE + " references");
         }
@@ -165,14 +192,11 @@ final class Registry {
             if (seen.add(subject + " " + version)) {
                 String path = "/subjects/" + encoded(subject) + "/versions/" + encoded(version);
                 String name = "version " + version + " of subject " + subject + ", which " + what + " refers to";
-                JsonNode referred = get(path, deadline, patience, "unknown " + name);
-                parse(referred, name, parser, seen, depth + 1, deadline, patience);
+                JsonNode found = get(path, deadline, patience, "unknown " + name);
+                requireKind(wanted, kindOf(found), name);
+                collect(found, name, wanted, referred, seen, depth + 1, deadline, patience);
+                referred.add(found.path("schema").asText());
             }
-        }
-        try {
-            return parser.parse(answer.path("schema").asText());
-        } catch (AvroRuntimeException invalid) {
-            throw new BadRecord(what + " is not a valid Avro schema: " + invalid.getMessage());
         }
     }
 

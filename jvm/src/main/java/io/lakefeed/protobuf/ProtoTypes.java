@@ -31,6 +31,19 @@ public final class ProtoTypes {
     }
 
     /**
+     * Types of a descriptor set; the last file is the one that it was made for, as protoc writes it.
+     *
+     * @throws SchemaException if the bytes are none
+     */
+    public static ProtoTypes ofSet(byte[] set) {
+        List<ProtoFile> files = List.copyOf(ProtoDescriptor.files(set).values());
+        ProtoFile last = files.get(files.size() - 1);
+        ProtoTypes types = of(last, List.of());
+        files.forEach(file -> types.add(file, types.named));
+        return types;
+    }
+
+    /**
      * A schema as registries give it: the text, or as Confluent's Python client registers it, a file descriptor
      * in Base64.
      *
@@ -52,7 +65,7 @@ public final class ProtoTypes {
         return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || "+/=\r\n".indexOf(c) >= 0;
     }
 
-    /** The main file's messages, nested ones too, by their full names. */
+    /** The main file's messages (of a set, all files'), nested ones too, by their full names. */
     public Map<String, ProtoMessage> messages() {
         return named;
     }
@@ -64,12 +77,18 @@ public final class ProtoTypes {
     }
 
     /**
-     * The main file's message of this name.
+     * The main file's message of this name; without a name, its first.
      *
-     * @param name full, or without the package
+     * @param name full, or without the package; or null
      * @throws SchemaException if there is none; the message names those that are there
      */
     public ProtoMessage message(String name) {
+        if (name == null) {
+            if (main.messages().isEmpty()) {
+                throw new SchemaException("it defines no message");
+            }
+            return message(List.of(0));
+        }
         ProtoMessage found = named.get(name);
         if (found == null) {
             found = named.get(prefix(main.packageName()) + name);

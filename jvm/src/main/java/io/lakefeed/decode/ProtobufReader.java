@@ -1,0 +1,121 @@
+package io.lakefeed.decode;
+
+import io.lakefeed.protobuf.Malformed;
+import io.lakefeed.protobuf.ProtoMessage;
+import io.lakefeed.protobuf.ProtoTypes;
+import io.lakefeed.protobuf.SchemaException;
+import io.lakefeed.protobuf.WireInput;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.avro.Schema;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Protobuf messages. Behind Confluent's header stand message indexes, which say which message of the schema it is:
+ * their number and each of them as zigzag varints; a single 0 is short for the first message.
+ *
+ * @see <a href="https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format">
+ *     the wire format</a>
+ */
+final class ProtobufReader extends RecordReader {
+    private static final List<Integer> FIRST = List.of(0);
+
+    private final Writers<ProtoTypes> writers;
+    private final Schema readerSchema;
+    private final StructType type;
+    private final WireInput input = new WireInput();
+    private final Map<Key, Object> plans = new HashMap<>();
+    private Key lastKey;
+    private ProtobufPlan last;
+
+    private record Key(int schemaId, List<Integer> indexes) {}
+
+    /** For records with a header, whose schemas {@code writers} know. */
+    ProtobufReader(Schema readerSchema, StructType type, Writers<ProtoTypes> writers) {
+        super(writers);
+        this.readerSchema = readerSchema;
+        this.type = type;
+        this.writers = writers;
+    }
+
+    /** For bare messages of one type. */
+    ProtobufReader(Schema readerSchema, StructType type, ProtoMessage writer) {
+        super(null);
+        this.readerSchema = readerSchema;
+        this.type = type;
+        this.writers = null;
+        this.last = ProtobufPlan.of(writer, readerSchema, type);
+    }
+
+    /** A message whose fields are all unset has no bytes. */
+    @Override
+    boolean takesEmpty() {
+        return true;
+    }
+
+    @Override
+    InternalRow value(byte[] record, int from, int schemaId) {
+        input.over(record, from);
+        ProtobufPlan plan = writers == null ? last : planOf(schemaId, indexes());
+        Object[] row = plan.fresh();
+        plan.read(input, row, 0, 0);
+        return new GenericInternalRow(plan.finished(row));
+    }
+
+    private List<Integer> indexes() {
+        long count = input.zigzag();
+        if (count == 0) {
+            return FIRST;
+        }
+        if (count < 0 || count > WireInput.DEEPEST) {
+            throw new Malformed("the header claims " + count + " message indexes");
+        }
+        List<Integer> indexes = new ArrayList<>((int) count);
+        for (long each = 0; each < count; each++) {
+            long index = input.zigzag();
+            indexes.add(index == (int) index ? (int) index : -1);
+        }
+        return indexes;
+    }
+
+    private ProtobufPlan planOf(int schemaId, List<Integer> indexes) {
+        if (lastKey != null && lastKey.schemaId == schemaId && lastKey.indexes.equals(indexes)) {
+            return last;
+        }
+        Key key = new Key(schemaId, indexes);
+        Object plan = plans.get(key);
+        if (plan == null) {
+            plan = newPlan(key);
+            plans.put(key, plan);
+        }
+        if (plan instanceof String why) {
+            throw new BadRecord(why);
+        }
+        lastKey = key;
+        last = (ProtobufPlan) plan;
+        return last;
+    }
+
+    /** The plan, or as text why there is none. */
+    private Object newPlan(Key key) {
+        ProtoMessage message = writers.schema(key.schemaId).message(key.indexes);
+        if (!isReaders(message.name())) {
+            return "the record is a " + message.fullName() + ", but the table's rows are " + readerSchema.getFullName();
+        }
+        try {
+            return ProtobufPlan.of(message, readerSchema, type);
+        } catch (SchemaException | BadRecord unfit) {
+            return unfit.getMessage();
+        }
+    }
+
+    /** As Avro resolves records: by the name without namespace, or an alias. */
+    private boolean isReaders(String name) {
+        return readerSchema.getName().equals(name)
+                || readerSchema.getAliases().stream().anyMatch(alias -> alias.substring(alias.lastIndexOf('.') + 1).equals(name));
+    }
+}

@@ -1,0 +1,186 @@
+package io.lakefeed.decode;
+
+import io.lakefeed.protobuf.Malformed;
+import io.lakefeed.protobuf.ProtoFile;
+import io.lakefeed.protobuf.ProtoMessage.Field;
+import io.lakefeed.protobuf.WireInput;
+import java.math.BigDecimal;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.Decimal;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** Reads one scalar value as the reader's type; what loses nothing is let through: int32 as a long, and so on. */
+interface ProtobufValue {
+    /** The value at the input's position, behind its tag. */
+    Object read(WireInput input);
+
+    /** What a field without presence is when it is missing: eight zero bytes are zero in every encoding. */
+    default Object zero() {
+        return read(new WireInput().over(new byte[8], 0));
+    }
+
+    /**
+     * How values of a field become values of {@code target}.
+     *
+     * @throws BadRecord if they cannot
+     */
+    static ProtobufValue of(Field field, DataType target) {
+        ProtobufValue found =
+                switch (field.type()) {
+                    case DOUBLE -> ofDouble(target);
+                    case FLOAT -> ofFloat(target);
+                    case BOOL -> ofBool(target);
+                    case STRING -> target instanceof StringType ? input -> text(input, field) : null;
+                    case BYTES -> target instanceof BinaryType ? input -> bytes(input, field) : null;
+                    case ENUM -> ofEnum(field, target);
+                    case MESSAGE -> ProtobufNested.isText(field.message(), target) ? ProtobufJson.of(field) : null;
+                    default -> ofInteger(field, target);
+                };
+        if (found == null) {
+            throw misfit(field, target);
+        }
+        return found;
+    }
+
+    /** The error for a field whose values are none of the reader's type. */
+    static BadRecord misfit(Field field, DataType target) {
+        String repeated = field.presence() == ProtoFile.Presence.REPEATED ? "repeated " : "";
+        String type = field.message() == null ? field.type().wordOf() : field.message().fullName();
+        return new BadRecord("the writer's schema does not fit the reader's: field " + field.name() + " is "
+                + repeated + type + ", which cannot become " + target.simpleString());
+    }
+
+    private static ProtobufValue ofDouble(DataType target) {
+        return target instanceof DoubleType ? input -> Double.longBitsToDouble(input.fixed64()) : null;
+    }
+
+    private static ProtobufValue ofFloat(DataType target) {
+        if (target instanceof FloatType) {
+            return input -> Float.intBitsToFloat(input.fixed32());
+        }
+        return target instanceof DoubleType ? input -> (double) Float.intBitsToFloat(input.fixed32()) : null;
+    }
+
+    private static ProtobufValue ofBool(DataType target) {
+        if (target instanceof BooleanType) {
+            return input -> input.varint() != 0;
+        }
+        return target instanceof StringType ? input -> UTF8String.fromString(String.valueOf(input.varint() != 0)) : null;
+    }
+
+    /** An integer type's values as a long; for uint64 its bits. */
+    interface Whole {
+        long read(WireInput input);
+    }
+
+    private static ProtobufValue ofInteger(Field field, DataType target) {
+        Whole whole =
+                switch (field.type()) {
+                    case INT32 -> input -> (int) input.varint();
+                    case SINT32 -> input -> zigzag32(input);
+                    case UINT32 -> input -> input.varint() & 0xFFFFFFFFL;
+                    case FIXED32 -> input -> input.fixed32() & 0xFFFFFFFFL;
+                    case SFIXED32 -> WireInput::fixed32;
+                    case SINT64 -> WireInput::zigzag;
+                    case FIXED64, SFIXED64 -> WireInput::fixed64;
+                    default -> WireInput::varint;
+                };
+        boolean unsigned = switch (field.type()) {
+            case UINT64, FIXED64 -> true;
+            default -> false;
+        };
+        boolean narrow = switch (field.type()) {
+            case INT32, SINT32, SFIXED32 -> true;
+            default -> false;
+        };
+        if (target instanceof IntegerType && narrow) {
+            return input -> (int) whole.read(input);
+        }
+        if (target instanceof LongType) {
+            return input -> signed(whole.read(input), unsigned, field);
+        }
+        if (target instanceof FloatType && !unsigned) {
+            return input -> (float) whole.read(input);
+        }
+        if (target instanceof DoubleType) {
+            return input -> unsigned ? exact(whole.read(input)).doubleValue() : (double) whole.read(input);
+        }
+        if (target instanceof DecimalType type) {
+            return input -> {
+                long bits = whole.read(input);
+                BigDecimal value = unsigned ? exact(bits) : BigDecimal.valueOf(bits);
+                if (value.precision() + type.scale() > type.precision()) {
+                    throw new Malformed("field " + field.name() + ": " + value + " does not fit " + type.simpleString());
+                }
+                return Decimal.apply(value, type.precision(), type.scale());
+            };
+        }
+        // Keys of maps, which Avro has as text.
+        return target instanceof StringType
+                ? input -> {
+                    long bits = whole.read(input);
+                    return UTF8String.fromString(unsigned ? Long.toUnsignedString(bits) : Long.toString(bits));
+                }
+                : null;
+    }
+
+    private static long zigzag32(WireInput input) {
+        int bits = (int) input.varint();
+        return (bits >>> 1) ^ -(bits & 1);
+    }
+
+    private static long signed(long value, boolean unsigned, Field field) {
+        if (unsigned && value < 0) {
+            throw new Malformed("field " + field.name() + ": " + Long.toUnsignedString(value) + " does not fit bigint");
+        }
+        return value;
+    }
+
+    private static BigDecimal exact(long unsigned) {
+        return new BigDecimal(Long.toUnsignedString(unsigned));
+    }
+
+    /** A symbol's name; the number of one that the writer's schema does not have. */
+    private static ProtobufValue ofEnum(Field field, DataType target) {
+        if (target instanceof IntegerType) {
+            return input -> (int) input.varint();
+        }
+        if (!(target instanceof StringType)) {
+            return null;
+        }
+        Map<Integer, UTF8String> symbols = new HashMap<>();
+        field.symbols().forEach(each -> symbols.putIfAbsent(each.number(), UTF8String.fromString(each.name())));
+        return input -> {
+            int number = (int) input.varint();
+            UTF8String symbol = symbols.get(number);
+            return symbol != null ? symbol : UTF8String.fromString(Integer.toString(number));
+        };
+    }
+
+    /** Text in the record's own bytes, without a copy. */
+    static UTF8String text(WireInput input, Field field) {
+        int length = input.length("field " + field.name());
+        UTF8String text = UTF8String.fromBytes(input.bytes(), input.take(length), length);
+        if (!text.isValid()) {
+            throw new Malformed("field " + field.name() + " is not UTF-8");
+        }
+        return text;
+    }
+
+    private static byte[] bytes(WireInput input, Field field) {
+        int length = input.length("field " + field.name());
+        int from = input.take(length);
+        return Arrays.copyOfRange(input.bytes(), from, from + length);
+    }
+}

@@ -1,0 +1,90 @@
+package io.lakefeed.decode;
+
+import io.lakefeed.protobuf.Malformed;
+import java.time.Duration;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Reads the records of one thread in one format; makes of each the struct (value, schema id, error).
+ *
+ * <p>A format says how bytes become the value, and throws {@link BadRecord} or {@link Malformed} for a record that
+ * it cannot read. Whatever else goes wrong with one record becomes its error too; a {@link RegistryException} alone
+ * is let through.
+ */
+abstract class RecordReader {
+    private static final int LONGEST_ERROR = 1_000;
+    private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
+
+    private final Writers<?> writers;
+
+    /** A reader of records with a header if {@code writers} are given, else of bare ones. */
+    RecordReader(Writers<?> writers) {
+        this.writers = writers;
+    }
+
+    /** Whether no bytes at all can be a value. */
+    boolean takesEmpty() {
+        return false;
+    }
+
+    /**
+     * The value of one record.
+     *
+     * @param from where it begins, behind the header if there is one
+     * @param schemaId from the header; 0 without one
+     */
+    abstract InternalRow value(byte[] record, int from, int schemaId);
+
+    /** The struct of one record; throws only when the registry is out. */
+    final InternalRow read(byte[] record) {
+        if (record == null) {
+            return result(null, null, null);
+        }
+        if (record.length == 0 && (writers != null || !takesEmpty())) {
+            return result(null, null, EMPTY);
+        }
+        Integer schemaId = null;
+        try {
+            int from = 0;
+            if (writers != null) {
+                schemaId = WireFormat.schemaId(record);
+                from = WireFormat.HEADER;
+            }
+            return result(value(record, from, schemaId == null ? 0 : schemaId), schemaId, null);
+        } catch (RegistryException outage) {
+            throw outage;
+        } catch (BadRecord | Malformed bad) {
+            return failed(schemaId, bad.getMessage());
+        } catch (StackOverflowError deep) {
+            return failed(schemaId, "nested too deeply");
+        } catch (RuntimeException unreadable) {
+            return failed(schemaId, "not readable: " + unreadable);
+        }
+    }
+
+    private static InternalRow failed(Integer schemaId, String error) {
+        String line = error.replace('\n', ' ').replace('\r', ' ');
+        return result(
+                null,
+                schemaId,
+                UTF8String.fromString(line.length() > LONGEST_ERROR ? line.substring(0, LONGEST_ERROR) + "…" : line));
+    }
+
+    private static InternalRow result(InternalRow value, Integer schemaId, UTF8String error) {
+        return new GenericInternalRow(new Object[] {value, schemaId, error});
+    }
+
+    /**
+     * Writers' schemas out of the registry.
+     *
+     * @param patience how long to go on asking a registry that does not answer
+     */
+    record Writers<T>(Registry registry, Duration patience, WriterSchema<T> kind) {
+        /** The schema with this id. */
+        T schema(int schemaId) {
+            return registry.schema(schemaId, patience, kind);
+        }
+    }
+}
