@@ -47,11 +47,11 @@ def introduce(spark: SparkSession, bucket: Bucket) -> None:
 def s3a_options(bucket: Bucket) -> dict[str, str]:
     """The bucket's place and credentials, and retries that fit a test's patience."""
     options = {
-        "endpoint": bucket.endpoint,
+        "endpoint": bucket.store.endpoint,
         "endpoint.region": REGION,
         "path.style.access": "true",
-        "access.key": bucket.access_key,
-        "secret.key": bucket.secret_key,
+        "access.key": bucket.store.access_key,
+        "secret.key": bucket.store.secret_key,
         "connection.ssl.enabled": "false",
         "attempts.maximum": "2",
         "retry.limit": "3",

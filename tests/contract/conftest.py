@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from pyspark.sql import SparkSession
 
-from lakefeed.local import Endpoints
 from tests.contract.checkpoint import checkpoint_session, introduce
-from tests.contract.stores import Bucket, built_store, new_bucket
+from tests.contract.stores import STORES, Bucket, running_store
 
 
 @pytest.fixture(scope="package")
@@ -20,32 +18,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield running
 
 
-STORES = [
-    "s3proxy",
-    *(
-        pytest.param(name, marks=pytest.mark.slow)
-        for name in ("minio", "minio-versioned", "versitygw", "versitygw-versioned")
-    ),
-]
-
-
 @pytest.fixture(scope="package", params=STORES)
 def bucket(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bucket]:
     """A bucket of each store, plain and versioned."""
-    name, _, versioned = request.param.partition("-")
-    with ExitStack() as running:
-        if name == "s3proxy":
-            stack: Endpoints = request.getfixturevalue("stack")
-            made = new_bucket(
-                stack.s3_endpoint,
-                access_key=stack.access_key,
-                secret_key=stack.secret_key.get_secret_value(),
-                versioned=False,
-            )
-        else:
-            endpoint = running.enter_context(built_store(name, tmp_path_factory.mktemp(name)))
-            made = new_bucket(endpoint, access_key="test", secret_key="test-secret", versioned=bool(versioned))
+    with running_store(
+        request.param, embedded=lambda: request.getfixturevalue("stack"), home=tmp_path_factory.mktemp(request.param)
+    ) as store:
+        made = store.new_bucket()
         introduce(spark, made)
         yield made

@@ -12,17 +12,28 @@ import urllib.parse
 import urllib.request
 import uuid
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
+from lakefeed.local import Endpoints
 from lakefeed.local.ports import choose_free
 from lakefeed.local.stores import Minio, VersityGateway
 
 REGION = "us-east-1"
+STORES = (
+    "s3proxy",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in ("minio", "minio-versioned", "versitygw", "versitygw-versioned")
+    ),
+)
+"""The default store; and those that are built from source, plain and with versions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,17 +42,16 @@ class Bucket:
 
     Attributes:
         name: of the bucket.
-        endpoint: the store's URL.
-        access_key: S3 access key id.
-        secret_key: S3 secret key.
-        versioned: whether old versions are kept.
+        store: where it is.
     """
 
     name: str
-    endpoint: str
-    access_key: str
-    secret_key: str = field(repr=False)
-    versioned: bool = False
+    store: Store
+
+    @property
+    def versioned(self) -> bool:
+        """Whether old versions are kept."""
+        return self.store.versioned
 
     def url(self, *path: str) -> str:
         """As Spark takes it."""
@@ -96,22 +106,26 @@ class Bucket:
         now = datetime.now(UTC)
         stamp, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
         digest = hashlib.sha256(body).hexdigest()
-        host = urllib.parse.urlsplit(self.endpoint).netloc
+        host = urllib.parse.urlsplit(self.store.endpoint).netloc
         headers = {"host": host, "x-amz-content-sha256": digest, "x-amz-date": stamp}
         names = ";".join(headers)
         canonical = "\n".join([method, path, text, *(f"{k}:{v}" for k, v in headers.items()), "", names, digest])
         scope = f"{day}/{REGION}/s3/aws4_request"
         to_sign = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
-        secret = b"AWS4" + self.secret_key.encode()
+        secret = b"AWS4" + self.store.secret_key.encode()
         for word in (day, REGION, "s3", "aws4_request"):
             secret = hmac.digest(secret, word.encode(), "sha256")
         signature = hmac.digest(secret, to_sign.encode(), "sha256").hex()
         request = urllib.request.Request(
-            f"{self.endpoint}{path}" + (f"?{text}" if text else ""), method=method, headers=headers, data=body or None
+            f"{self.store.endpoint}{path}" + (f"?{text}" if text else ""),
+            method=method,
+            headers=headers,
+            data=body or None,
         )
         request.add_header(
             "Authorization",
-            f"AWS4-HMAC-SHA256 Credential={self.access_key}/{scope}, SignedHeaders={names}, Signature={signature}",
+            f"AWS4-HMAC-SHA256 Credential={self.store.access_key}/{scope}, SignedHeaders={names}, "
+            f"Signature={signature}",
         )
         request.add_header("Content-Type", "application/octet-stream")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -124,6 +138,60 @@ def _texts(document: bytes, element: str, child: str) -> list[str]:
     root = ET.fromstring(document)
     space = root.tag.partition("}")[0] + "}" if root.tag.startswith("{") else ""
     return [found.findtext(f"{space}{child}") or "" for found in root.iter(f"{space}{element}")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """A running store.
+
+    Attributes:
+        endpoint: its URL.
+        access_key: S3 access key id.
+        secret_key: S3 secret key.
+        versioned: whether its buckets are to keep old versions.
+    """
+
+    endpoint: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    versioned: bool = False
+
+    def new_bucket(self) -> Bucket:
+        """A bucket with a name of its own, made."""
+        bucket = Bucket(name=f"checkpoints-{uuid.uuid4().hex[:12]}", store=self)
+        bucket.create()
+        return bucket
+
+    def as_environment(self) -> dict[str, str]:
+        """For a child that is to find it."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": REGION,
+        }
+
+
+@contextmanager
+def running_store(name: str, *, embedded: Callable[[], Endpoints], home: Path) -> Iterator[Store]:
+    """A store by its name in ``STORES``.
+
+    Args:
+        name: ``s3proxy`` is the embedded stack's; the others run in ``home``.
+        embedded: starts the stack, if it is wanted.
+        home: a directory.
+    """
+    program, _, versioned = name.partition("-")
+    if program == "s3proxy":
+        stack = embedded()
+        yield Store(
+            endpoint=stack.s3_endpoint,
+            access_key=stack.access_key,
+            secret_key=stack.secret_key.get_secret_value(),
+        )
+    else:
+        with built_store(program, home) as endpoint:
+            yield Store(endpoint=endpoint, access_key="test", secret_key="test-secret", versioned=bool(versioned))
 
 
 @contextmanager
@@ -158,19 +226,6 @@ def built_store(name: str, home: Path) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
-
-
-def new_bucket(endpoint: str, *, access_key: str, secret_key: str, versioned: bool) -> Bucket:
-    """A bucket with a name of its own, made."""
-    bucket = Bucket(
-        name=f"checkpoints-{uuid.uuid4().hex[:12]}",
-        endpoint=endpoint,
-        access_key=access_key,
-        secret_key=secret_key,
-        versioned=versioned,
-    )
-    bucket.create()
-    return bucket
 
 
 def _wait(url: str) -> None:

@@ -12,7 +12,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
 from tests.contract.checkpoint import Checkpoint, counting, introduce, java_class
-from tests.contract.stores import Bucket, new_bucket
+from tests.contract.stores import Bucket
 
 HADOOP_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 
@@ -259,9 +259,7 @@ def nothing_but(bucket: Bucket, checkpoint: Checkpoint, names: list[str]) -> boo
 def test_the_probe_leaves_nothing_and_is_done_once(
     bucket: Bucket, spark: SparkSession, writers: int, versions: str
 ) -> None:
-    fresh = new_bucket(
-        bucket.endpoint, access_key=bucket.access_key, secret_key=bucket.secret_key, versioned=bucket.versioned
-    )
+    fresh = bucket.store.new_bucket()
     if versions == "suspended" and fresh.versioned:
         fresh.keep_versions("Suspended")
     introduce(spark, fresh)
@@ -270,7 +268,8 @@ def test_the_probe_leaves_nothing_and_is_done_once(
         Checkpoint.at(fresh.url("c"), spark=spark, conf=conf).java.createCheckpointDirectory()
     assert counted.requests["PutObject"] == writers
     if versions == "as they are":
-        assert counted.requests == {"PutObject": writers, "DeleteObject": 1}
+        asked = {} if fresh.versioned else {"GetBucketVersioning": 1}
+        assert counted.requests == {"PutObject": writers, "DeleteObject": 1} | asked
     with counting(spark) as counted:
         Checkpoint.at(fresh.url("c"), spark=spark, conf=conf).java.createCheckpointDirectory()
     assert counted.requests == {}

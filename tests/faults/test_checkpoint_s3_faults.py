@@ -15,9 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakefeed.local import Endpoints
 from tests.contract.checkpoint import Checkpoint, checkpoint_session, counting, introduce, java_class
-from tests.contract.stores import Bucket, new_bucket
+from tests.contract.stores import Bucket, Store
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
 from tests.faults.s3_fault_proxy import FaultProxy, Kind, Request, fault_proxy
 
@@ -33,21 +32,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def proxy(stack: Endpoints) -> Iterator[FaultProxy]:
-    with fault_proxy(stack.s3_endpoint) as running:
+def proxy(store: Store) -> Iterator[FaultProxy]:
+    with fault_proxy(store.endpoint) as running:
         yield running
 
 
 @pytest.fixture
-def bucket(stack: Endpoints, proxy: FaultProxy, spark: SparkSession) -> Bucket:
+def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Bucket:
     """A bucket behind the proxy for Spark, and reached directly by the test."""
-    made = new_bucket(
-        stack.s3_endpoint,
-        access_key=stack.access_key,
-        secret_key=stack.secret_key.get_secret_value(),
-        versioned=False,
-    )
-    introduce(spark, replace(made, endpoint=proxy.endpoint))
+    made = store.new_bucket()
+    introduce(spark, replace(made, store=replace(store, endpoint=proxy.endpoint)))
     return made
 
 
@@ -78,9 +72,15 @@ def use(log: Checkpoint, operation: str) -> None:
         assert fresh.names()[:3] == ["0", "1", "2"]
     elif operation == "head":
         assert Checkpoint.at(log.root.rpartition("/")[0], spark=log.spark).read("offsets/1") == b"batch 1"
-    elif operation == "delete":
+    elif operation in ("delete", "versions"):
         log.delete("2")
         assert log.names() == ["0", "1"]
+    elif operation == "multipart":
+        large = log.java.createAtomic(log.path("3.compact"), False)
+        for _ in range(5):
+            large.write(bytes(30 << 20))
+        large.close()
+        assert fresh.java.list(fresh.path())[3].getLen() == 150 << 20
     else:
         log.delete("0")
         log.delete("1")
@@ -111,6 +111,54 @@ def test_a_lasting_fault_is_an_error(
     assert bucket.keys("c/") == ["c/offsets/0", "c/offsets/1", "c/offsets/2"]
     proxy.heal()
     use(log, operation)
+
+
+@pytest.mark.parametrize("times", [1, ALWAYS])
+@pytest.mark.parametrize("kind", ["503", "reset"])
+def test_the_question_for_versions_is_asked_until_it_is_answered(
+    spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind, times: int
+) -> None:
+    def begin_and_delete() -> None:
+        Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
+        log = Checkpoint.at(bucket.url("c", "offsets"), spark=spark)
+        log.write("0", b"x")
+        log.delete("0")
+
+    fault = proxy.spoil(kind, on("versioning"), times=times)
+    if times == ALWAYS:
+        with pytest.raises(Py4JJavaError):
+            begin_and_delete()
+        proxy.heal()
+        bucket.remove("c/offsets/0")
+    begin_and_delete()
+    assert fault.done >= 1
+    assert bucket.keys("c/offsets/") == []
+
+
+@pytest.mark.parametrize("kind", ["503", "reset"])
+def test_versions_are_listed_again(log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind) -> None:
+    fault = proxy.spoil(kind, on("versions"))
+    use(log, "versions")
+    assert fault.done == int(bucket.versioned)
+    assert bucket.keys("c/") == ["c/offsets/0", "c/offsets/1"]
+
+
+@pytest.mark.parametrize("kind", ["503", "reset"])
+def test_a_large_entry_is_retried_in_its_parts(log: Checkpoint, proxy: FaultProxy, kind: Kind) -> None:
+    begin = proxy.spoil(kind, on("multipart"))
+    part = proxy.spoil(kind, lambda request: "partNumber" in request.query)
+    end = proxy.spoil(kind, lambda request: request.operation == "multipart" and "uploadId" in request.query)
+    use(log, "multipart")
+    assert (begin.done, part.done, end.done) == (1, 1, 1)
+
+
+def test_a_large_entry_whose_last_reply_was_lost_is_no_conflict(
+    bucket: Bucket, log: Checkpoint, proxy: FaultProxy
+) -> None:
+    fault = proxy.spoil("lost reply", lambda each: each.operation == "multipart" and "uploadId" in each.query)
+    use(log, "multipart")
+    assert fault.done == 1
+    assert bucket.pending_uploads() == []
 
 
 def test_an_own_write_whose_reply_was_lost_is_no_conflict(

@@ -16,8 +16,7 @@ from typing import IO, Any, cast
 import duckdb
 import pytest
 
-from lakefeed.local import Endpoints
-from tests.contract.stores import Bucket, new_bucket
+from tests.contract.stores import Bucket, Store
 
 BATCHES = 6
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +49,7 @@ class Driver:
 
 
 @contextmanager
-def driver(stack: Endpoints, log: Path) -> Iterator[Driver]:
+def driver(store: Store, log: Path) -> Iterator[Driver]:
     """A driver that knows the store."""
     with log.open("w") as errors:
         process = subprocess.Popen(
@@ -60,7 +59,7 @@ def driver(stack: Endpoints, log: Path) -> Iterator[Driver]:
             stderr=errors,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **stack.as_environment()},
+            env={**os.environ, **store.as_environment()},
         )
     try:
         yield Driver(process)
@@ -73,15 +72,10 @@ def driver(stack: Endpoints, log: Path) -> Iterator[Driver]:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.slow)])
-def test_of_two_drivers_one_survives(stack: Endpoints, tmp_path: Path, rounds: int) -> None:
-    bucket = new_bucket(
-        stack.s3_endpoint,
-        access_key=stack.access_key,
-        secret_key=stack.secret_key.get_secret_value(),
-        versioned=False,
-    )
+def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) -> None:
+    bucket = store.new_bucket()
     with ExitStack() as running:
-        drivers = [running.enter_context(driver(stack, tmp_path / f"driver-{n}.log")) for n in range(2)]
+        drivers = [running.enter_context(driver(store, tmp_path / f"driver-{n}.log")) for n in range(2)]
         for number in range(rounds):
             name = f"round-{number}-{uuid.uuid4().hex[:6]}"
             play(drivers, bucket, name, tmp_path)

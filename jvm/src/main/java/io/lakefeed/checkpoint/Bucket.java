@@ -20,7 +20,6 @@ import org.slf4j.LoggerFactory;
 import software.amazon.awssdk.core.sync.RequestBody;
 import software.amazon.awssdk.services.s3.S3Client;
 import software.amazon.awssdk.services.s3.model.BucketVersioningStatus;
-import software.amazon.awssdk.services.s3.model.DeleteObjectResponse;
 import software.amazon.awssdk.services.s3.model.DeleteObjectsResponse;
 import software.amazon.awssdk.services.s3.model.ListObjectVersionsRequest;
 import software.amazon.awssdk.services.s3.model.ListObjectVersionsResponse;
@@ -164,7 +163,7 @@ final class Bucket {
         return files().getS3AInternals().getObjectMetadata(path).metadata();
     }
 
-    /** Writes a small object if there is none; its version, or null if the bucket has no versions. */
+    /** Writes a small object if there is none; its version, or null if the bucket keeps none. */
     String putIfAbsent(String key, String content) throws IOException {
         PutObjectRequest request = files().getS3AInternals()
                 .getStore()
@@ -178,10 +177,11 @@ final class Bucket {
 
     /** Removes an object that {@link #putIfAbsent} has just written. */
     void removeNew(String key, String version) throws IOException {
-        DeleteObjectResponse answer = delete(identifier(key, version));
-        if (version == null && Boolean.TRUE.equals(answer.deleteMarker())) {
-            // Versions were kept once, and are suspended.
+        if (version == null) {
+            // Either there are no versions, or they are suspended: a DELETE would leave a marker then.
             remove(List.of(key));
+        } else {
+            delete(identifier(key, version));
         }
     }
 
@@ -276,8 +276,8 @@ final class Bucket {
         }
     }
 
-    private DeleteObjectResponse delete(ObjectIdentifier one) throws IOException {
-        return retry("delete", one.key(), () -> client().deleteObject(request ->
+    private void delete(ObjectIdentifier one) throws IOException {
+        retry("delete", one.key(), () -> client().deleteObject(request ->
                 request.bucket(bucket()).key(one.key()).versionId(one.versionId())));
     }
 

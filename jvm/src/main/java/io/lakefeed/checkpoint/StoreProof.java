@@ -15,7 +15,8 @@ import org.apache.hadoop.fs.Path;
  * Proves that a store lets exactly one of several conditional PUTs win, before a query relies on it.
  *
  * <p>Done once for each bucket and endpoint in a JVM, when a query starts: as many PUTs as there are writers, and one
- * DELETE. The winner's answer tells whether the bucket has versions, so that the DELETE leaves no marker.
+ * DELETE. In a bucket with versions the winner's answer names the one to delete; in others GetBucketVersioning is
+ * asked before, as versions may be suspended.
  */
 final class StoreProof {
     private final Bucket bucket;
@@ -75,7 +76,7 @@ final class StoreProof {
         }
     }
 
-    /** @param version what was written, null if the bucket has no versions */
+    /** @param version what was written, null if the bucket keeps none */
     private record Attempt(boolean won, String version, IOException failure) {}
 
     private List<Attempt> race(String key, int writers) throws IOException {
