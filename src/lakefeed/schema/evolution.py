@@ -62,6 +62,11 @@ class Evolution:
         return frozenset(self._known)
 
     @property
+    def merged_ids(self) -> frozenset[int]:
+        """The ids whose records ``reader_schema`` reads: what to remember for the next start."""
+        return frozenset(self._known - self._incompatible.keys())
+
+    @property
     def incompatible(self) -> Mapping[int, SchemaIncompatible]:
         """The ids whose records the reader's schema must not read, and why: their records are dead letters."""
         return MappingProxyType(self._incompatible)

@@ -51,6 +51,7 @@ _READS = {
     "bytes": {"string"},
 }
 _WIDENS = {"int": "long", "float": "double"}
+_UNITS = ("millis", "micros", "nanos")
 _WRITER = ">"
 """Before the keys of the writer's types: they share one mapping with the reader's."""
 
@@ -167,10 +168,13 @@ class _Join:
 
     def _join_all(self, one: Type, others: tuple[Type, ...], ours: Type, other: Type, path: str) -> Type:
         """A single type and what a writer has there: of a union only numbers and texts can all be one column."""
-        if len(others) > 1 and not all(isinstance(each, Primitive) for each in (one, *others)):
-            raise self._incompatible(ours, other, path)
+        if len(others) == 1:
+            return self._join_single(one, others[0], path)
         for each in others:
-            one = self._join_single(one, each, path)
+            joined = _wider(one, each) if isinstance(one, Primitive) and isinstance(each, Primitive) else None
+            if joined is None:
+                raise self._incompatible(ours, other, path)
+            one = joined
         return one
 
     def _join_members(self, ours: tuple[Type, ...], others: tuple[Type, ...], path: str) -> tuple[Type, ...]:
@@ -271,11 +275,11 @@ class _Join:
         for found in ours.fields:
             found.aliases = [alias for alias in found.aliases if alias not in names]
         for found, field in pairs:
-            joined = self._join(found.type, field.type, _below(path, found.name))
-            if nullable(joined) and found.default is not NO_DEFAULT:
+            found.type = self._join(found.type, field.type, _below(path, found.name))
+            null_first = isinstance(found.type, Union) and found.type.members[0] == NULL
+            if nullable(found.type) and found.default is not NO_DEFAULT and null_first != (found.default is None):
                 # A default belongs to the union's first member.
-                joined = with_null(joined, first=found.default is None)
-            found.type = joined
+                found.type = with_null(found.type, first=not null_first)
 
     def _rename(self, found: Field, field: Field, path: str) -> None:
         if not self._grow:
@@ -315,17 +319,34 @@ class _Join:
 def _wider(ours: Primitive, other: Primitive) -> Primitive | None:
     """The type that reads both and that our column can become; None if there is none."""
     if "decimal" in (ours.logical, other.logical):
-        if (ours.name, ours.logical, ours.scale) != (other.name, other.logical, other.scale):
-            return None
-        return ours if (ours.precision or 0) >= (other.precision or 0) else other
-    if ours.name == other.name:
-        # A reader takes a plain number for its own date or time; but one unit of time for another is wrong.
-        return ours if ours.logical == other.logical or None in (ours.logical, other.logical) else None
-    if ours.name in _READS.get(other.name, ()):
-        return ours if None in (ours.logical, other.logical) else None
+        return _wider_decimal(ours, other) if ours.logical == other.logical else None
+    if ours.name == other.name or ours.name in _READS.get(other.name, ()):
+        # A plain number is taken for what the other side says that it is.
+        plain = None in (ours.logical, other.logical)
+        return ours if plain or ours.logical == other.logical or _reads_unit(ours, other) else None
     if _WIDENS.get(ours.name) == other.name and ours.logical is None and other.logical is None:
         return other
     return None
+
+
+def _wider_decimal(ours: Primitive, other: Primitive) -> Primitive | None:
+    if ours.name != other.name:
+        return None
+    left = (ours.precision or 0) - ours.scale, (other.precision or 0) - other.scale
+    if other.scale <= ours.scale and left[1] <= left[0]:
+        return ours
+    return other if other.scale == ours.scale else None
+
+
+def _reads_unit(ours: Primitive, other: Primitive) -> bool:
+    """Whether a moment of another unit is one of ours: the decoder converts it where nothing is lost."""
+    family, _, unit = str(ours.logical).rpartition("-")
+    their_family, _, their_unit = str(other.logical).rpartition("-")
+    if not family or family != their_family:
+        return False
+    # Spark holds milliseconds as microseconds.
+    finest = "micros" if unit == "millis" and family != "time" else unit
+    return _UNITS.index(their_unit) <= _UNITS.index(finest)
 
 
 def _both_numbers(ours: Type, other: Type, _ours: tuple[Type, ...], _others: tuple[Type, ...]) -> bool:

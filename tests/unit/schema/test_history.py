@@ -1,0 +1,66 @@
+"""The history in a table's properties."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from lakefeed.errors import ConfigError
+from lakefeed.schema.differences import Change
+from lakefeed.schema.history import HISTORY, IDS, LIMIT, Entry, History, read_history, read_ids, with_entries
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+ADDED = Change("added", "address.zip", None, "string or null")
+
+
+def test_nothing_yet() -> None:
+    assert read_history({}) == History()
+    assert read_ids({}) == frozenset()
+    assert with_entries({}, []) == {}
+
+
+def test_entries_are_kept_newest_last() -> None:
+    first = with_entries({}, [Entry(AT, 3, (ADDED,))], ids=[1, 2])
+    assert first == {
+        HISTORY: '{"dropped":0,"entries":[{"at":"2026-01-02T03:04:05Z","id":3,'
+        '"changes":[["added","address.zip",null,"string or null"]]}]}',
+        IDS: "1,2,3",
+    }
+    rename = Entry(AT + timedelta(hours=1), None, (Change("renamed", "b", "a", "b"),))
+    both = read_history({**first, **with_entries(first, [rename])})
+    assert both.entries == (Entry(AT, 3, (ADDED,)), rename)
+
+
+def test_an_id_without_changes_is_only_remembered() -> None:
+    before = with_entries({}, [Entry(AT, 3, (ADDED,))])
+    assert with_entries(before, [Entry(AT, 7, ())]) == {IDS: "3,7"}
+    assert with_entries(before, [Entry(AT, 3, ())]) == {}
+
+
+def test_old_entries_go_and_are_counted() -> None:
+    properties: dict[str, str] = {}
+    for number in range(LIMIT + 3):
+        properties |= with_entries(properties, [Entry(AT, number, (ADDED,))])
+    history = read_history(properties)
+    assert (len(history.entries), history.dropped) == (LIMIT, 3)
+    assert [history.entries[0].schema_id, history.entries[-1].schema_id] == [3, LIMIT + 2]
+
+
+def test_times_are_kept_in_utc_and_long_types_short() -> None:
+    local = datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))
+    properties = with_entries({}, [Entry(local, 1, (Change("added", "e", None, "x" * 200),))])
+    (entry,) = read_history(properties).entries
+    assert entry.at == AT
+    assert entry.changes[0].after == "x" * 79 + "…"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"dropped":0,"entries":[{}]}', '{"dropped":"x","entries":[]}'])
+def test_what_a_hand_has_broken(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"lakefeed\.schema-history is not what lakefeed writes"):
+        read_history({HISTORY: text})
+
+
+def test_ids_that_a_hand_has_broken() -> None:
+    with pytest.raises(ConfigError, match=r"lakefeed\.schema-ids is not what lakefeed writes"):
+        read_ids({IDS: "1,two"})

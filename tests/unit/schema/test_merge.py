@@ -1,0 +1,317 @@
+"""The rules of joining, one by one."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+
+from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.schema.merge import Merge, merged
+
+Json = Any
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
+TIME_MILLIS = {"type": "int", "logicalType": "time-millis"}
+TIME_MICROS = {"type": "long", "logicalType": "time-micros"}
+DATE = {"type": "int", "logicalType": "date"}
+
+
+def decimal(precision: int, scale: int = 2) -> Json:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def record(*fields: Json, name: str = "R", **attributes: Json) -> Json:
+    return {"type": "record", "name": name, "fields": list(fields), **attributes}
+
+
+def field(name: str, type_: Json = "string", **attributes: Json) -> Json:
+    return {"name": name, "type": type_, **attributes}
+
+
+def join(reader: Json, writer: Json, *, grow: bool = True) -> Merge:
+    return merged(json.dumps(reader), json.dumps(writer), grow=grow)
+
+
+def joined_type(reader: Json, writer: Json) -> Json:
+    """What a field becomes that has one type for readers and another for the writer."""
+    return json.loads(join(record(field("f", reader)), record(field("f", writer))).schema)["fields"][0]["type"]
+
+
+def said(merge: Merge) -> list[str]:
+    return [str(each) for each in merge.changes]
+
+
+def test_a_schema_that_reads_the_writer_stays_to_the_letter() -> None:
+    text = json.dumps(record(field("a", "long", doc="an id")), indent=3)
+    merge = merged(text, json.dumps(record(field("a", "int"))))
+    assert merge.schema is text
+    assert merge.changes == ()
+
+
+def test_a_new_field_is_optional_unless_it_has_a_default() -> None:
+    merge = join(record(field("a")), record(field("a"), field("b"), field("c", "int", default=7)))
+    assert json.loads(merge.schema)["fields"][1:] == [
+        {"name": "b", "type": ["null", "string"], "default": None},
+        {"name": "c", "type": "int", "default": 7},
+    ]
+    assert said(merge) == ["b added (string or null)", "c added (int)"]
+
+
+def test_a_field_that_the_writer_lacks_becomes_optional_unless_it_has_a_default() -> None:
+    merge = join(record(field("a"), field("b", "int", default=1), field("c", ["string", "null"])), record(field("a")))
+    assert json.loads(merge.schema)["fields"][1:] == [
+        {"name": "b", "type": "int", "default": 1},
+        {"name": "c", "type": ["null", "string"], "default": None},
+    ]
+    assert [(each.kind, each.path) for each in merge.changes] == [("dropped", "c")]
+    lacking_all = join(record(field("a")), record(field("z")))
+    assert said(lacking_all) == ["a dropped by the writer: optional from now on", "z added (string or null)"]
+
+
+def test_a_default_stays_the_unions_first_member() -> None:
+    merge = join(record(field("a", "int", default=5)), record(field("a", ["null", "int"], default=None)))
+    assert json.loads(merge.schema)["fields"] == [{"name": "a", "type": ["int", "null"], "default": 5}]
+    assert said(merge) == ["a made optional (int or null)"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "joined"),
+    [
+        ("int", "long", "long"),
+        ("float", "double", "double"),
+        (decimal(9), decimal(12), decimal(12)),
+        ("long", "int", "long"),
+        ("double", "float", "double"),
+        ("double", "int", "double"),
+        ("double", "long", "double"),
+        ("float", "int", "float"),
+        (decimal(12), decimal(9), decimal(12)),
+        ("bytes", "string", "bytes"),
+        ("string", "bytes", "string"),
+        (decimal(12, 3), decimal(9, 2), decimal(12, 3)),
+        (MICROS, "long", MICROS),
+        (MICROS, MILLIS, MICROS),
+        (MILLIS, MICROS, MILLIS),
+        (NANOS, MILLIS, NANOS),
+        (TIME_MICROS, TIME_MILLIS, TIME_MICROS),
+        ("long", MICROS, "long"),
+        ("long", DATE, "long"),
+        (MICROS, "int", MICROS),
+        ("int", ["null", "int"], ["null", "int"]),
+        (["int", "null"], "long", ["long", "null"]),
+        ("null", "int", ["null", "int"]),
+        ("int", "null", ["null", "int"]),
+        ("int", ["int", "long"], "long"),
+        ("double", ["int", "double"], "double"),
+        (["string", "int"], ["boolean", "string"], ["string", "int", "boolean"]),
+        (["string", "int"], ["long", "string"], ["string", "long"]),
+        (["string", "int"], "boolean", ["string", "int", "boolean"]),
+        (["null", "string", "int"], "int", ["null", "string", "int"]),
+        ({"type": "array", "items": "int"}, {"type": "array", "items": "long"}, {"type": "array", "items": "long"}),
+        (
+            {"type": "map", "values": "int"},
+            {"type": "map", "values": ["null", "int"]},
+            {"type": "map", "values": ["null", "int"]},
+        ),
+    ],
+)
+def test_types_join(reader: Json, writer: Json, joined: Json) -> None:
+    assert joined_type(reader, writer) == joined
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "words"),
+    [
+        ("int", "double", "f is int so far and double for the writer"),
+        ("int", "float", "f is int so far and float for the writer"),
+        ("long", "double", "f is long so far and double for the writer"),
+        ("string", "int", "f is string so far and int for the writer"),
+        (MICROS, NANOS, "f is timestamp-micros so far and timestamp-nanos for the writer"),
+        (MICROS, LOCAL, "f is timestamp-micros so far and local-timestamp-micros for the writer"),
+        (TIME_MILLIS, TIME_MICROS, "f is time-millis so far and time-micros for the writer"),
+        (DATE, MICROS, "f is date so far and timestamp-micros for the writer"),
+        (MICROS, DATE, "f is timestamp-micros so far and date for the writer"),
+        (decimal(9, 2), decimal(12, 3), "f is decimal(9,2) so far and decimal(12,3) for the writer"),
+        (decimal(9, 3), decimal(9, 2), "f is decimal(9,3) so far and decimal(9,2) for the writer"),
+        (decimal(9), "bytes", "f is decimal(9,2) so far and bytes for the writer"),
+        ("string", ["string", "int"], "f is string so far and string or int for the writer"),
+        ("string", {"type": "array", "items": "string"}, "f is string so far and array of string for the writer"),
+        (record(name="A"), "string", "f is record A so far and string for the writer"),
+        (
+            {"type": "enum", "name": "E", "symbols": ["A"]},
+            "string",
+            "f is enum(A) so far and string for the writer",
+        ),
+        (
+            {"type": "fixed", "name": "F", "size": 2},
+            {"type": "fixed", "name": "F", "size": 3},
+            "f is fixed(2) so far and fixed(3) for the writer",
+        ),
+        (
+            {"type": "array", "items": "int"},
+            {"type": "array", "items": "string"},
+            "f.element is int so far and string for the writer",
+        ),
+        (
+            {"type": "map", "values": record(field("x", "int"), name="A")},
+            {"type": "map", "values": record(field("x", "string"), name="A")},
+            "f.value.x is int so far and string for the writer",
+        ),
+        (
+            record(name="A"),
+            ["null", record(name="A"), record(name="B")],
+            "f is record A so far and record A or record B",
+        ),
+    ],
+)
+def test_types_that_no_column_holds_together(reader: Json, writer: Json, words: str) -> None:
+    with pytest.raises(SchemaIncompatible) as refused:
+        joined_type(reader, writer)
+    assert words in refused.value.what
+
+
+def test_an_enum_gets_the_writers_symbols() -> None:
+    merge = join(
+        record(field("e", {"type": "enum", "name": "E", "symbols": ["A", "B"]})),
+        record(field("e", {"type": "enum", "name": "E", "symbols": ["C", "A"]})),
+    )
+    assert json.loads(merge.schema)["fields"][0]["type"]["symbols"] == ["A", "B", "C"]
+    assert said(merge) == ["e widened from enum(A, B) to enum(A, B, C)"]
+
+
+def test_a_rename_by_alias() -> None:
+    merge = join(record(field("old", "int")), record(field("new", "long", aliases=["old"])))
+    assert json.loads(merge.schema)["fields"] == [{"name": "new", "type": "long", "aliases": ["old"]}]
+    assert said(merge) == ["new renamed from old", "new widened from int to long"]
+    again = merged(merge.schema, json.dumps(record(field("old", "int"))))
+    assert again.schema is merge.schema
+
+
+def test_an_older_writer_does_not_undo_a_rename() -> None:
+    newest = record(field("c", aliases=["a", "b"]))
+    assert join(newest, record(field("b", aliases=["a"]))).changes == ()
+    assert join(newest, record(field("a"))).changes == ()
+
+
+def test_a_field_that_is_there_is_not_renamed_away() -> None:
+    """The writer's field has a counterpart by name: its alias says nothing of the other one."""
+    merge = join(record(field("a"), field("b")), record(field("b", aliases=["a"])))
+    assert said(merge) == ["a dropped by the writer: optional from now on"]
+    assert [each.get("aliases") for each in json.loads(merge.schema)["fields"]] == [None, None]
+
+
+def test_an_older_name_cannot_be_given_to_another_field() -> None:
+    with pytest.raises(SchemaIncompatible, match="the name a is given to another field: it is an older name of b"):
+        join(record(field("b", aliases=["a"])), record(field("b", aliases=["a"]), field("a")))
+
+
+def test_names_that_differ_in_case_only() -> None:
+    address = record(field("zip"), name="Address")
+    with pytest.raises(SchemaIncompatible, match=r"the fields address\.zip and address\.ZIP differ in case only"):
+        join(
+            record(field("address", address)),
+            record(field("address", record(field("zip"), field("ZIP"), name="Address"))),
+        )
+
+
+def test_nested_changes_have_their_paths() -> None:
+    def order(*line: Json) -> Json:
+        lines = {"type": "array", "items": record(*line, name="Line")}
+        return record(field("lines", lines), field("by_day", {"type": "map", "values": ["null", "Line"]}))
+
+    merge = join(order(field("price", "int")), order(field("price", "long"), field("tax", "int", default=0)))
+    assert said(merge) == [
+        "lines.element.price widened from int to long",
+        "lines.element.tax added (int)",
+        "by_day.value.price widened from int to long",
+        "by_day.value.tax added (int)",
+    ]
+    assert json.loads(merge.schema)["fields"][1]["type"] == {"type": "map", "values": ["null", "Line"]}
+
+
+def test_a_type_may_be_defined_at_another_place() -> None:
+    address, wider = record(field("zip"), name="Address"), record(field("zip"), field("city"), name="Address")
+    merge = join(
+        record(field("home", address), field("work", "Address")), record(field("work", wider), field("home", "Address"))
+    )
+    assert said(merge) == ["home.city added (string or null)", "work.city added (string or null)"]
+
+
+def test_a_type_that_was_split_in_two_is_one_again() -> None:
+    """Two places share one definition, so both get what either of the writer's two types has."""
+    point = record(field("x", "int"), name="Point")
+    writer = record(field("a", record(field("x", "int"), field("y", "int"), name="P2")), field("b", point))
+    merge = join(record(field("a", point), field("b", "Point")), writer)
+    assert said(merge) == ["a.y added (int or null)", "b.y added (int or null)"]
+    value = {"a": {"x": 1, "y": 2}, "b": {"x": 3}}
+    assert read(merge.schema, writer, value) == {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": None}}
+
+
+def test_namespaces_do_not_count() -> None:
+    def schema(namespace: str, *fields: Json) -> Json:
+        color = {"type": "enum", "name": "Color", "symbols": ["RED"]}
+        return record(field("color", ["null", color]), *fields, namespace=namespace)
+
+    writer = schema("com.b", field("n", "int", default=0))
+    merge = join(schema("com.a"), writer)
+    assert said(merge) == ["n added (int)"]
+    assert read(merge.schema, writer, {"color": "RED", "n": 3}) == {"color": "RED", "n": 3}
+
+
+def test_recursive_types_join() -> None:
+    def node(*fields: Json) -> Json:
+        return record(*fields, field("next", ["null", "Node"], default=None), name="Node")
+
+    writer = node(field("v", "long"), field("w", "int"))
+    merge = join(node(field("v", "int")), writer)
+    assert said(merge) == ["v widened from int to long", "w added (int or null)"]
+    value = {"v": 1, "w": 2, "next": {"v": 3, "w": 4, "next": None}}
+    assert read(merge.schema, writer, value) == value
+
+
+def test_records_of_unions_are_found_by_name() -> None:
+    def event(*members: Json) -> Json:
+        return record(field("event", list(members)))
+
+    made, gone = record(field("id", "int"), name="Made"), record(field("why"), name="Gone")
+    merge = join(event(made, gone), event(gone, record(field("id", "long"), name="Made"), record(name="Moved")))
+    assert said(merge) == ["event.member0.id widened from int to long", "event.member2 added (record Moved)"]
+
+
+def test_without_growing_new_fields_are_left_out_and_names_stay() -> None:
+    reader = record(field("a", "int"))
+    writer = record(field("b", "long", aliases=["a"]), field("c"))
+    merge = join(reader, writer, grow=False)
+    assert json.loads(merge.schema)["fields"] == [{"name": "a", "type": "long", "aliases": ["b"]}]
+    assert said(merge) == ["a widened from int to long"]
+    assert [str(each) for each in merge.left_out] == ["b renamed from a", "c added (string)"]
+    assert read(merge.schema, writer, {"b": 3, "c": "x"}) == {"a": 3}
+
+
+def test_docs_and_other_attributes_stay() -> None:
+    merge = join(record(field("a", doc="first"), doc="all"), record(field("a"), field("b", doc="second")))
+    schema = json.loads(merge.schema)
+    assert (schema["doc"], [each["doc"] for each in schema["fields"]]) == ("all", ["first", "second"])
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '"string"', '{"type": "record"}', '{"type": "array", "items": "int"}', "[]", "7"]
+)
+def test_what_is_no_record_schema(text: str) -> None:
+    with pytest.raises(ConfigError, match="Avro schema"):
+        merged(text, json.dumps(record()))
+
+
+def read(reader: str, writer: Json, value: Json) -> Json:
+    """What fastavro, the reference library, reads."""
+    parsed = fastavro.parse_schema(writer)
+    buffer = io.BytesIO()
+    fastavro.schemaless_writer(buffer, parsed, value)
+    buffer.seek(0)
+    return fastavro.schemaless_reader(buffer, parsed, fastavro.parse_schema(json.loads(reader)))
