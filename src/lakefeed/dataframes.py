@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from lakefeed.commit.checkpoint import Owner, claim
+from lakefeed.commit.checkpoint import Claim, Owner
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.base import Model
 from lakefeed.config.decoding import Decode
@@ -18,9 +20,10 @@ from lakefeed.decode.resolve import put_credentials, spec_of
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
+from lakefeed.landing import Landed
 from lakefeed.query import MicroBatches, trigger_of
 from lakefeed.session import default_environment
-from lakefeed.sinks.iceberg import IcebergTable, Landed
+from lakefeed.sinks.iceberg import IcebergTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -149,9 +152,9 @@ def write_table(
         properties=dict(properties or {}),
     )
     feed = name or table.replace(".", "_")
-    landing = IcebergTable(spark, sink, feed=feed)
+    target = IcebergTable(spark, sink, feed=feed)
     if not frame.isStreaming:
-        landing.ensure(frame.schema)
+        target.follow(frame.schema)
         frame.writeTo(table).append()
         return None
     if checkpoint is None:
@@ -160,11 +163,16 @@ def write_table(
         )
     brokers = bootstrap_servers or _named(default_environment(), "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers")
     topic_ids = TopicIds(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
-    claim(spark, checkpoint, Owner(feed=feed, sink=f"iceberg {table}"))
-    landing.ensure(frame.schema)
+    Claim(spark, checkpoint, Owner(feed=feed, sink=f"iceberg {table}"))
+    target.follow(frame.schema)
+    fence = target.take_fence()
 
     def land(batch: DataFrame, batch_id: int) -> Landed:
-        return landing.land(batch, topic_ids.identify(batch_ranges(spark, feed)), batch_id)
+        commit = Commit(feed, batch_id, topic_ids.identify(batch_ranges(spark, feed)), fence=fence)
+        if target.has(commit):
+            return Landed(batch_id, rows=0, replayed=True)
+        with BatchOutcomes(spark) as outcomes:
+            return Landed(batch_id, rows=target.land(batch, commit, commit_id=outcomes.commit_id), replayed=False)
 
     return (
         frame.writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(land))

@@ -17,6 +17,7 @@
         ├── DownloadError         a jar or source that did not arrive whole, or not as locked
         ├── PortTaken             another process listens where ours should
         ├── SchemaChanged         a writer's schema became another, and the pipeline is to stop then
+        ├── ErrorBudgetExceeded   too many records that cannot become rows
         └── JobFailed             Spark stopped for a reason that no class above names
 """
 
@@ -126,6 +127,10 @@ class PortTaken(WorldError):
 
 class SchemaChanged(WorldError):
     """A writer's schema became another, and the pipeline's policy is to stop then."""
+
+
+class ErrorBudgetExceeded(WorldError):
+    """More records could not become rows than the pipeline allows; nothing of their batch was written."""
 
 
 class JobFailed(WorldError):

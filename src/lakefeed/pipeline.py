@@ -1,4 +1,4 @@
-"""A pipeline from end to end, and the map of the code: read → decode → transform → write → observe."""
+"""A pipeline from end to end, and the map of the code: read → land (decode, judge, transform, write) → observe."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.commit.checkpoint import Owner, claim
+from lakefeed.commit.checkpoint import Claim, Owner
+from lakefeed.commit.outcomes import ZERO
 from lakefeed.config.connect import preflight
 from lakefeed.config.load import load
 from lakefeed.config.models import AVAILABLE_NOW, ParquetSink, PipelineConfig
 from lakefeed.config.problem import raise_first_error
-from lakefeed.decode import DecodeSpec, decoded, rows
-from lakefeed.decode.resolve import put_credentials, spec_of
+from lakefeed.dead_letters.table import DeadLetterTable
+from lakefeed.decode import DecodeSpec, Expectation, Policy, decoded, rows
+from lakefeed.decode.resolve import put_credentials, spec_of, writer_schemas
 from lakefeed.errors import LakefeedError
 from lakefeed.kafka.source import batch_ranges, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
+from lakefeed.landing import Landed, Landing, Sink
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.query import MicroBatches, trigger_of, watch
+from lakefeed.schema.reader import ReaderSchema
 from lakefeed.session import default_environment, session
-from lakefeed.sinks import parquet
-from lakefeed.sinks.iceberg import IcebergTable, Landed
+from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.sinks.parquet import ParquetFiles
 from lakefeed.spark_errors import translated
 from lakefeed.transform import sql
 
@@ -39,7 +43,9 @@ class RunSummary:
     Attributes:
         batches: micro-batches landed, those that only found their rows in the table already not counted.
         records: records read from the topics.
-        rows: rows landed; for Parquet the records read, since Spark's file sink does not say.
+        rows: rows landed; for Parquet those that went into the transform, since Spark's file sink does not say.
+        dead_letters: records that became dead letters.
+        skipped: records left out because the pipeline says so.
         files: data files written; None where the sink does not say.
         seconds: from the start of the query to its end.
         s3_requests: all requests of driver and executors in that time by S3 operation, other queries' too.
@@ -51,6 +57,8 @@ class RunSummary:
     batches: int
     records: int
     rows: int
+    dead_letters: int
+    skipped: int
     files: int | None
     seconds: float
     s3_requests: Mapping[str, int]
@@ -115,12 +123,12 @@ class Pipeline:
         return read_stream(spark, self._kafka, headers="headers" in self.config.decode.metadata)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Records decoded and transformed: the rows that go to the sink. Stream and batch alike."""
+        """Records decoded and transformed, to look at: one that cannot be read stops it. Stream and batch alike."""
         decode = self.config.decode
-        landed = rows(decoded(records, self._decode_spec()), keep=list(decode.metadata), on_null=decode.on_null)
-        if self.config.transform is None:
-            return landed
-        return sql.select(landed, self.config.transform.sql, view=self.config.name)
+        on_null = "fail" if decode.on_null == "dead_letter" else decode.on_null
+        return self._transformed(
+            rows(decoded(records, self._decode_spec()), keep=list(decode.metadata), on_null=on_null)
+        )
 
     def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
         """A session with this pipeline's store, catalogs and Spark settings.
@@ -183,13 +191,20 @@ class Pipeline:
     ) -> RunSummary:
         before = s3_requests(spark)
         put_credentials(spark, self.config.decode)
-        claim(spark, self.config.checkpoint, self._owner())
+        claim = Claim(spark, self.config.checkpoint, self._owner())
         batches = MicroBatches(stop)
+        records = self.read(spark)
         table = self._table(spark)
-        writer = self._writer(spark, table, batches)
+        sink = table or ParquetFiles(spark, self._parquet, claim)
+        landing = self._landing(spark, sink, records)
+        topic_ids = TopicIds(self._kafka)
+
+        def land(batch: DataFrame, batch_id: int) -> Landed:
+            return landing.land(batch, topic_ids.identify(batch_ranges(spark, self.config.name)), batch_id)
+
+        writer = records.writeStream.foreachBatch(batches.guarded(land))
         budget = self.config.budget.s3_requests_per_batch if self.config.budget else None
-        target = table.location() if table else self._parquet.path
-        with FeedRequests(spark, checkpoint=self.config.checkpoint, sink=target, since=before) as requests:
+        with FeedRequests(spark, checkpoint=self.config.checkpoint, sink=sink.location(), since=before) as requests:
             seconds = watch(
                 self._started(writer, once=once),
                 batches,
@@ -199,11 +214,14 @@ class Pipeline:
             )
             startup, total = requests.of_startup(), requests.total()
         landed = [each for each in batches.landed if not each.replayed]
+        counts = sum((each.counts for each in landed), ZERO)
         return RunSummary(
-            batches=len(landed) if table else batches.finished,
+            batches=len(landed),
             records=batches.records,
-            rows=sum(each.rows for each in landed) if table else batches.records,
-            files=table.files_of(landed) if table else None,
+            rows=sum(each.counts.rows if each.rows is None else each.rows for each in landed),
+            dead_letters=counts.dead_letters,
+            skipped=counts.skipped,
+            files=table.files_of(each.batch_id for each in landed) if table else None,
             seconds=round(seconds, 3),
             s3_requests=(s3_requests(spark) - before).by_operation,
             requests=total,
@@ -211,19 +229,46 @@ class Pipeline:
             batches_over_budget=batches.over_budget,
         )
 
-    def _writer(self, spark: SparkSession, table: IcebergTable | None, batches: MicroBatches) -> DataStreamWriter:
-        records = self.read(spark)
-        if table is None:
-            return parquet.write_stream(self.rows(records), self._parquet)
-        table.ensure(self.rows(records).schema)
-        topic_ids = TopicIds(self._kafka)
+    def _landing(self, spark: SparkSession, sink: Sink, records: DataFrame) -> Landing:
+        config = self.config
+        dead_letters = None
+        if config.dead_letters is not None:
+            self.connections.catalog(config.dead_letters.catalog)
+            dead_letters = DeadLetterTable(spark, config.dead_letters.table, feed=config.name, source=self._kafka)
+            dead_letters.ensure()
+        latest, writer_schema = writer_schemas(config.decode, self._kafka)
+        schema = ReaderSchema(
+            self._decode_spec(),
+            policy=config.schema_.on_change,
+            latest_id=latest,
+            writer_schema=writer_schema,
+            keeper=sink,
+        )
+        landing = Landing(
+            spark,
+            feed=config.name,
+            sink=sink,
+            schema=schema,
+            policy=self._policy(),
+            keep=tuple(config.decode.metadata),
+            transform=self._transformed,
+            dead_letters=dead_letters,
+            budget=config.dead_letters.budget if config.dead_letters else None,
+        )
+        landing.begin(records)
+        return landing
 
-        def land(batch: DataFrame, batch_id: int) -> Landed:
-            # Decoded here, not in the streaming plan: between two batches the schema may become another.
-            ranges = topic_ids.identify(batch_ranges(spark, self.config.name))
-            return table.land(self.rows(batch), ranges, batch_id)
+    def _policy(self) -> Policy:
+        return Policy(
+            on_error="fail" if self.config.dead_letters is None else "dead_letter",
+            on_null=self.config.decode.on_null,
+            expect=tuple(Expectation(name, each.rule, each.on_violation) for name, each in self.config.expect.items()),
+        )
 
-        return records.writeStream.foreachBatch(batches.guarded(land))
+    def _transformed(self, decoded_rows: DataFrame) -> DataFrame:
+        if self.config.transform is None:
+            return decoded_rows
+        return sql.select(decoded_rows, self.config.transform.sql, view=self.config.name)
 
     def _started(self, writer: DataStreamWriter, *, once: bool) -> Any:
         return (
@@ -238,7 +283,7 @@ class Pipeline:
         if sink is None:
             return None
         self.connections.catalog(sink.catalog)
-        return IcebergTable(spark, sink, feed=self.config.name)
+        return IcebergTable(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
 
     @property
     def _parquet(self) -> ParquetSink:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.models import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
+from lakefeed.landing import Landed
 from lakefeed.observe.progress import BatchProgress, ProgressReports
 from lakefeed.observe.requests import FeedRequests
-from lakefeed.sinks.iceberg import Landed
 from lakefeed.spark_errors import translated
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ class MicroBatches:
 
         return each
 
-    def rows_of(self, batch_id: int) -> int | None:
-        """Rows landed by a batch; None if it is not known."""
-        return next((each.rows for each in reversed(self.landed) if each.batch_id == batch_id), None)
+    def of_batch(self, batch_id: int) -> Landed | None:
+        """What became of a batch; None if that is not known."""
+        return next((each for each in reversed(self.landed) if each.batch_id == batch_id), None)
 
 
 def watch(
@@ -101,7 +101,7 @@ def watch(
             batch_id = int(each["batchId"])
             progress = BatchProgress.of(
                 each,
-                rows=batches.rows_of(batch_id),
+                landed=batches.of_batch(batch_id),
                 requests=requests.of_batch(batch_id) if requests else None,
                 request_budget=request_budget,
             )

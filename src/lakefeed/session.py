@@ -28,6 +28,8 @@ REDACTED = (
 # S3A and S3FileIO with fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
+# Iceberg's SparkCatalog, whose commits are compare-and-sets on a feed's progress: docs/exactly-once.md.
+FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
 
 
 def settings(
@@ -220,9 +222,7 @@ def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str,
         **catalog.properties,
     }
     prefix = f"spark.sql.catalog.{name}"
-    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
-        f"{prefix}.{key}": value for key, value in properties.items() if value is not None
-    }
+    return {prefix: FEED_CATALOG} | {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
 
 
 def _set_secrets(spark: SparkSession, connections: Connections) -> None:

@@ -7,9 +7,10 @@ already, written only if it goes on where the table's last commit ended, and ref
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.commit.outcomes import Counts, counts_by_partition
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.errors import CheckpointMismatch
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 FEED = "lakefeed.feed"
 BATCH_ID = "lakefeed.batch-id"
 RANGES = "lakefeed.ranges"
+COMMIT_ID = "lakefeed.commit-id"
+COUNTS = "lakefeed.counts"
+FENCE = "lakefeed.fence"
+ROWS = "lakefeed.rows"
+CONTINUITY = "lakefeed.continuity"
 
 
 @dataclass(frozen=True)
@@ -28,24 +34,32 @@ class Commit:
     feed: str
     batch_id: int
     ranges: OffsetRanges
+    fence: str | None = None
     snapshot_id: int | None = None
     rows: int = 0
     files: int = 0
+    counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
+    committed_at: float = 0.0
+    """Seconds since 1970."""
 
     def properties(self) -> dict[str, str]:
         """What is written into the snapshot's summary, in one step with the data."""
-        return {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
+        written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
+        return written if self.fence is None else {**written, FENCE: self.fence}
 
     @classmethod
-    def of(cls, snapshot_id: int, summary: Mapping[str, str]) -> Commit:
+    def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
         """Reads a snapshot's summary that has these properties."""
         return cls(
             feed=summary[FEED],
             batch_id=int(summary[BATCH_ID]),
             ranges=OffsetRanges.from_json(summary[RANGES]),
+            fence=summary.get(FENCE),
             snapshot_id=snapshot_id,
             rows=int(summary.get("added-records", 0)),
             files=int(summary.get("added-data-files", 0)),
+            counts=counts_by_partition(summary.get(COUNTS, "{}")),
+            committed_at=committed_at,
         )
 
 
@@ -63,8 +77,8 @@ class Ledger:
         snapshot = table.currentSnapshot()
         while snapshot is not None:
             summary = dict(snapshot.summary())
-            if summary.get(FEED) == self._feed:
-                yield Commit.of(int(snapshot.snapshotId()), summary)
+            if summary.get(FEED) == self._feed and RANGES in summary:
+                yield Commit.of(int(snapshot.snapshotId()), summary, committed_at=snapshot.timestampMillis() / 1000)
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
 
@@ -110,9 +124,19 @@ class Ledger:
             "start with a new table and a new checkpoint location",
         )
 
+    def properties(self) -> dict[str, str]:
+        """The table's properties."""
+        return properties_of(self._spark, self._table)
+
     def _load(self) -> Any:
-        jvm: Any = self._spark._jvm
-        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            self._spark._jsparkSession,
-            self._table,
-        )
+        return _loaded(self._spark, self._table)
+
+
+def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
+    """A table's properties, lakefeed's own among them."""
+    return dict(_loaded(spark, table).properties())
+
+
+def _loaded(spark: SparkSession, table: str) -> Any:
+    gateway: Any = spark._jvm
+    return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)

@@ -14,10 +14,11 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode
+from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
+from lakefeed.config.names import Identifier, TableName, catalog_of
 from lakefeed.kafka.client_options import consumer_complaints
 
 Scalar = str | int | float | bool
-Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TRIGGER = re.compile(r"^\s*(\d+)\s*(second|minute|hour)s?\s*$")
 AVAILABLE_NOW = "available-now"
@@ -91,7 +92,7 @@ class Transform(Model):
 class IcebergSink(Model):
     """An Iceberg table, created from the rows' schema if it is missing."""
 
-    table: str = Field(description="catalog.namespace.table")
+    table: TableName = Field(description="catalog.namespace.table")
     partition_by: list[str] = Field(
         default_factory=list,
         description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
@@ -100,13 +101,6 @@ class IcebergSink(Model):
     properties: dict[str, str] = Field(
         default_factory=dict, description="Table properties, set when lakefeed creates the table."
     )
-
-    @field_validator("table")
-    @classmethod
-    def _three_parts(cls, table: str) -> str:
-        if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):
-            raise ValueError("a table is written catalog.namespace.table, of letters, digits and underscores")
-        return table
 
     @field_validator("partition_by", mode="before")
     @classmethod
@@ -122,8 +116,8 @@ class IcebergSink(Model):
 
     @property
     def catalog(self) -> str:
-        """The catalog's name: the first part of the table's."""
-        return self.table.split(".", 1)[0]
+        """The catalog's name."""
+        return catalog_of(self.table)
 
 
 class PartitionTransform(Model):
@@ -187,6 +181,17 @@ class PipelineConfig(Model):
     name: str = Field(description="The feed's name: it marks commits and the checkpoint. Do not change it later.")
     source: Source
     decode: Decode
+    schema_: SchemaChange = Field(
+        default_factory=SchemaChange,
+        alias="schema",
+        description="What happens when the records' schema becomes another.",
+    )
+    expect: dict[str, Expectation] = Field(
+        default_factory=dict, description="Rules by name that each decoded record has to meet, in this order."
+    )
+    dead_letters: DeadLetters | None = Field(
+        None, description="Where records go that cannot be decoded. Default: such a record stops the feed."
+    )
     transform: Transform | None = None
     sink: Sink
     trigger: str = Field(
@@ -235,6 +240,15 @@ class PipelineConfig(Model):
                 complaints.append(Complaint(key=key, what=what, hint=hint))
         _complain(complaints)
         return settings
+
+    @model_validator(mode="after")
+    def _a_place_for_dead_letters(self) -> PipelineConfig:
+        if self.dead_letters is None:
+            wanted = [f"expect.{name}" for name, each in self.expect.items() if each.on_violation == "dead_letter"]
+            wanted += ["decode.on_null"] if self.decode.on_null == "dead_letter" else []
+            if wanted:
+                raise ValueError(f"{wanted[0]} makes dead letters, and dead_letters does not say where they go")
+        return self
 
     def connections(self, environment: Mapping[str, str]) -> Connections:
         """Store and catalogs: as declared, the rest from the environment."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 
 from lakefeed.config.discover import Column, Discovery
-from lakefeed.config.models import Identifier
+from lakefeed.config.names import Identifier
 from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
 from lakefeed.errors import ConfigError
 

@@ -12,6 +12,8 @@ from lakefeed.observe.requests import S3Requests
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from lakefeed.landing import Landed
+
 
 @dataclass(frozen=True)
 class BatchProgress:
@@ -25,6 +27,9 @@ class BatchProgress:
         lag: records in the topics, when the batch was planned, that no batch has read yet.
         requests: requests to S3, of driver and executors; None if they were not counted.
         request_budget: how many there should be at most; None for no budget.
+        dead_letters: records that became dead letters.
+        skipped: records left out because the pipeline says so.
+        notes: what the user should hear of, such as a change of the schema.
     """
 
     batch_id: int
@@ -34,6 +39,9 @@ class BatchProgress:
     lag: int
     requests: S3Requests | None = None
     request_budget: int | None = None
+    dead_letters: int = 0
+    skipped: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def over_budget(self) -> bool:
@@ -64,7 +72,7 @@ class BatchProgress:
         cls,
         report: Mapping[str, Any],
         *,
-        rows: int | None,
+        landed: Landed | None,
         requests: S3Requests | None = None,
         request_budget: int | None = None,
     ) -> BatchProgress:
@@ -72,11 +80,14 @@ class BatchProgress:
         return cls(
             batch_id=int(report["batchId"]),
             records=int(report["numInputRows"]),
-            rows=rows,
+            rows=landed.rows if landed else None,
             seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
             lag=sum(_lag(source) for source in report["sources"]),
             requests=requests,
             request_budget=request_budget,
+            dead_letters=landed.counts.dead_letters if landed else 0,
+            skipped=landed.counts.skipped if landed else 0,
+            notes=landed.notes if landed else (),
         )
 
 

@@ -75,6 +75,8 @@ class ProgressView(LiveLine):
     def batch(self, progress: BatchProgress) -> None:
         """Shows a finished batch."""
         self._records += progress.records
+        for note in progress.notes:
+            self.note(note)
         line = self._line(progress)
         if not self.lives:
             self.print(line)
@@ -91,6 +93,10 @@ class ProgressView(LiveLine):
         ]
         if progress.rows is not None and progress.output_rate is not None:
             parts.append(f"out {progress.rows:,} ({progress.output_rate:,.0f}/s)")
+        if progress.dead_letters:
+            parts.append(f"dead letters {progress.dead_letters:,}")
+        if progress.skipped:
+            parts.append(f"skipped {progress.skipped:,}")
         parts.append(f"{progress.seconds:.1f} s")
         parts.append(f"lag {progress.lag:,}")
         if progress.requests is not None:

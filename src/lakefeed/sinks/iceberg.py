@@ -1,39 +1,50 @@
 """Iceberg sink: appends one micro-batch in one commit, with its offset ranges in the snapshot.
 
-Guarantee: exactly-once with one driver at a time. The offset ranges and the rows become visible in the same
-commit, and a batch is compared with the table's last commit before it is written (``lakefeed.commit.ledger``).
+Guarantee: exactly-once. The offset ranges and the rows become visible in the same commit, which succeeds only if the
+ranges go on where the feed's last commit ended and no newer driver has taken over (``io.lakefeed.commit``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.ledger import Commit, Ledger
-from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.commit.fence import take_fence
+from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger
 from lakefeed.config.models import IcebergSink, PartitionTransform
 from lakefeed.errors import ConfigError
+from lakefeed.schema.ddl import quoted, set_properties, statements, type_sql
+from lakefeed.schema.fit import aligned
+from lakefeed.schema.history import Entry, with_entries
+from lakefeed.schema.reader import Recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
-@dataclass(frozen=True)
-class Landed:
-    """What became of a micro-batch."""
-
-    batch_id: int
-    rows: int
-    replayed: bool
-    """True if the table had it already, from before a restart."""
+TABLE_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.spark.fanout.enabled": "true",
+    # Old metadata files are of no use to a feed, and one is written with every commit.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
 
 
 class IcebergTable:
-    """One feed's table."""
+    """One feed's table.
 
-    def __init__(self, spark: SparkSession, sink: IcebergSink, *, feed: str) -> None:
+    Args:
+        spark: the session.
+        sink: its block in the pipeline file.
+        feed: the feed's name.
+        evolves: whether its columns follow the rows'.
+    """
+
+    def __init__(self, spark: SparkSession, sink: IcebergSink, *, feed: str, evolves: bool = True) -> None:
+        self._evolves = evolves
         self._spark = spark
         self._sink = sink
         self._feed = feed
@@ -44,67 +55,80 @@ class IcebergTable:
         """catalog.namespace.table"""
         return self._sink.table
 
-    def ensure(self, schema: StructType) -> None:
-        """Creates namespace and table for rows of this schema if they are missing.
+    def recorded_schema(self) -> Recorded | None:
+        """The reader's schema that the feed had when it last changed the table."""
+        if not self._spark.catalog.tableExists(self._sink.table):
+            return None
+        text = self.ledger.properties().get(self._reader_key)
+        return None if text is None else Recorded.of_json(text)
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Creates the table for rows of this schema, or changes its columns so that it takes them.
+
+        Args:
+            rows: the rows' columns.
+            recorded: the reader's schema to remember.
+            entries: what changed and why, for the table's history.
 
         Raises:
             ConfigError: if a partition transform names a column that the rows do not have, or the table is
-                there and lacks a column.
+                there, lacks a column and is not to be changed.
+            SchemaIncompatible: if Iceberg has no such change.
         """
-        self._check_partition_columns(schema)
-        if self._spark.catalog.tableExists(self._sink.table):
-            self._check_columns(schema)
-            return
-        namespace = self._sink.table.rpartition(".")[0]
-        self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {_quoted(namespace)}")
-        self._spark.sql(self.ddl(schema))
+        self._check_partition_columns(rows)
+        remembered = {} if recorded is None else {self._reader_key: recorded.to_json()}
+        if not self._spark.catalog.tableExists(self._sink.table):
+            create_table(
+                self._spark,
+                self._sink.table,
+                columns=columns_sql(rows),
+                partitioned_by=", ".join(_ddl(PartitionTransform.parse(text)) for text in self._sink.partition_by),
+                properties={**self._sink.properties, **remembered},
+            )
+        else:
+            self._change(rows, entries)
+            properties = self.ledger.properties()
+            remembered |= with_entries(properties, entries, ids=recorded.ids if recorded else ())
+            if changed := {key: text for key, text in remembered.items() if properties.get(key) != text}:
+                self._spark.sql(set_properties(self._sink.table, changed))
+        self._columns = self._spark.table(self._sink.table).schema
+
+    def take_fence(self) -> str:
+        """Makes this driver the only one whose commits of the feed succeed, until another takes a fence."""
+        return take_fence(self._spark, self._sink.table, self._feed)
 
     def location(self) -> str:
         """Where the table's files are, as its metadata says."""
         return self.ledger.location()
 
-    def ddl(self, schema: StructType) -> str:
-        """The CREATE TABLE statement for rows of this schema."""
-        columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in schema.fields)
-        transforms = [PartitionTransform.parse(text) for text in self._sink.partition_by]
-        partitioned = f" PARTITIONED BY ({', '.join(_ddl(each) for each in transforms)})" if transforms else ""
-        properties = {
-            "format-version": "2",
-            "write.parquet.compression-codec": "zstd",
-            "write.spark.fanout.enabled": "true",
-            # Old metadata files are of no use to a feed, and one is written with every commit.
-            "write.metadata.delete-after-commit.enabled": "true",
-            "write.metadata.previous-versions-max": "100",
-            **self._sink.properties,
-        }
-        listed = ", ".join(f"'{_escaped(key)}'='{_escaped(value)}'" for key, value in properties.items())
-        return (
-            f"CREATE TABLE IF NOT EXISTS {_quoted(self._sink.table)} ({columns}) USING iceberg"
-            f"{partitioned} TBLPROPERTIES ({listed})"
-        )
+    def commits(self) -> Iterator[Commit]:
+        """The feed's commits, newest first."""
+        return self.ledger.commits()
 
-    def land(self, rows: DataFrame, ranges: OffsetRanges, batch_id: int) -> Landed:
-        """Appends the rows of one micro-batch, unless the table has them already.
+    def has(self, commit: Commit) -> bool:
+        """Whether the table has exactly these ranges already, from before a restart.
 
         Raises:
             CheckpointMismatch: if the batch does not go on where the table's last commit of this feed ended.
         """
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F
+        return self.ledger.is_in_table(commit)
 
-        commit = Commit(self._feed, batch_id, ranges)
-        if self.ledger.is_in_table(commit):
-            return Landed(batch_id, rows=0, replayed=True)
-        counted = Observation()
-        writer = rows.observe(counted, F.count(F.lit(1)).alias("rows")).writeTo(self._sink.table)
-        for key, value in commit.properties().items():
+    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> int | None:
+        """Appends the rows of one micro-batch in one commit, and returns how many they were.
+
+        Raises:
+            Py4JJavaError: Spark could not, or the commit was refused.
+        """
+        writer = aligned(rows, self._columns).writeTo(self._sink.table)
+        for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
-        return Landed(batch_id, rows=int(counted.get["rows"]), replayed=False)
+        last = self.ledger.last()
+        return last.rows if last else None
 
-    def files_of(self, landed: Sequence[Landed]) -> int:
+    def files_of(self, batch_ids: Iterable[int]) -> int:
         """How many data files these batches' commits added, as their snapshots say."""
-        wanted = {each.batch_id for each in landed if not each.replayed}
+        wanted = set(batch_ids)
         files = 0
         for commit in self.ledger.commits():
             if not wanted:
@@ -124,15 +148,43 @@ class IcebergTable:
                     hint="name one of these columns, or make the column in transform.sql",
                 )
 
-    def _check_columns(self, schema: StructType) -> None:
-        there = self._spark.table(self._sink.table).schema
-        missing = [name for name in schema.names if name not in there.names]
-        if missing:
-            raise ConfigError(
-                f"the table lacks columns that the rows have: {', '.join(missing)}",
-                where=f"table {self._sink.table}, columns {', '.join(there.names)}",
-                hint="ALTER TABLE … ADD COLUMN, or leave the columns out in transform.sql",
-            )
+    def _change(self, rows: StructType, entries: Sequence[Entry]) -> None:
+        have = self._spark.table(self._sink.table).schema
+        if not self._evolves:
+            if missing := [name for name in rows.names if name.lower() not in {each.lower() for each in have.names}]:
+                raise ConfigError(
+                    f"the table lacks columns that the rows have: {', '.join(missing)}",
+                    where=f"table {self._sink.table}, columns {', '.join(have.names)}",
+                    hint="ALTER TABLE … ADD COLUMN, leave the columns out in transform.sql, or set "
+                    "schema.on_change: evolve",
+                )
+            return
+        changes = [change for entry in entries for change in entry.changes]
+        for statement in statements(self._sink.table, have=have, want=rows, changes=changes):
+            self._spark.sql(statement)
+
+    @property
+    def _reader_key(self) -> str:
+        return f"lakefeed.reader.{self._feed}"
+
+
+def create_table(
+    spark: SparkSession, table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str]
+) -> None:
+    """Creates a table, and its namespace, with the settings that suit one that many small commits go to."""
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {_quoted(table.rpartition('.')[0])}")
+    listed = ", ".join(
+        f"'{_escaped(key)}'='{_escaped(value)}'" for key, value in {**TABLE_PROPERTIES, **properties}.items()
+    )
+    partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {_quoted(table)} ({columns}) USING iceberg{partitioning} TBLPROPERTIES ({listed})"
+    )
+
+
+def columns_sql(rows: StructType) -> str:
+    """The columns of a new table for rows of this schema, all of them optional."""
+    return ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields)
 
 
 def _quoted(identifier: str) -> str:

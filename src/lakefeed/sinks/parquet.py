@@ -6,21 +6,80 @@ see the files of failed attempts too. The log is keyed by batch id alone, so a p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+from lakefeed import jvm
+from lakefeed.commit.checkpoint import Claim
+from lakefeed.commit.ledger import Commit
 from lakefeed.config.models import ParquetSink
+from lakefeed.errors import ConfigError
+from lakefeed.schema.history import Entry
+from lakefeed.schema.reader import Recorded
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 
-def write_stream(rows: DataFrame, sink: ParquetSink) -> DataStreamWriter:
-    """The stream writer for the rows; the caller adds checkpoint and trigger and starts it."""
-    return (
-        rows.writeStream.format("parquet")
-        .option("path", sink.path)
-        .option("compression", sink.compression)
-        .partitionBy(*sink.partition_by)
-        .outputMode("append")
-    )
+class ParquetFiles:
+    """One feed's files below a path.
+
+    Args:
+        spark: the session.
+        sink: its block in the pipeline file.
+        claim: the feed's checkpoint, where the schema is noted.
+    """
+
+    def __init__(self, spark: SparkSession, sink: ParquetSink, claim: Claim) -> None:
+        session: Any = spark
+        self._sink = sink
+        self._claim = claim
+        self._files = jvm.java(spark).sink.ParquetFiles(
+            session._jsparkSession, sink.path, list(sink.partition_by), {"compression": sink.compression}
+        )
+
+    def recorded_schema(self) -> Recorded | None:
+        """The reader's schema that the feed had last."""
+        return None if self._claim.schema is None else Recorded.of_json(self._claim.schema)
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Remembers the reader's schema. The files need nothing: each has its own columns, which readers merge.
+
+        Raises:
+            ConfigError: if a partition column is not among the rows' columns.
+        """
+        missing = [name for name in self._sink.partition_by if name not in rows.names]
+        if missing:
+            raise ConfigError(
+                f"partition_by names the column '{missing[0]}', which the rows do not have",
+                where=f"path {self._sink.path}, columns {', '.join(rows.names)}",
+                hint="name one of these columns, or make the column in transform.sql",
+            )
+        if recorded is not None and recorded.to_json() != self._claim.schema:
+            self._claim.note_schema(recorded.to_json())
+
+    def location(self) -> str:
+        """Where the files are."""
+        return self._sink.path
+
+    def take_fence(self) -> None:
+        """There is none: two drivers meet at the checkpoint and at the log, whose entries are written once."""
+
+    def commits(self) -> Iterator[Commit]:
+        """None: the log has files, not offsets."""
+        return iter(())
+
+    def has(self, commit: Commit) -> bool:
+        """Whether the log lists this batch already, from before a restart."""
+        return bool(self._files.has(commit.batch_id))
+
+    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> int | None:
+        """Writes the rows of one micro-batch and lists them; does not tell how many they were.
+
+        Raises:
+            Py4JJavaError: Spark could not, or the commit was refused.
+        """
+        frame: Any = rows
+        self._files.add(commit.batch_id, commit_id, frame._jdf)
+        return None

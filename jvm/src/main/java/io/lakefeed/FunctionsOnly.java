@@ -30,6 +30,11 @@ public abstract class FunctionsOnly implements FunctionCatalog {
     /** The functions of a catalog called {@code name} that has these options. */
     protected abstract Map<String, Binding> functions(String name, CaseInsensitiveStringMap options);
 
+    /** The function of this name, or null. */
+    protected Binding function(String function) {
+        return functions.get(function);
+    }
+
     @Override
     public final void initialize(String name, CaseInsensitiveStringMap options) {
         this.name = name;
@@ -50,7 +55,7 @@ public abstract class FunctionsOnly implements FunctionCatalog {
 
     @Override
     public final UnboundFunction loadFunction(Identifier identifier) throws NoSuchFunctionException {
-        Binding binding = identifier.namespace().length == 0 ? functions.get(identifier.name()) : null;
+        Binding binding = identifier.namespace().length == 0 ? function(identifier.name()) : null;
         if (binding == null) {
             throw new NoSuchFunctionException(identifier);
         }

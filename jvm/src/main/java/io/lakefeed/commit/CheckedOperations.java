@@ -1,0 +1,194 @@
+package io.lakefeed.commit;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotSummary;
+import org.apache.iceberg.TableMetadata;
+import org.apache.iceberg.TableOperations;
+import org.apache.iceberg.encryption.EncryptionManager;
+import org.apache.iceberg.io.FileIO;
+import org.apache.iceberg.io.LocationProvider;
+
+/**
+ * A compare-and-set on a feed's progress: a commit of a feed succeeds only if it goes on where the feed's last one
+ * ended and no newer driver has taken over.
+ *
+ * <p>The check is here, and not in Iceberg's {@code validateWith}, because a commit that landed while its answer was
+ * lost is tried again: this class knows its own commit id and calls that success, where a validation would refuse
+ * and the clean-up would delete the files of a committed snapshot. What is delegated succeeds only if {@code base} is
+ * still the table's state, so that check and commit are one step, repeated on each of Iceberg's retries.
+ */
+final class CheckedOperations implements TableOperations {
+    private final TableOperations operations;
+
+    CheckedOperations(TableOperations operations) {
+        this.operations = operations;
+    }
+
+    @Override
+    public void commit(TableMetadata base, TableMetadata changed) {
+        if (base == null) {
+            operations.commit(null, changed);
+            return;
+        }
+        checkFences(base, changed);
+        List<Snapshot> added = new ArrayList<>();
+        for (Snapshot each : changed.snapshots()) {
+            if (base.snapshot(each.snapshotId()) == null) {
+                added.add(each);
+            }
+        }
+        Map<String, String> positions = new HashMap<>();
+        for (Snapshot snapshot : added) {
+            String feed = snapshot.summary().get(Ledger.FEED);
+            if (feed == null || !snapshot.summary().containsKey(Ledger.RANGES)) {
+                continue;
+            }
+            Ledger.Commit last = Ledger.last(changed, snapshot.parentId(), feed);
+            if (last != null && last.commitId() != null && last.commitId().equals(snapshot.summary().get(Ledger.COMMIT_ID))) {
+                // It had landed, and the answer was lost.
+                return;
+            }
+            check(base, snapshot, feed, last);
+            positions.put(Ledger.POSITION + feed, Ledger.Commit.of(snapshot).toJson());
+        }
+        if (added.isEmpty() && landedBefore(base, changed)) {
+            return;
+        }
+        operations.commit(base, withPositions(base, changed, positions));
+    }
+
+    private static void check(TableMetadata base, Snapshot snapshot, String feed, Ledger.Commit last) {
+        Map<String, String> summary = snapshot.summary();
+        String taken = base.properties().get(Ledger.FENCES + feed);
+        String fence = summary.get(Ledger.FENCE);
+        if (taken != null && !taken.equals(fence)) {
+            throw new BatchRefused("another driver has taken over feed '" + feed + "': its fence is " + taken
+                    + ", this driver's " + fence);
+        }
+        if (last != null) {
+            boolean sparse = "sparse".equals(summary.get(Ledger.CONTINUITY));
+            List<String> faults =
+                    Ledger.faults(last.ranges(), Ledger.parsed(summary.get(Ledger.RANGES)), sparse);
+            if (!faults.isEmpty()) {
+                throw new BatchRefused("the batch does not go on where feed '" + feed + "' ended in the table: "
+                        + String.join("; ", faults));
+            }
+        }
+        String rows = summary.get(Ledger.ROWS);
+        String addedRows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
+        if (rows != null && !rows.equals(addedRows)) {
+            throw new BatchRefused("the commit has " + addedRows + " rows, and should have " + rows);
+        }
+    }
+
+    /**
+     * Whether this change would take the table back to a snapshot that a retry thinks its own: Iceberg does so
+     * when a commit landed, its answer was lost and another commit came on top of it.
+     */
+    private static boolean landedBefore(TableMetadata base, TableMetadata changed) {
+        Snapshot target = changed.currentSnapshot();
+        Snapshot head = base.currentSnapshot();
+        if (target == null || head == null || target.snapshotId() == head.snapshotId()) {
+            return false;
+        }
+        return Outcomes.of(target.summary().get(Ledger.COMMIT_ID)) != null;
+    }
+
+    /**
+     * The change with the feeds' positions in the table's properties. A change that moves the table to another line of
+     * snapshots, as a rollback does, moves the positions to what that line says, and drops those that it cannot tell.
+     */
+    private static TableMetadata withPositions(TableMetadata base, TableMetadata changed, Map<String, String> positions) {
+        Map<String, String> properties = new HashMap<>(positions);
+        if (movedAway(base, changed)) {
+            base.properties().keySet().stream()
+                    .filter(key -> key.startsWith(Ledger.POSITION))
+                    .forEach(key -> properties.put(
+                            key, Ledger.recordedAfterMove(changed, key.substring(Ledger.POSITION.length()))));
+        }
+        return properties.isEmpty()
+                ? changed
+                : TableMetadata.buildFrom(changed).setProperties(properties).build();
+    }
+
+    /** Whether the table's new state does not descend from the one before. */
+    private static boolean movedAway(TableMetadata base, TableMetadata changed) {
+        Snapshot before = base.currentSnapshot();
+        Snapshot next = changed.currentSnapshot();
+        if (before == null || (next != null && next.snapshotId() == before.snapshotId())) {
+            return false;
+        }
+        while (next != null) {
+            Long parent = next.parentId();
+            if (parent != null && parent == before.snapshotId()) {
+                return false;
+            }
+            next = parent == null ? null : changed.snapshot(parent);
+        }
+        return true;
+    }
+
+    private static void checkFences(TableMetadata base, TableMetadata changed) {
+        changed.properties().forEach((key, fence) -> {
+            String before = key.startsWith(Ledger.FENCES) ? base.properties().get(key) : null;
+            if (before != null && !before.equals(fence) && number(fence) <= number(before)) {
+                throw new BatchRefused("fence " + fence + " of feed '" + key.substring(Ledger.FENCES.length())
+                        + "' is taken: the table has " + before);
+            }
+        });
+    }
+
+    /** A fence is a number and, after a space, who has taken it. */
+    private static long number(String fence) {
+        return Long.parseLong(fence.split(" ")[0]);
+    }
+
+    @Override
+    public TableMetadata current() {
+        return operations.current();
+    }
+
+    @Override
+    public TableMetadata refresh() {
+        return operations.refresh();
+    }
+
+    @Override
+    public FileIO io() {
+        return operations.io();
+    }
+
+    @Override
+    public EncryptionManager encryption() {
+        return operations.encryption();
+    }
+
+    @Override
+    public String metadataFileLocation(String fileName) {
+        return operations.metadataFileLocation(fileName);
+    }
+
+    @Override
+    public LocationProvider locationProvider() {
+        return operations.locationProvider();
+    }
+
+    @Override
+    public TableOperations temp(TableMetadata uncommitted) {
+        return operations.temp(uncommitted);
+    }
+
+    @Override
+    public long newSnapshotId() {
+        return operations.newSnapshotId();
+    }
+
+    @Override
+    public boolean requireStrictCleanup() {
+        return operations.requireStrictCleanup();
+    }
+}

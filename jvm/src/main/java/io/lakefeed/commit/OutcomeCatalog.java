@@ -1,0 +1,21 @@
+package io.lakefeed.commit;
+
+import io.lakefeed.FunctionsOnly;
+import java.util.Map;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** {@code <catalog>.outcome_<commit id>}: the function that counts into the {@link Outcomes} that are open under this id. */
+public final class OutcomeCatalog extends FunctionsOnly {
+    private static final String PREFIX = "outcome_";
+
+    @Override
+    protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {
+        return Map.of();
+    }
+
+    @Override
+    protected Binding function(String function) {
+        Outcomes outcomes = function.startsWith(PREFIX) ? Outcomes.of(function.substring(PREFIX.length())) : null;
+        return outcomes == null ? null : arguments -> new OutcomeFunction(outcomes);
+    }
+}

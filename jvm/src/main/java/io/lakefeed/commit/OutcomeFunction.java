@@ -1,0 +1,102 @@
+package io.lakefeed.commit;
+
+import java.io.Serializable;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * {@code outcome(topic, partition, offset, skipped, reason, schema id)}: counts a record and says whether it becomes
+ * a row. With a reason it is a dead letter.
+ *
+ * <p>Used in a filter just above the decoder, where each record passes once and in order.
+ */
+final class OutcomeFunction implements ScalarFunction<Boolean>, Serializable {
+    private static final long serialVersionUID = 1L;
+    /** In place of a schema id: the record has none. */
+    private static final int NO_SCHEMA = -1;
+
+    private final Outcomes outcomes;
+
+    private transient RangeOutcome range;
+    private transient UTF8String topic;
+    private transient int lastSchema;
+
+    OutcomeFunction(Outcomes outcomes) {
+        this.outcomes = outcomes;
+    }
+
+    /** Called by generated code, once for each record. */
+    public boolean invoke(
+            UTF8String topic, int partition, long offset, boolean skipped, UTF8String reason, int schemaId) {
+        RangeOutcome current = range;
+        if (current == null || current.partition != partition || !topic.equals(this.topic)) {
+            current = begin(topic, partition, offset);
+        }
+        current.records++;
+        if (schemaId != lastSchema) {
+            lastSchema = schemaId;
+            if (schemaId != NO_SCHEMA) {
+                current.schemaIds.add(schemaId);
+            }
+        }
+        if (reason != null) {
+            current.deadLetter(offset, reason.toString());
+        } else if (skipped) {
+            current.skipped++;
+        }
+        return reason == null && !skipped;
+    }
+
+    private RangeOutcome begin(UTF8String topic, int partition, long offset) {
+        // The bytes belong to the row that the next record overwrites.
+        this.topic = topic.clone();
+        range = new RangeOutcome(topic.toString(), partition, offset);
+        lastSchema = NO_SCHEMA;
+        outcomes.add(range);
+        return range;
+    }
+
+    @Override
+    public DataType[] inputTypes() {
+        return new DataType[] {
+            DataTypes.StringType,
+            DataTypes.IntegerType,
+            DataTypes.LongType,
+            DataTypes.BooleanType,
+            DataTypes.StringType,
+            DataTypes.IntegerType
+        };
+    }
+
+    @Override
+    public DataType resultType() {
+        return DataTypes.BooleanType;
+    }
+
+    @Override
+    public boolean isResultNullable() {
+        return false;
+    }
+
+    @Override
+    public boolean isDeterministic() {
+        return false;
+    }
+
+    @Override
+    public String name() {
+        return "outcome";
+    }
+
+    @Override
+    public String canonicalName() {
+        return "io.lakefeed.outcome";
+    }
+
+    @Override
+    public String toString() {
+        return "lakefeed.outcome";
+    }
+}

@@ -1,0 +1,215 @@
+package io.lakefeed.commit;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.SparkContext;
+import org.apache.spark.util.AccumulatorV2;
+
+/**
+ * What became of the records of one batch: row, dead letter or skipped, for each partition of each topic, and which
+ * writers' schemas they had.
+ *
+ * <p>An accumulator that {@link OutcomeFunction} fills in the tasks; the driver has it complete when the tasks are done,
+ * which is before a sink commits. A task that runs twice, or a plan that scans its source twice, counts once: a
+ * range of offsets is known by its first one.
+ */
+public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcome>> {
+    private static final long serialVersionUID = 1L;
+    private static final ObjectMapper JSON = new ObjectMapper();
+    /** The batches that are being written by this driver, by the id that their commit will have. */
+    private static final Map<String, Outcomes> OPEN = new ConcurrentHashMap<>();
+
+    /** Concurrent: an executor sends its heartbeat while the task goes on. */
+    private final Map<RangeOutcome.Key, RangeOutcome> ranges = new ConcurrentHashMap<>();
+    /** Driver only: what the batch is allowed. */
+    private transient List<Bound> bounds = List.of();
+
+    private transient Set<Integer> coveredSchemas;
+    private transient String refusal;
+
+    /** So many dead letters at most, by number and by share, together with those of earlier batches. */
+    private record Bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
+        boolean allows(long deadLetters, long records) {
+            long all = deadLettersBefore + deadLetters;
+            return all <= mostDeadLetters && all <= mostShare * (recordsBefore + records);
+        }
+    }
+
+    Outcomes() {}
+
+    /** Begins to count a batch. Driver only; {@link #close} ends it. */
+    public static Outcomes open(SparkContext spark, String commitId) {
+        Outcomes outcomes = new Outcomes();
+        spark.register(outcomes, "lakefeed outcomes");
+        OPEN.put(commitId, outcomes);
+        return outcomes;
+    }
+
+    /** The batch with this commit id, or null: only commits of a feed that counts have one. */
+    static Outcomes of(String commitId) {
+        return commitId == null ? null : OPEN.get(commitId);
+    }
+
+    /** The batch is over, committed or not. */
+    public static void close(String commitId) {
+        OPEN.remove(commitId);
+    }
+
+    /**
+     * One more bound on the dead letters, checked just before the commit.
+     *
+     * @param mostDeadLetters so many at most
+     * @param mostShare dead letters by records, at most
+     * @param recordsBefore records of earlier batches that count too
+     * @param deadLettersBefore dead letters among them
+     */
+    public void bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
+        bounds = new ArrayList<>(bounds);
+        bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
+    }
+
+    /** The ids of the writers' schemas that the rows cover: a batch with another one is not committed. */
+    public void cover(Collection<Integer> schemaIds) {
+        coveredSchemas = new HashSet<>(schemaIds);
+    }
+
+    /** {@code schemas} or {@code budget} if the commit was refused for that, else null. */
+    public String refusal() {
+        return refusal;
+    }
+
+    /**
+     * Called with all tasks done, before the sink commits.
+     *
+     * @throws BatchRefused if the batch holds what it must not
+     */
+    void check() {
+        refusal = null;
+        if (coveredSchemas != null && !coveredSchemas.containsAll(schemaIds())) {
+            refusal = "schemas";
+            throw new BatchRefused("the batch has records of schemas that its rows do not cover yet: " + schemaIds());
+        }
+        long records = records();
+        long dead = deadLetters();
+        if (!bounds.stream().allMatch(bound -> bound.allows(dead, records))) {
+            refusal = "budget";
+            throw new BatchRefused(dead + " of " + records + " records are dead letters, more than the error budget allows");
+        }
+    }
+
+    /** All records that were read. */
+    public long records() {
+        return ranges.values().stream().mapToLong(each -> each.records).sum();
+    }
+
+    /** Records that become dead letters. */
+    public long deadLetters() {
+        return ranges.values().stream().mapToLong(each -> each.deadLetters).sum();
+    }
+
+    /** Records left out because the pipeline says so. */
+    public long skipped() {
+        return ranges.values().stream().mapToLong(each -> each.skipped).sum();
+    }
+
+    /** Ids of the writers' schemas. */
+    public Set<Integer> schemaIds() {
+        Set<Integer> all = new TreeSet<>();
+        ranges.values().forEach(each -> all.addAll(each.schemaIds));
+        return all;
+    }
+
+    /** The commonest reasons first: reason → how many, and the position of one. */
+    public List<RangeOutcome.Reason> reasons() {
+        Map<String, RangeOutcome.Reason> all = new LinkedHashMap<>();
+        for (RangeOutcome range : ranges.values()) {
+            range.reasons.forEach((text, reason) -> all.merge(text, reason, RangeOutcome.Reason::and));
+        }
+        List<RangeOutcome.Reason> sorted = new ArrayList<>(all.values());
+        sorted.sort((one, other) -> Long.compare(other.count(), one.count()));
+        return sorted;
+    }
+
+    /**
+     * The counts for a snapshot's summary: {@code {"topic":{"0":[records,dead letters,skipped]}}}; the partitions
+     * without records are left out.
+     */
+    public String toJson() {
+        Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
+        for (RangeOutcome range : ranges.values()) {
+            long[] counts = of(topics, range, 0, 0, 0);
+            counts[0] += range.records;
+            counts[1] += range.deadLetters;
+            counts[2] += range.skipped;
+        }
+        return json(topics);
+    }
+
+    /** Where the dead letters are: {@code {"topic":{"0":[first,last + 1]}}}; the partitions without any are left out. */
+    public String deadRanges() {
+        Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
+        for (RangeOutcome range : ranges.values()) {
+            if (range.deadLetters > 0) {
+                long[] span = of(topics, range, Long.MAX_VALUE, 0);
+                span[0] = Math.min(span[0], range.firstDead);
+                span[1] = Math.max(span[1], range.lastDead + 1);
+            }
+        }
+        return json(topics);
+    }
+
+    private static long[] of(Map<String, Map<Integer, long[]>> topics, RangeOutcome range, long... first) {
+        return topics.computeIfAbsent(range.topic, any -> new TreeMap<>())
+                .computeIfAbsent(range.partition, any -> first);
+    }
+
+    private static String json(Map<String, Map<Integer, long[]>> topics) {
+        try {
+            return JSON.writeValueAsString(topics);
+        } catch (JsonProcessingException impossible) {
+            throw new IllegalStateException(impossible);
+        }
+    }
+
+    @Override
+    public boolean isZero() {
+        return ranges.isEmpty();
+    }
+
+    @Override
+    public Outcomes copy() {
+        Outcomes copy = new Outcomes();
+        copy.ranges.putAll(ranges);
+        return copy;
+    }
+
+    @Override
+    public void reset() {
+        ranges.clear();
+    }
+
+    @Override
+    public void add(RangeOutcome range) {
+        ranges.put(range.key(), range);
+    }
+
+    @Override
+    public void merge(AccumulatorV2<RangeOutcome, List<RangeOutcome>> other) {
+        ((Outcomes) other).ranges.forEach(ranges::put);
+    }
+
+    @Override
+    public List<RangeOutcome> value() {
+        return List.copyOf(ranges.values());
+    }
+}

@@ -1,0 +1,42 @@
+"""One driver at a time: whoever takes a feed's fence last is the only one whose commits succeed.
+
+The fence is a table property that the catalog's compare-and-set guards (``io.lakefeed.commit.CheckedOperations``); each
+commit of the feed carries the fence of its driver, and is refused if the table has another.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from lakefeed.commit.ledger import FENCE, properties_of
+from lakefeed.schema.ddl import set_properties
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRIES = 20
+REFUSED = "is taken: the table has"
+
+
+def take_fence(spark: SparkSession, table: str, feed: str) -> str:
+    """Takes the next fence of a feed in its table, and returns it: ``"<number> <who>"``.
+
+    A driver that had the one before can commit nothing more, and learns it at its next commit.
+
+    Raises:
+        Py4JJavaError: the catalog could not be written.
+    """
+    key = f"{FENCE}.{feed}"
+    who = uuid.uuid4().hex[:12]
+    for attempt in range(TRIES):
+        taken = properties_of(spark, table).get(key, "0")
+        fence = f"{int(taken.split()[0]) + 1} {who}"
+        try:
+            spark.sql(set_properties(table, {key: fence}))
+        except Exception as error:
+            if REFUSED not in str(error) or attempt == TRIES - 1:
+                raise
+            continue
+        return fence
+    raise AssertionError("unreachable")

@@ -1,0 +1,100 @@
+"""The blocks of a pipeline file that say what becomes of records that are not as they should be."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from lakefeed.config.base import Model
+from lakefeed.config.names import TableName, catalog_of
+
+DURATION = re.compile(r"^\s*(\d+)\s*(second|minute|hour|day)s?\s*$")
+SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+
+
+def seconds_of(duration: str) -> int:
+    """``1 hour`` as 3600.
+
+    Raises:
+        ValueError: if it is no duration.
+    """
+    match = DURATION.match(duration)
+    if match is None:
+        raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
+    return int(match[1]) * SECONDS[match[2]]
+
+
+class SchemaChange(Model):
+    """What a schema does to the table that a writer uses and the table does not cover."""
+
+    on_change: Literal["evolve", "ignore", "fail"] = Field(
+        "evolve",
+        description="Change the table before the rows that need it, leave the new fields out and say so, or stop.",
+    )
+
+
+class Expectation(Model):
+    """A rule that each decoded record has to meet."""
+
+    rule: str = Field(
+        min_length=1,
+        description="SQL over the decoded fields and the record's metadata columns. It has to be true; null is not.",
+    )
+    on_violation: Literal["drop", "dead_letter", "fail"] = Field(
+        "fail", description="Leave the record out and count it, make it a dead letter, or stop."
+    )
+
+
+class Bounds(Model):
+    """How many dead letters are too many; at least one bound is given."""
+
+    max_rows: Annotated[int, Field(ge=0)] | None = Field(None, description="So many dead letters at most.")
+    max_share: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="Dead letters by records, at most: 0.01 for 1 %."
+    )
+
+
+class WindowBudget(Bounds):
+    """Bounds over the batches of a time."""
+
+    duration: str = Field("1 hour", description="How far it looks back: '<n> seconds|minutes|hours|days'.")
+
+    @field_validator("duration")
+    @classmethod
+    def _duration(cls, duration: str) -> str:
+        seconds_of(duration)
+        return duration
+
+    @model_validator(mode="after")
+    def _a_bound(self) -> WindowBudget:
+        if self.max_rows is None and self.max_share is None:
+            raise ValueError("a window wants max_rows or max_share")
+        return self
+
+
+class ErrorBudget(Bounds):
+    """How many dead letters a batch may have, and all batches of a window together."""
+
+    window: WindowBudget | None = Field(None, description="Bounds over the batches of a time, beside those of each.")
+
+    @model_validator(mode="after")
+    def _a_bound(self) -> ErrorBudget:
+        if self.max_rows is None and self.max_share is None and self.window is None:
+            raise ValueError("an error budget wants max_rows, max_share or a window")
+        return self
+
+
+class DeadLetters(Model):
+    """Where records go that cannot be decoded or break an expectation, instead of stopping the feed."""
+
+    table: TableName = Field(description="An Iceberg table, catalog.namespace.table; several feeds may share it.")
+    budget: ErrorBudget | None = Field(
+        None, description="When it is too many: the feed stops, and the batch is not written. Default: never."
+    )
+
+    @property
+    def catalog(self) -> str:
+        """The catalog's name."""
+        return catalog_of(self.table)

@@ -1,0 +1,25 @@
+"""Names of catalogs, tables and columns as a pipeline file may write them."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
+
+
+def _three_parts(table: str) -> str:
+    if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):
+        raise ValueError("a table is written catalog.namespace.table, of letters, digits and underscores")
+    return table
+
+
+TableName = Annotated[str, AfterValidator(_three_parts)]
+"""``catalog.namespace.table``"""
+
+
+def catalog_of(table: str) -> str:
+    """The catalog's name: the first part of the table's."""
+    return table.split(".", 1)[0]

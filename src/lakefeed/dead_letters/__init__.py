@@ -1,0 +1,1 @@
+"""Records that could not become rows: where they are kept, and the way back."""

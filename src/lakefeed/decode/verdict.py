@@ -1,0 +1,209 @@
+"""What becomes of each decoded record: a row, a dead letter, skipped, or the end of the job.
+
+The one place that decides it, for the table's rows and for the dead letters alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lakefeed.decode.failures import POSITION
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+OnError = Literal["fail", "dead_letter"]
+OnNull = Literal["fail", "skip", "keep", "dead_letter"]
+METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers")
+"""What a row can keep of a record beside its value, each as a column of this name with a ``_`` before it."""
+
+RECORD = "_lakefeed"
+"""Column beside the rows' own: ``struct<record, schema_id, reason, skipped>``. ``reason`` makes a dead letter."""
+
+ANSI = "spark.sql.ansi.enabled"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A rule that each record has to meet.
+
+    Attributes:
+        name: what the reason of a dead letter calls it.
+        rule: SQL over the columns of the row. It has to be true; null, or an error in computing it, is not.
+        on_violation: leave the record out and count it, make it a dead letter, or stop.
+    """
+
+    name: str
+    rule: str
+    on_violation: Literal["drop", "dead_letter", "fail"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What becomes of records that are not as they should be.
+
+    Attributes:
+        on_error: of a record that cannot be read.
+        on_null: of a null value (a tombstone); ``keep`` makes it a row of nulls.
+        expect: rules for the records that can be read, in this order; the first that is broken counts.
+        refused_schemas: ids of writers' schemas whose records must not become rows, and why.
+    """
+
+    on_error: OnError = "fail"
+    on_null: OnNull = "fail"
+    expect: tuple[Expectation, ...] = ()
+    refused_schemas: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def stops_at_errors(self) -> bool:
+        """Whether no record can become a dead letter."""
+        broken = any(each.on_violation == "dead_letter" for each in self.expect)
+        return self.on_error == "fail" and self.on_null != "dead_letter" and not broken
+
+
+def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = ()) -> DataFrame:
+    """The fields of each value, the record's metadata where wanted, and the column ``RECORD`` with the verdict.
+
+    Args:
+        decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
+        policy: what becomes of which record.
+        keep: names out of ``METADATA``; ``offset`` becomes the column ``_offset``.
+
+    Raises:
+        ConfigError: an unknown name in ``keep``, a column that the records have not got, a field of the value with
+            the name of a metadata column, or a rule that does not fit the columns.
+    """
+    from pyspark.sql import functions as sf
+
+    metadata = [sf.col(name).alias(f"_{name}") for name in _checked(decoded_records, keep)]
+    of_record = [name for name in decoded_records.columns if name != "decoded"]
+    rows = decoded_records.select(
+        "decoded.value.*",
+        *metadata,
+        sf.struct(
+            sf.struct(*of_record).alias("record"),
+            sf.col("decoded.schema_id").alias("schema_id"),
+            _error(policy).alias("error"),
+            sf.col("decoded.value").isNull().alias("null_value"),
+        ).alias(RECORD),
+    )
+    reason, skipped = _verdict(rows, policy)
+    verdict = sf.struct(
+        sf.col(f"{RECORD}.record").alias("record"),
+        sf.col(f"{RECORD}.schema_id").alias("schema_id"),
+        reason.alias("reason"),
+        skipped.alias("skipped"),
+    )
+    with _errors_as_nulls(rows.sparkSession):
+        return rows.withColumn(RECORD, verdict)
+
+
+def _error(policy: Policy) -> Column:
+    from pyspark.sql import functions as sf
+
+    error = sf.col("decoded.error")
+    for schema_id, why in policy.refused_schemas.items():
+        refused = sf.col("decoded.schema_id") == schema_id
+        error = sf.when(error.isNull() & refused, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
+    return error
+
+
+def _verdict(rows: DataFrame, policy: Policy) -> tuple[Column, Column]:
+    """Why a record is a dead letter (null if it is none), and whether it is skipped."""
+    from pyspark.sql import functions as sf
+
+    error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
+    tombstone = sf.lit("the value is null (a tombstone)")
+    reason = sf.when(error.isNotNull(), error if policy.on_error == "dead_letter" else _stop(error))
+    if policy.on_null == "fail":
+        reason = reason.when(null_value, _stop(tombstone))
+    elif policy.on_null == "dead_letter":
+        reason = reason.when(null_value, tombstone)
+    elif policy.on_null not in ("skip", "keep"):
+        raise ConfigError(
+            f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
+        )
+    skipped = sf.when(error.isNull() & null_value, sf.lit(policy.on_null == "skip"))
+    # No rule is for a record without a value.
+    reason = reason.when(null_value, sf.lit(None))
+    for each in policy.expect:
+        broken = ~sf.coalesce(_rule(rows, each), sf.lit(False))
+        why = sf.lit(f"expectation {each.name}: {each.rule}")
+        if each.on_violation == "drop":
+            reason = reason.when(broken, sf.lit(None))
+            skipped = skipped.when(broken, sf.lit(True))
+        else:
+            reason = reason.when(broken, why if each.on_violation == "dead_letter" else _stop(why))
+            skipped = skipped.when(broken, sf.lit(False))
+    return reason.otherwise(sf.lit(None)).cast("string"), skipped.otherwise(sf.lit(False))
+
+
+def _rule(rows: DataFrame, expectation: Expectation) -> Column:
+    """The rule as a column.
+
+    Raises:
+        ConfigError: if it does not fit the columns, or is no condition.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as sf
+
+    rule = sf.expr(expectation.rule)
+    try:
+        found = rows.select(rule.alias("rule")).schema["rule"].dataType.simpleString()
+    except PySparkException as error:
+        raise ConfigError(
+            f"expectation '{expectation.name}' does not fit the rows: {str(error).splitlines()[0]}",
+            where=f"columns: {', '.join(name for name in rows.columns if name != RECORD)}",
+        ) from None
+    if found != "boolean":
+        raise ConfigError(
+            f"expectation '{expectation.name}' is no condition: it gives {found}",
+            where=expectation.rule,
+            hint="write a rule that is true or false, such as fare >= 0",
+        )
+    return rule
+
+
+@contextmanager
+def _errors_as_nulls(spark: SparkSession) -> Iterator[None]:
+    """Lets a rule that is resolved inside give null where it would stop the job, as 1/0 does: the record is broken."""
+    before = spark.conf.get(ANSI)
+    spark.conf.set(ANSI, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(ANSI, str(before))
+
+
+def _stop(why: Column) -> Column:
+    from pyspark.sql import functions as sf
+
+    record = sf.col(f"{RECORD}.record")
+    position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
+    return sf.raise_error(sf.concat(position, sf.lit(": "), why)).cast("string")
+
+
+def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:
+    from pyspark.sql.types import StructType
+
+    for name in keep:
+        if name not in METADATA:
+            raise ConfigError(f"{name!r} is not metadata of a record", hint=f"keep any of {', '.join(METADATA)}")
+        if name not in decoded_records.columns:
+            option = "set the option includeHeaders of the Kafka source" if name == "headers" else None
+            raise ConfigError(f"The records have no column {name!r}", where="keep", hint=option)
+    result = decoded_records.schema["decoded"].dataType
+    value = result["value"].dataType if isinstance(result, StructType) else None
+    taken = {field.name.lower() for field in value.fields} if isinstance(value, StructType) else set()
+    for name in (*(f"_{each}" for each in keep), RECORD):
+        if name in taken:
+            raise ConfigError(
+                f"The value has a field {name} already, so the record's own cannot have that name",
+                where="keep",
+                hint=f"leave {name.removeprefix('_')} out of keep",
+            )
+    return keep

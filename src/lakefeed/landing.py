@@ -1,0 +1,217 @@
+"""One micro-batch from its records to its commit: decode, judge, transform, write, and the dead letters after it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
+from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.config.failures import ErrorBudget, seconds_of
+from lakefeed.dead_letters.table import DeadLetterTable
+from lakefeed.decode import RECORD, Policy, decoded, judged
+from lakefeed.errors import ErrorBudgetExceeded
+from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST_REASONS_TOLD = 5
+
+
+@dataclass(frozen=True)
+class Landed:
+    """What became of a micro-batch."""
+
+    batch_id: int
+    rows: int | None
+    """None where the sink does not say."""
+
+    replayed: bool
+    """True if the sink had it already, from before a restart."""
+
+    counts: Counts = ZERO
+    """What became of its records; empty if it was replayed."""
+
+    notes: tuple[str, ...] = field(default=())
+    """What the user should hear of."""
+
+
+class Sink(SchemaKeeper, Protocol):
+    """Where the rows of a feed go, one batch in one commit."""
+
+    def location(self) -> str:
+        """Where its files are."""
+
+    def take_fence(self) -> str | None:
+        """Makes this driver the only one that can commit to the feed; None if the sink knows no fences."""
+
+    def commits(self) -> Iterator[Commit]:
+        """The feed's commits, newest first; none if the sink keeps no ledger."""
+
+    def has(self, commit: Commit) -> bool:
+        """Whether the sink has this batch already."""
+
+    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> int | None:
+        """Writes a batch in one commit; returns how many rows it had, if it can tell."""
+
+
+class Landing:
+    """Lands the micro-batches of one feed.
+
+    Args:
+        spark: the session.
+        feed: the feed's name.
+        sink: where rows go.
+        schema: what records are read with.
+        policy: what becomes of records that are not as they should be.
+        keep: metadata columns of the rows.
+        transform: from decoded rows to the table's.
+        dead_letters: where dead letters go; None if a bad record stops the feed.
+        budget: when there are too many of them.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        feed: str,
+        sink: Sink,
+        schema: ReaderSchema,
+        policy: Policy,
+        keep: tuple[str, ...],
+        transform: Callable[[DataFrame], DataFrame],
+        dead_letters: DeadLetterTable | None = None,
+        budget: ErrorBudget | None = None,
+    ) -> None:
+        self._spark = spark
+        self._feed = feed
+        self._fence: str | None = None
+        self._sink = sink
+        self._schema = schema
+        self._policy = policy
+        self._keep = keep
+        self._transform = transform
+        self._dead_letters = dead_letters
+        self._budget = _Budget(budget)
+
+    def begin(self, records: DataFrame) -> None:
+        """Makes the sink ready, and takes up what the last run has left. Once, before the first batch.
+
+        Args:
+            records: as they come from the source; only their columns count here.
+        """
+        self._schema.begin(lambda: self.rows(records))
+        self._fence = self._sink.take_fence()
+        last = None
+        for commit in self._sink.commits():
+            last = last or commit
+            if commit.committed_at < time.time() - self._budget.seconds:
+                break
+            self._budget.spend(total(commit.counts), at=commit.committed_at, oldest=True)
+        if last is not None:
+            self._settle(last)
+
+    def _settle(self, last: Commit) -> None:
+        """Writes the dead letters of the sink's last commit, if a crash came between the two."""
+        expected = total(last.counts).dead_letters
+        if self._dead_letters is None or not expected or self._dead_letters.has(last):
+            return
+        spans = [
+            each for each in last.ranges.ranges if last.counts.get((each.topic, each.partition), ZERO).dead_letters
+        ]
+        self._dead_letters.write(self._judge, last, spans=spans, expected=expected)
+
+    def land(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> Landed:
+        """Lands a batch, unless the sink has it already.
+
+        Raises:
+            CheckpointMismatch: it does not go on where the sink's last commit ended.
+            ErrorBudgetExceeded: it has too many dead letters; nothing of it was written.
+            SchemaChanged: a writer's schema is another, and the feed is to stop then.
+        """
+        commit = Commit(self._feed, batch_id, ranges, fence=self._fence)
+        if self._sink.has(commit):
+            return Landed(batch_id, rows=0, replayed=True)
+        rows, outcomes = self._written(batch, commit)
+        if self._dead_letters is not None and outcomes.counts.dead_letters:
+            self._dead_letters.write(
+                self._judge, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters
+            )
+        self._budget.spend(outcomes.counts)
+        return Landed(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self._schema.notes())
+
+    def rows(self, records: DataFrame) -> DataFrame:
+        """The rows as they would be decoded and transformed now; for their columns, not for landing them."""
+        return self._transform(self._judge(records).drop(RECORD))
+
+    def _judge(self, records: DataFrame) -> DataFrame:
+        policy = replace(self._policy, refused_schemas=self._schema.refused_ids)
+        return judged(decoded(records, self._schema.spec), policy, keep=self._keep)
+
+    def _written(self, batch: DataFrame, commit: Commit) -> tuple[int | None, BatchOutcomes]:
+        """Writes the rows, again for each time that the batch shows schemas which they did not cover."""
+        while True:
+            with BatchOutcomes(self._spark) as outcomes:
+                self._budget.limit(outcomes)
+                if (covered := self._schema.covered_ids) is not None:
+                    outcomes.cover(covered)
+                rows = self._transform(outcomes.accepted(self._judge(batch)))
+                try:
+                    landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
+                except Exception:
+                    if outcomes.refusal == "budget":
+                        raise self._over_budget(outcomes, commit) from None
+                    if outcomes.refusal != "schemas":
+                        raise
+                    self._schema.meet(outcomes.schema_ids, rows_of=lambda: self.rows(batch))
+                    continue
+                return landed, outcomes
+
+    def _over_budget(self, outcomes: BatchOutcomes, commit: Commit) -> ErrorBudgetExceeded:
+        counts = outcomes.counts
+        told = "; ".join(
+            f"{each.count:,} times {each.text} (one: {each.sample})" for each in outcomes.reasons[:MOST_REASONS_TOLD]
+        )
+        return ErrorBudgetExceeded(
+            f"{counts.dead_letters:,} of {counts.records:,} records of batch {commit.batch_id} would be dead letters, "
+            f"more than the error budget allows; nothing of the batch is written: {told}",
+            where=f"feed {self._feed}",
+            hint="mend the cause and start the feed again, it goes on with this batch; or allow more in "
+            "dead_letters.budget",
+        )
+
+
+class _Budget:
+    """An error budget, and what has been spent of its window.
+
+    Attributes:
+        seconds: how far the window looks back; 0 without one.
+    """
+
+    def __init__(self, budget: ErrorBudget | None) -> None:
+        self._budget = budget
+        self._window = budget.window if budget else None
+        self.seconds = seconds_of(self._window.duration) if self._window else 0
+        self._spent: deque[tuple[float, Counts]] = deque()
+
+    def limit(self, outcomes: BatchOutcomes) -> None:
+        """Sets the bounds of a batch."""
+        if self._budget is None:
+            return
+        outcomes.bound(max_rows=self._budget.max_rows, max_share=self._budget.max_share)
+        if self._window is not None:
+            while self._spent and self._spent[0][0] < time.time() - self.seconds:
+                self._spent.popleft()
+            before = sum((counts for _, counts in self._spent), ZERO)
+            outcomes.bound(max_rows=self._window.max_rows, max_share=self._window.max_share, before=before)
+
+    def spend(self, counts: Counts, *, at: float | None = None, oldest: bool = False) -> None:
+        """A batch was committed, now or before."""
+        if self._window is not None:
+            spent = (time.time() if at is None else at, counts)
+            (self._spent.appendleft if oldest else self._spent.append)(spent)
