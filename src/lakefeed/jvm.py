@@ -74,3 +74,17 @@ def java(spark: SparkSession) -> Any:
     """The package ``io.lakefeed`` in the driver's JVM."""
     gateway: Any = spark._jvm
     return gateway.io.lakefeed
+
+
+def cause_of(refused: Any) -> str:
+    """The first line of what an exception out of the JVM says: its deepest cause's message, not the wrappers'.
+
+    Args:
+        refused: a ``Py4JJavaError`` or a ``PySparkException``.
+    """
+    cause = getattr(refused, "java_exception", None) or getattr(refused, "_origin", None)
+    if cause is None:
+        return str(refused).splitlines()[0]
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getMessage() or cause.toString()).splitlines()[0]

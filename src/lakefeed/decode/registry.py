@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,22 +20,50 @@ RETRIES = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegisteredSchema:
+class Reference:
+    """A schema that another one refers to.
+
+    Attributes:
+        name: what the other calls it: the path of an import, or what stands in ``$ref``.
+        text: the schema.
+        subject: where it is registered.
+        version: which version of the subject.
+    """
+
+    name: str
+    text: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SchemaText:
+    """A schema as it is registered.
+
+    Attributes:
+        text: the schema; Avro's with the types of other subjects that it refers to put in, so that it stands alone.
+        kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
+        references: all that it refers to, each after those that it needs itself.
+    """
+
+    text: str
+    kind: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegisteredSchema(SchemaText):
     """One version of a subject.
 
     Attributes:
         subject: such as ``trips-value``.
         version: 1, 2, …
         schema_id: the id that records carry.
-        text: the schema; Avro's with the types of other subjects that it refers to put in, so that it stands alone.
-        kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
     """
 
     subject: str
     version: int
     schema_id: int
-    text: str
-    kind: str = "AVRO"
 
 
 class SchemaRegistry:
@@ -79,53 +107,71 @@ class SchemaRegistry:
         """
         with self._failures(f"subject {subject}"):
             found = self._client.get_latest_version(subject)
-            text = self._text(found.schema)
+            schema = self._schema(found.schema)
         return RegisteredSchema(
             subject=subject,
             version=found.version,
             schema_id=found.schema_id,
-            text=text,
-            kind=found.schema.schema_type or "AVRO",
+            text=schema.text,
+            kind=schema.kind,
+            references=schema.references,
         )
 
-    def by_id(self, schema_id: int) -> str:
-        """The text of the schema with this id, standing alone as ``RegisteredSchema.text`` does.
+    def schema(self, schema_id: int) -> SchemaText:
+        """The schema with this id.
 
         Raises:
             ResourceMissing: there is no such id.
         """
         with self._failures(f"schema id {schema_id}"):
-            return self._text(self._client.get_schema(schema_id))
+            return self._schema(self._client.get_schema(schema_id))
 
-    def register(self, subject: str, text: str, *, kind: str = "AVRO") -> int:
+    def by_id(self, schema_id: int) -> str:
+        """The text of the schema with this id, as ``SchemaText.text`` is.
+
+        Raises:
+            ResourceMissing: there is no such id.
+        """
+        return self.schema(schema_id).text
+
+    def register(self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[Reference] = ()) -> int:
         """Registers a schema as the next version of ``subject``, if it is not there yet; returns its id.
 
         Raises:
             ConfigError: the registry says that the schema is not valid, or not compatible with those before.
         """
-        from confluent_kafka.schema_registry import Schema
+        from confluent_kafka.schema_registry import Schema, SchemaReference
 
+        referred = [SchemaReference(each.name, each.subject, each.version) for each in references]
         with self._failures(f"subject {subject}"):
-            return int(self._client.register_schema(subject, Schema(text, kind)))
+            return int(self._client.register_schema(subject, Schema(text, kind, referred)))
 
     def subjects(self) -> list[str]:
         """The names of all subjects, sorted."""
         with self._failures("subjects"):
             return sorted(self._client.get_subjects())
 
-    def _text(self, schema: Any) -> str:
-        if not schema.references or (schema.schema_type or "AVRO") != "AVRO":
-            return str(schema.schema_str)
-        return inlined(schema.schema_str, list(self._referred(schema, set())))
+    def _schema(self, found: Any) -> SchemaText:
+        kind = found.schema_type or "AVRO"
+        references = tuple(self._referred(found, set()))
+        text = str(found.schema_str)
+        if kind == "AVRO" and references:
+            text = inlined(text, [each.text for each in references])
+        return SchemaText(text=text, kind=kind, references=references)
 
-    def _referred(self, schema: Any, seen: set[tuple[str, int]]) -> Iterator[str]:
-        """The texts of all schemas that ``schema`` refers to, each after those that it needs itself."""
+    def _referred(self, schema: Any, seen: set[tuple[str, int]]) -> Iterator[Reference]:
+        """All schemas that ``schema`` refers to, each after those that it needs itself."""
         for reference in schema.references or ():
             if (reference.subject, reference.version) not in seen:
                 seen.add((reference.subject, reference.version))
                 referred = self._client.get_version(reference.subject, reference.version).schema
                 yield from self._referred(referred, seen)
-                yield referred.schema_str
+                yield Reference(
+                    name=reference.name,
+                    text=referred.schema_str,
+                    subject=reference.subject,
+                    version=reference.version,
+                )
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:

@@ -7,6 +7,7 @@ import io.lakefeed.decode.RecordReader.Writers;
 import io.lakefeed.protobuf.ProtoTypes;
 import java.io.Serializable;
 import java.time.Duration;
+import java.time.ZoneId;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
@@ -30,6 +31,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *   <li>{@code json}: {@code reader-schema} (Avro), or {@code reader-type} (JSON of a StructType); {@code
  *       registry-url} and its companions for values with a header;
  *   <li>{@code csv}: {@code reader-type}, {@code delimiter}, {@code quote}, {@code escape}, {@code null-value};
+ *   <li>{@code json} and {@code csv}: {@code time-zone} of moments that do not say theirs (UTC);
  *   <li>{@code string}: nothing.
  * </ul>
  */
@@ -79,8 +81,25 @@ public final class FormatDecode implements ScalarFunction<InternalRow>, Serializ
             case "protobuf" -> options.containsKey("registry-url")
                     ? new ProtobufReader(readerSchema(), type, writers(WriterSchema.PROTOBUF))
                     : new ProtobufReader(readerSchema(), type, writer().message(options.get("message")));
+            case "json" -> new JsonReader(
+                    JsonValue.record(type, options.containsKey("reader-schema") ? readerSchema() : null, zone()),
+                    options.containsKey("registry-url") ? writers(WriterSchema.JSON) : null);
+            case "csv" -> new CsvReader(type, dialect(), zone());
+            case "string" -> new StringReader();
             default -> throw new IllegalArgumentException("no format " + options.get("format"));
         };
+    }
+
+    private ZoneId zone() {
+        return ZoneId.of(options.getOrDefault("time-zone", "UTC"));
+    }
+
+    private CsvReader.Dialect dialect() {
+        return new CsvReader.Dialect(
+                options.get("delimiter").charAt(0),
+                options.get("quote").charAt(0),
+                options.get("escape").charAt(0),
+                options.get("null-value"));
     }
 
     private <T> Writers<T> writers(WriterSchema<T> kind) {

@@ -1,0 +1,133 @@
+package io.lakefeed.decode;
+
+import java.time.ZoneId;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Values that are one line of CSV each (RFC 4180), in UTF-8, with a line end behind it or without.
+ *
+ * <p>As many values as there are columns, each of its column's type: anything else is an error, where Spark's {@code
+ * from_csv} makes nulls of missing values.
+ */
+final class CsvReader extends RecordReader {
+    private final StructField[] columns;
+    private final TextValue[] values;
+    private final Dialect dialect;
+    private String line;
+    private int at;
+
+    /**
+     * How lines are written.
+     *
+     * @param escape before a quote in quotes; the quote itself if it is doubled
+     * @param nullValue what stands for null, outside quotes
+     */
+    record Dialect(char delimiter, char quote, char escape, String nullValue) {}
+
+    /** A reader of lines with these columns. */
+    CsvReader(StructType type, Dialect dialect, ZoneId zone) {
+        super(null);
+        this.columns = type.fields();
+        this.dialect = dialect;
+        this.values = new TextValue[columns.length];
+        for (int column = 0; column < columns.length; column++) {
+            values[column] = TextValue.as(columns[column].dataType(), zone);
+            if (values[column] == null) {
+                throw new IllegalArgumentException("a value of CSV cannot become " + columns[column].dataType().simpleString()
+                        + ", the type of column " + columns[column].name());
+            }
+        }
+    }
+
+    @Override
+    InternalRow value(byte[] record, int from, int schemaId) {
+        UTF8String text = UTF8String.fromBytes(record);
+        if (!text.isValid()) {
+            throw new BadRecord("not UTF-8");
+        }
+        line = text.toString();
+        at = 0;
+        Object[] row = new Object[columns.length];
+        int column = 0;
+        boolean more = true;
+        while (more) {
+            if (column < columns.length) {
+                row[column] = next(column);
+            } else {
+                raw();
+            }
+            column++;
+            more = at < line.length() && line.charAt(at) == dialect.delimiter;
+            at += more ? 1 : 0;
+        }
+        if (!line.substring(at).isEmpty() && !line.substring(at).equals("\n") && !line.substring(at).equals("\r\n")) {
+            throw new BadRecord("something follows the line after character " + at);
+        }
+        if (column != columns.length) {
+            throw new BadRecord(column + " value(s) in the line, " + columns.length + " wanted");
+        }
+        return new GenericInternalRow(row);
+    }
+
+    private Object next(int column) {
+        boolean quoted = at < line.length() && line.charAt(at) == dialect.quote;
+        String text = quoted ? quoted() : raw();
+        StructField field = columns[column];
+        if (!quoted && text.equals(dialect.nullValue)) {
+            if (!field.nullable()) {
+                throw new BadRecord("column " + field.name() + " is null");
+            }
+            return null;
+        }
+        boolean blanks = !(field.dataType() instanceof StringType);
+        Object value = values[column].of(blanks ? text.strip() : text);
+        if (value == null) {
+            String shown = text.length() > 100 ? text.substring(0, 100) + "…" : text;
+            throw new BadRecord("column " + field.name() + " has not the type of the schema: " + shown + " is no "
+                    + field.dataType().simpleString());
+        }
+        return value;
+    }
+
+    private String raw() {
+        if (at < line.length() && line.charAt(at) == dialect.quote) {
+            return quoted();
+        }
+        int from = at;
+        while (at < line.length() && line.charAt(at) != dialect.delimiter && !atLineEnd()) {
+            at++;
+        }
+        return line.substring(from, at);
+    }
+
+    private boolean atLineEnd() {
+        return line.startsWith("\n", at) || line.startsWith("\r\n", at);
+    }
+
+    private String quoted() {
+        int opened = at;
+        StringBuilder text = new StringBuilder();
+        for (at++; at < line.length(); at++) {
+            char c = line.charAt(at);
+            boolean quoteNext = at + 1 < line.length() && line.charAt(at + 1) == dialect.quote;
+            if (c == dialect.escape && quoteNext) {
+                at++;
+                text.append(dialect.quote);
+            } else if (c == dialect.escape && c != dialect.quote && at + 1 < line.length() && line.charAt(at + 1) == c) {
+                at++;
+                text.append(c);
+            } else if (c == dialect.quote) {
+                at++;
+                return text.toString();
+            } else {
+                text.append(c);
+            }
+        }
+        throw new BadRecord("the quote at character " + opened + " is not closed");
+    }
+}
