@@ -117,6 +117,29 @@ class SchemaRegistry:
             references=schema.references,
         )
 
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        """All versions of a subject that are not deleted, oldest first.
+
+        Raises:
+            ResourceMissing: there is no such subject; the hint names those that are spelt alike.
+        """
+        versions = []
+        with self._failures(f"subject {subject}"):
+            for version in sorted(self._client.get_versions(subject)):
+                found = self._client.get_version(subject, version)
+                schema = self._schema(found.schema)
+                versions.append(
+                    RegisteredSchema(
+                        subject=subject,
+                        version=found.version,
+                        schema_id=found.schema_id,
+                        text=schema.text,
+                        kind=schema.kind,
+                        references=schema.references,
+                    )
+                )
+        return versions
+
     def schema(self, schema_id: int) -> SchemaText:
         """The schema with this id.
 
