@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
     "run": ("run", "Run a pipeline: topics in, table out."),
     "produce": ("produce", "Write rows from files, or generated ones, into a topic."),
+    "schema": ("schema", "What the registry has, what the table has, and what would change."),
     "topics": ("topics", "Create and describe topics."),
     "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
     "demo": ("demo", "The main job from end to end on the embedded stack, verified."),

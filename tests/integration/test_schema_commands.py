@@ -1,0 +1,172 @@
+"""``lakefeed schema`` against a real registry, catalog and broker."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakefeed.cli.schema import schema as command
+from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible, Unreachable
+from lakefeed.schema import Change, Entry, set_properties, with_entries
+from lakefeed.schema.reader import Recorded
+from tests.feed import TRIP, Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+WIDER = {
+    **TRIP,
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "area", "type": "string", "aliases": ["zone"]},
+        {"name": "fare", "type": "double", "default": 0.0},
+    ],
+}
+
+
+def run(feed: Feed, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(command, [str(each) for each in arguments], env=feed.environment)
+
+
+def printed(feed: Feed, *arguments: str | Path) -> Any:
+    done = run(feed, *arguments, "--output", "json")
+    assert done.exit_code == 0, (done.output, done.exception)
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def versions(feed: Feed) -> list[int]:
+    registry = SchemaRegistry(feed.stack.schema_registry_url)
+    return [registry.register(f"{feed.topic}-value", json.dumps(each)) for each in (TRIP, WIDER)]
+
+
+def create(lake: SparkSession, feed: Feed) -> None:
+    lake.sql(f"CREATE NAMESPACE {feed.table.rpartition('.')[0]}")
+    lake.sql(f"CREATE TABLE {feed.table} (id BIGINT, zone STRING, mine INT) USING iceberg")
+
+
+def recorded(feed: Feed, schema_id: int) -> dict[str, str]:
+    """What a feed that has read the first version leaves in its table."""
+    return {f"lakefeed.reader.{feed.name}": Recorded(json.dumps(TRIP), frozenset([schema_id])).to_json()}
+
+
+def test_show_and_diff_before_there_is_a_table(feed: Feed, versions: list[int]) -> None:
+    shown = printed(feed, "show", feed.write_file())
+    assert [(each["version"], each["schema_id"]) for each in shown["versions"]] == [(1, versions[0]), (2, versions[1])]
+    assert not shown["exists"]
+    assert shown["columns"][1] == {"path": "area", "registry": "string", "table": None}
+    diff = printed(feed, "diff", feed.write_file())
+    assert (diff["ddl"], diff["note"]) == (None, "the table is not there yet: lakefeed run creates it")
+    text = run(feed, "show", feed.write_file()).output
+    assert f"  version 2  id {versions[1]}  area renamed from zone; fare added (double)\n" in text
+
+
+def test_side_by_side_and_what_would_change(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
+    create(lake, feed)
+    pipeline = feed.write_file()
+    columns = {each["path"]: (each["registry"], each["table"]) for each in printed(feed, "show", pipeline)["columns"]}
+    assert columns == {
+        "id": ("bigint", "bigint"),
+        "area": ("string", None),
+        "fare": ("double", None),
+        "zone": (None, "string"),
+        "mine": (None, "int"),
+    }
+    # No feed has written to the table: it is not known that zone has become area.
+    alter = f"ALTER TABLE `lake`.`{feed.name}`.`rows` "
+    assert printed(feed, "diff", pipeline)["ddl"] == [f"{alter}ADD COLUMNS (`area` STRING, `fare` DOUBLE)"]
+
+    lake.sql(set_properties(feed.table, recorded(feed, versions[0])))
+    diff = printed(feed, "diff", pipeline)
+    assert diff["ddl"] == [f"{alter}RENAME COLUMN `zone` TO `area`", f"{alter}ADD COLUMNS (`fare` DOUBLE)"]
+    assert [each["kind"] for each in diff["changes"]] == ["renamed", "added"]
+    assert (diff["schema_id"], diff["note"]) == (versions[1], None)
+    for statement in diff["ddl"]:
+        lake.sql(statement)
+    assert printed(feed, "diff", pipeline)["ddl"] == []
+
+    with_transform = feed.write_file(transform={"sql": f"SELECT id FROM {feed.name}"})
+    assert "only Spark could say" in printed(feed, "diff", with_transform)["note"]
+    failing = feed.write_file(schema={"on_change": "fail"}, decode={**DECODE, "metadata": ["offset"]})
+    diff = printed(feed, "diff", failing)
+    assert diff["ddl"] == [f"{alter}ADD COLUMNS (`_offset` BIGINT)"]
+    assert "the feed would stop" in diff["note"]
+
+
+DECODE = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
+
+
+def test_what_cannot_become_one(lake: SparkSession, feed: Feed, versions: list[int]) -> None:
+    lake.sql(f"CREATE NAMESPACE {feed.table.rpartition('.')[0]}")
+    lake.sql(f"CREATE TABLE {feed.table} (id STRING) USING iceberg")
+    refused = run(feed, "diff", feed.write_file())
+    assert isinstance(refused.exception, SchemaIncompatible)
+    assert "column id is string in the table and bigint in the rows" in refused.exception.what
+
+
+def test_history(lake: SparkSession, feed: Feed) -> None:
+    create(lake, feed)
+    pipeline = feed.write_file()
+    assert run(feed, "history", pipeline).output == f"{feed.table} has the columns that it was created with\n"
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    change = Change("added", "fare", None, "double")
+    lake.sql(set_properties(feed.table, with_entries({}, [Entry(at, 7, (change,))])))
+    assert run(feed, "history", pipeline).output == "2026-01-02 03:04:05 UTC  schema id 7\n  fare added (double)\n"
+    assert printed(feed, "history", "--table", feed.table) == {
+        "table": feed.table,
+        "dropped": 0,
+        "entries": [
+            {
+                "at": "2026-01-02T03:04:05Z",
+                "schema_id": 7,
+                "changes": [{"kind": "added", "path": "fare", "before": None, "after": "double"}],
+            }
+        ],
+    }
+    assert run(feed, "history").exit_code == 2
+
+
+def test_infer(lake: SparkSession, feed: Feed) -> None:
+    """On the session that runs; a command of its own starts one."""
+    feed.create_topic()
+    pipeline = feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}})
+    with_nothing = run(feed, "infer", pipeline)
+    assert isinstance(with_nothing.exception, ResourceMissing)
+    values = [json.dumps({"id": number, "at": {"zone": "z"}, "share": 1}).encode() for number in range(20)]
+    feed.send([*values, None, b'{"id": "x", "share": 0.5}', b"oops"])
+    found = printed(feed, "infer", pipeline)
+    assert found["ddl"] == "`id` BIGINT, `at` STRUCT<`zone`: STRING>, `share` DOUBLE"
+    assert found["records"] == 22
+    assert found["avro"]["fields"][2] == {"name": "share", "type": ["null", "double"], "default": None}
+    assert {each["path"]: each["what"] for each in found["conflicts"]} == {
+        "": "1 of 22 records: no JSON in UTF-8",
+        "id": "20 times long, but 1 times string: such records cannot be decoded with this schema",
+    }
+    assert printed(feed, "infer", pipeline, "--records", "6")["records"] <= 6
+
+
+def test_what_is_not_there_has_a_name(feed: Feed, versions: list[int]) -> None:
+    near = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}", "subject": f"{feed.topic}-valeu"}}
+    misspelt = run(feed, "show", feed.write_file(decode=near)).exception
+    assert isinstance(misspelt, ResourceMissing)
+    assert f"{feed.topic}-value" in (misspelt.hint or "")
+
+    down = {"avro": {"registry": "http://127.0.0.1:9"}}
+    assert isinstance(run(feed, "diff", feed.write_file(decode=down)).exception, Unreachable)
+    assert isinstance(run(feed, "history", feed.write_file()).exception, ResourceMissing)
+    without = run(feed, "show", feed.write_file(decode={"json": {"schema_ddl": "id BIGINT"}})).exception
+    assert isinstance(without, ConfigError)
+    assert "without a schema registry" in without.what
+
+    registry = SchemaRegistry(feed.stack.schema_registry_url)
+    registry.register(f"{feed.name}-json-value", '{"type": "object"}', kind="JSON")
+    other = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}", "subject": f"{feed.name}-json-value"}}
+    not_avro = run(feed, "show", feed.write_file(decode=other)).exception
+    assert isinstance(not_avro, ConfigError)
+    assert "has JSON schemas, and this pipeline decodes Avro" in not_avro.what

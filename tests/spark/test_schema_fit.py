@@ -1,0 +1,172 @@
+"""Merged schemas in the JVM decoder, the columns that they mean, and rows made to fit a table."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import pytest
+
+from lakefeed.decode import PlainAvro, decoded
+from lakefeed.errors import SchemaIncompatible
+from lakefeed.schema import aligned, merged
+from lakefeed.schema.columns import columns_of
+from tests.spark.records import avro_bytes, records, results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Json = Any
+
+
+def logical(base: str, name: str, **more: Json) -> Json:
+    return {"type": base, "logicalType": name, **more}
+
+
+def fixed(name: str, size: int, **more: Json) -> Json:
+    return {"type": "fixed", "name": name, "size": size, **more}
+
+
+TYPES: list[Json] = [
+    *("null", "boolean", "int", "long", "float", "double", "bytes", "string"),
+    *(logical("int", "date"), logical("int", "time-millis"), logical("long", "time-micros")),
+    *(
+        logical("long", f"{local}timestamp-{unit}")
+        for local in ("", "local-")
+        for unit in ("millis", "micros", "nanos")
+    ),
+    *(logical("bytes", "decimal", precision=9, scale=2), logical("string", "uuid"), logical("string", "unknown")),
+    *(fixed("F1", 16), fixed("F2", 16, logicalType="uuid"), fixed("F3", 12, logicalType="duration")),
+    fixed("F4", 16, logicalType="decimal", precision=30, scale=1),
+    {"type": "enum", "name": "E", "symbols": ["A"]},
+    *(["int", "long"], ["null", "float", "double"], ["null", "int", "string"], ["string", "null"], ["string"]),
+    ["boolean", {"type": "record", "name": "M", "fields": [{"name": "x", "type": "int"}]}, "null"],
+    {"type": "array", "items": ["null", "M"]},
+    {"type": "map", "values": {"type": "array", "items": "E"}},
+    {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]},
+]
+
+
+def test_columns_are_the_decoders(spark: SparkSession) -> None:
+    """Said without a JVM, they must be what the JVM makes."""
+    fields = [{"name": f"f{number}", "type": each} for number, each in enumerate(TYPES)]
+    schema = json.dumps({"type": "record", "name": "R", "namespace": "io.example", "fields": fields})
+    result: Any = decoded(records(spark, []), PlainAvro(writer_schema=schema)).schema["decoded"].dataType
+    assert columns_of(schema).json() == result["value"].dataType.json()
+
+
+CHAIN: list[Json] = [
+    {
+        "type": "record",
+        "name": "Trip",
+        "namespace": namespace,
+        "fields": [
+            {"name": "id", "type": number},
+            {"name": zone, "type": "string", **aliases},
+            {"name": "at", "type": logical("long", f"timestamp-{unit}")},
+            {"name": "fare", "type": logical("bytes", "decimal", precision=precision, scale=2)},
+            {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": symbols}},
+            {"name": "stops", "type": {"type": "array", "items": {"type": "record", "name": "Stop", "fields": stop}}},
+            *more,
+        ],
+    }
+    for namespace, number, zone, aliases, unit, precision, symbols, stop, more in [
+        ("a", "int", "zone", {}, "micros", 9, ["A"], [{"name": "x", "type": "int"}], []),
+        (
+            *("b", "long", "area", {"aliases": ["zone"]}, "millis", 12, ["A", "B"]),
+            [{"name": "x", "type": ["null", "int"]}, {"name": "y", "type": "int", "default": 7}],
+            [{"name": "note", "type": "string"}],
+        ),
+        (
+            *("a", "long", "place", {"aliases": ["zone", "area"]}, "micros", 9, ["C"]),
+            [{"name": "y", "type": "long", "default": 7}],
+            [],
+        ),
+    ]
+]
+VALUES: list[Json] = [
+    {"id": 1, "zone": "z", "at": 1_000_000, "fare": "1.23", "kind": "A", "stops": [{"x": 1}]},
+    {"id": 2**40, "area": "z", "at": 1_000, "fare": "123456789.12", "kind": "B", "stops": [{"x": None, "y": 2}],
+     "note": "n"},
+    {"id": 3, "place": "z", "at": 1_000_000, "fare": "1.23", "kind": "C", "stops": [{"y": 2**40}]},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_merged_schema_reads_every_version(spark: SparkSession, seed: int) -> None:
+    order = random.Random(seed).sample(CHAIN, len(CHAIN))
+    texts = [json.dumps(each) for each in order]
+    reader = reduce(lambda so_far, each: merged(so_far, each).schema, texts[1:], texts[0])
+    rows = []
+    for version, value in zip(CHAIN, VALUES, strict=True):
+        written = avro_bytes(_plain(version), {**value, "fare": _unscaled(value["fare"])})
+        spec = PlainAvro(writer_schema=json.dumps(version), reader_schema=reader)
+        (result,) = results(decoded(records(spark, [written]), spec))
+        assert result.error is None
+        rows.append(result.value.asDict(recursive=True))
+    assert [row["place"] for row in rows] == ["z", "z", "z"]
+    assert [row["id"] for row in rows] == [1, 2**40, 3]
+    assert [row["kind"] for row in rows] == ["A", "B", "C"]
+    assert [row["at"].timestamp() for row in rows] == [1, 1, 1]
+    assert [str(row["fare"]) for row in rows] == [value["fare"] for value in VALUES]
+    assert [row["stops"] for row in rows] == [[{"x": 1, "y": 7}], [{"x": None, "y": 2}], [{"x": None, "y": 2**40}]]
+    assert [row["note"] for row in rows] == [None, "n", None]
+
+
+def _plain(schema: Json) -> Json:
+    """The schema without logical types, so that fastavro writes the numbers and bytes as they are."""
+    text = json.dumps(schema)
+    for name in ("timestamp-micros", "timestamp-millis", "decimal"):
+        text = text.replace(f'"logicalType": "{name}"', '"was": 0')
+    return fastavro.parse_schema(json.loads(text))
+
+
+def _unscaled(text: str) -> bytes:
+    return int(text.replace(".", "")).to_bytes(8, "big")
+
+
+def test_rows_that_fit_are_handed_back(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(1, "x")], "id INT, zone STRING")
+    assert aligned(rows, rows.schema) is rows
+
+
+def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
+    table = spark.createDataFrame(
+        [], "n INT, id BIGINT, d DECIMAL(12,3), s STRUCT<a: INT, b: ARRAY<STRUCT<c: INT, e: DATE>>>"
+    )
+    rows = spark.createDataFrame(
+        [(1, ([(2,), None],), "1.50"), (2, None, None)], "Id INT, s STRUCT<b: ARRAY<STRUCT<c: INT>>>, d STRING"
+    ).selectExpr("Id", "s", "CAST(d AS DECIMAL(9,2)) AS d")
+    fitted = aligned(rows, table.schema)
+    assert fitted.schema.simpleString() == table.schema.simpleString()
+    first, second = fitted.orderBy("id").collect()
+    assert first.asDict(recursive=True) == {
+        "n": None,
+        "id": 1,
+        "d": first.d,
+        "s": {"a": None, "b": [{"c": 2, "e": None}, None]},
+    }
+    assert str(first.d) == "1.500"
+    assert second.asDict(recursive=True) == {"n": None, "id": 2, "d": None, "s": None}
+    plan: Any = fitted._jdf.queryExecution()
+    assert "Python" not in plan.optimizedPlan().toString().replace("LogicalRDD", "")
+
+
+@pytest.mark.parametrize(
+    ("rows", "table", "words"),
+    [
+        ("a INT, b INT", "a INT", "the table lacks what the rows have: b"),
+        ("s STRUCT<x: INT, y: INT>", "s STRUCT<x: INT>", "the table lacks what the rows have: s.y"),
+        ("a BIGINT", "a INT", "column a is bigint in the rows and int in the table"),
+        ("a ARRAY<STRING>", "a ARRAY<INT>", "column a.element is string in the rows and int in the table"),
+        ("a INT, A INT", "a INT", "the columns a and A differ in case only"),
+    ],
+)
+def test_rows_that_cannot_be_made_to_fit(spark: SparkSession, rows: str, table: str, words: str) -> None:
+    have, want = (spark.createDataFrame([], each) for each in (rows, table))
+    with pytest.raises(SchemaIncompatible) as refused:
+        aligned(have, want.schema)
+    assert words in refused.value.what

@@ -1,0 +1,74 @@
+"""Guessing a schema from JSON records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lakefeed.schema.avro import parse
+from lakefeed.schema.inference import Inference, inferred
+
+
+def of(*documents: Any) -> Inference:
+    return inferred([json.dumps(each).encode() for each in documents])
+
+
+def said(guess: Inference) -> list[str]:
+    return [str(each) for each in guess.conflicts]
+
+
+def test_records_that_agree() -> None:
+    guess = of(
+        {"id": 1, "name": "a", "ok": True, "share": 0.5, "at": {"x": 1}, "tags": ["t"], "lines": [{"n": 1}]},
+        {"id": None, "share": 1, "at": {"y": "z"}, "lines": []},
+    )
+    assert guess.ddl == (
+        "`id` BIGINT, `name` STRING, `ok` BOOLEAN, `share` DOUBLE, `at` STRUCT<`x`: BIGINT, `y`: STRING>, "
+        "`tags` ARRAY<STRING>, `lines` ARRAY<STRUCT<`n`: BIGINT>>"
+    )
+    assert guess.conflicts == ()
+    assert guess.avro is not None
+    parse(json.dumps(guess.avro))
+    assert guess.avro["fields"][6]["type"][1]["items"][1]["name"] == "lines_element"
+
+
+def test_types_that_differ_are_told_and_most_wins() -> None:
+    guess = of({"a": 1}, {"a": 2}, {"a": "x"}, {"a": {"b": 1}})
+    assert guess.ddl == "`a` BIGINT"
+    assert said(guess) == [
+        "a: 2 times long, but 1 times string, 1 times object: such records cannot be decoded with this schema"
+    ]
+
+
+def test_what_was_never_seen_is_told() -> None:
+    guess = of({"a": None, "b": [], "c": {}})
+    assert guess.ddl == "`a` STRING, `b` ARRAY<STRING>, `c` STRUCT<>"
+    assert said(guess) == [
+        "a: only null or nothing was seen: STRING is a guess",
+        "b.element: only null or nothing was seen: STRING is a guess",
+        "c: only empty objects were seen",
+    ]
+
+
+def test_whole_numbers_that_no_bigint_holds() -> None:
+    assert of({"a": 2**63}, {"a": 1}).ddl == "`a` DECIMAL(38,0)"
+
+
+def test_records_that_are_none_are_counted() -> None:
+    guess = inferred([b'{"a": 1}', b"oops", b"[1]", b'{"a": 1, "a": 2}', b"\xff", b'{"a": NaN}', b"[" * 100_000])
+    assert (guess.records, guess.ddl) == (7, "`a` BIGINT")
+    assert said(guess) == [
+        "4 of 7 records: no JSON in UTF-8",
+        "1 of 7 records: not an object",
+        "1 of 7 records: twice the field a",
+    ]
+
+
+def test_names_that_avro_or_spark_do_not_take() -> None:
+    guess = of({"a-b": 1, "id": 1, "ID": 2})
+    assert guess.ddl == "`a-b` BIGINT, `id` BIGINT, `ID` BIGINT"
+    assert guess.avro is None
+    assert said(guess) == [
+        "ID: differs from id in case only: Spark takes both for one column",
+        "no names in Avro, so there is no Avro schema: a-b",
+    ]
