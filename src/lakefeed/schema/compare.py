@@ -89,9 +89,11 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
         )
     registry = SchemaRegistry(avro.registry.url, username=avro.registry.username, password=avro.registry.password)
     versions = registry.versions(subject)
-    if (kind := versions[-1].kind) != "AVRO":
+    if not versions:
+        raise ResourceMissing(f"subject {subject} has no versions", where=registry.url)
+    if other := next((each.kind for each in versions if each.kind != "AVRO"), None):
         raise ConfigError(
-            f"subject {subject} has {kind} schemas, and this pipeline decodes Avro",
+            f"subject {subject} has {other} schemas, and this pipeline decodes Avro",
             where=registry.url,
             hint="name another subject, or another format below decode",
         )
