@@ -165,7 +165,8 @@ def test_what_is_not_there_has_a_name(feed: Feed, versions: list[int]) -> None:
     assert "without a schema registry" in without.what
 
     registry = SchemaRegistry(feed.stack.schema_registry_url)
-    registry.register(f"{feed.name}-json-value", '{"type": "object"}', kind="JSON")
+    draft = "http://json-schema.org/draft-07/schema#"
+    registry.register(f"{feed.name}-json-value", json.dumps({"$schema": draft, "type": "object"}), kind="JSON")
     other = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}", "subject": f"{feed.name}-json-value"}}
     not_avro = run(feed, "show", feed.write_file(decode=other)).exception
     assert isinstance(not_avro, ConfigError)

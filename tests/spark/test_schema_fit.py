@@ -133,6 +133,12 @@ def test_rows_that_fit_are_handed_back(spark: SparkSession) -> None:
     assert aligned(rows, rows.schema) is rows
 
 
+def test_what_can_only_be_null_needs_no_column(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 1 AS id, null AS n, struct(2 AS x, null AS y) AS s")
+    table = spark.createDataFrame([], "id INT, s STRUCT<x: INT>")
+    assert [row.asDict(recursive=True) for row in aligned(rows, table.schema).collect()] == [{"id": 1, "s": {"x": 2}}]
+
+
 def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
     table = spark.createDataFrame(
         [], "n INT, id BIGINT, d DECIMAL(12,3), s STRUCT<a: INT, b: ARRAY<STRUCT<c: INT, e: DATE>>>"

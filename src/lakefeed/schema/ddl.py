@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.errors import SchemaIncompatible
 from lakefeed.schema.differences import Change
-from lakefeed.schema.fit import casts_to, find, refuse_same_but_for_case
+from lakefeed.schema.fit import casts_to, find, holds_values, refuse_same_but_for_case
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -75,8 +75,13 @@ def type_sql(type_: DataType) -> str:
     from pyspark.sql import types as t
 
     if isinstance(type_, t.StructType):
-        fields = ", ".join(f"{quoted((each.name,))}: {type_sql(each.dataType)}" for each in type_.fields)
-        return f"STRUCT<{fields}>"
+        fields = [f"{quoted((each.name,))}: {type_sql(each.dataType)}" for each in type_.fields if holds_values(each)]
+        if not fields:
+            raise SchemaIncompatible(
+                "a Parquet file has no columns of records without fields",
+                hint="leave the column out, in transform.sql or in the schema, until it has fields",
+            )
+        return f"STRUCT<{', '.join(fields)}>"
     if isinstance(type_, t.ArrayType):
         return f"ARRAY<{type_sql(type_.elementType)}>"
     if isinstance(type_, t.MapType):
@@ -106,7 +111,8 @@ class _Plan:
         for each in want.fields:
             there = find(have, each.name)
             if there is None:
-                self.new.append(((*path, each.name), each.dataType))
+                if holds_values(each):
+                    self.new.append(((*path, each.name), each.dataType))
                 continue
             self._compare(there.dataType, each.dataType, (*path, there.name), null=(there.nullable, each.nullable))
         for each in have.fields:

@@ -15,7 +15,8 @@ def aligned(rows: DataFrame, table_schema: StructType) -> DataFrame:
     """The rows with the table's columns, in its order; ``rows`` itself if they fit already.
 
     What the rows lack becomes null, inside structs, arrays of structs and map values too; a null struct stays
-    null. Types are widened where no value is lost. It is a projection: batches and streams alike, no Python in it.
+    null. A column that can be nothing but null is left out if the table lacks it. Types are widened where no
+    value is lost. It is a projection: batches and streams alike, no Python in it.
 
     Args:
         rows: any rows; names are compared without regard to case, as Spark does.
@@ -50,6 +51,13 @@ def same(have: DataType, want: DataType) -> bool:
 def find(struct: StructType, name: str) -> StructField | None:
     """The field of that name, without regard to case."""
     return next((each for each in struct.fields if each.name.lower() == name.lower()), None)
+
+
+def holds_values(field: StructField) -> bool:
+    """Whether a field can be anything but null. One that cannot needs no column, and Iceberg has none for it."""
+    from pyspark.sql.types import NullType
+
+    return not isinstance(field.dataType, NullType)
 
 
 def casts_to(have: DataType, want: DataType) -> bool:
@@ -140,7 +148,7 @@ def _fitted_struct(column: Column, have: StructType, want: StructType, path: str
 
 
 def _refuse_extra(have: StructType, want: StructType, path: str) -> None:
-    extra = [f"{path}{each.name}" for each in have.fields if find(want, each.name) is None]
+    extra = [f"{path}{each.name}" for each in have.fields if find(want, each.name) is None and holds_values(each)]
     if extra:
         raise SchemaIncompatible(
             f"the table lacks what the rows have: {', '.join(extra)}",

@@ -113,9 +113,11 @@ class _Join:
         self._join(reader.root, writer.root, "")
         self._unify_all()
         for key, named in reader.types.items():
-            if _WRITER + key in writer.types:
+            for name in (named.name, *named.aliases):
+                theirs = writer.types.get(_WRITER + name)
                 # One schema can define a name only once, wherever it is used.
-                self._pairs.append((Ref(key), Ref(_WRITER + key), short_name(named.name)))
+                if theirs is not None and (name == named.name or type(theirs) is type(named)):
+                    self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
         self._unify_all()
 
     def result(self) -> Schema:
@@ -275,6 +277,9 @@ class _Join:
         for found in ours.fields:
             found.aliases = [alias for alias in found.aliases if alias not in names]
         for found, field in pairs:
+            if not members(found.type):
+                # Nothing but null so far: what is said of the field is the writer's.
+                found.extra = {**field.extra, **found.extra}
             found.type = self._join(found.type, field.type, _below(path, found.name))
             null_first = isinstance(found.type, Union) and found.type.members[0] == NULL
             if nullable(found.type) and found.default is not NO_DEFAULT and null_first != (found.default is None):

@@ -108,6 +108,13 @@ def test_a_rename_that_rows_or_table_do_not_show_is_none() -> None:
     assert changed(struct(x=INT), struct(b=INT, x=INT), rename) == ["ADD COLUMNS (`b` INT)"]
 
 
+def test_fields_that_can_only_be_null_get_no_columns() -> None:
+    null = t.NullType()
+    assert changed(struct(a=INT), struct(a=INT, n=null)) == []
+    assert changed(struct(n=INT), struct(n=null)) == []
+    assert changed(struct(), struct(s=struct(x=INT, n=null))) == ["ADD COLUMNS (`s` STRUCT<`x`: INT>)"]
+
+
 @pytest.mark.parametrize(
     ("have", "want", "words"),
     [
@@ -120,7 +127,8 @@ def test_a_rename_that_rows_or_table_do_not_show_is_none() -> None:
         ),
         (struct(a=t.DateType()), struct(a=t.TimestampType()), "column a is date in the table and timestamp in the"),
         (struct(a=INT), struct(a=struct(b=INT)), "column a is int in the table and struct<b:int> in the rows"),
-        (struct(), struct(n=t.NullType()), "an Iceberg table has no columns of type void"),
+        (struct(), struct(n=t.ArrayType(t.NullType())), "an Iceberg table has no columns of type void"),
+        (struct(), struct(n=struct()), "no columns of records without fields"),
         (struct(a=INT), struct(a=INT, A=INT), "the columns a and A differ in case only"),
         (struct(), struct(s=t.ArrayType(struct(x=INT, X=INT))), "s.element.x and s.element.X differ in case only"),
     ],
@@ -133,7 +141,7 @@ def test_what_iceberg_cannot_do(have: t.StructType, want: t.StructType, words: s
 
 def test_odd_names_are_only_names() -> None:
     odd = struct(**{"a.b`; DROP": INT, "s": struct(**{"x y": INT})})
-    assert changed(struct(s=struct()), odd) == ["ADD COLUMNS (`a.b``; DROP` INT, `s`.`x y` INT)"]
+    assert changed(struct(s=struct(z=INT)), odd) == ["ADD COLUMNS (`a.b``; DROP` INT, `s`.`x y` INT)"]
     assert set_properties(TABLE, {"k": "it's \\ 1"}) == ALTER + "SET TBLPROPERTIES ('k' = 'it\\'s \\\\ 1')"
 
 
