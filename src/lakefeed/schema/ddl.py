@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 Path = tuple[str, ...]
 
 
-def statements(table: str, *, have: StructType, want: StructType, changes: Sequence[Change] = ()) -> tuple[str, ...]:
+def statements(
+    table: str, *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
+) -> tuple[str, ...]:
     """The statements after which the table takes rows of ``want``; none if it does already.
 
     Nothing is ever dropped: a column that the rows lack stays, and becomes optional. Names are compared without
@@ -31,18 +33,26 @@ def statements(table: str, *, have: StructType, want: StructType, changes: Seque
         have: the table's columns.
         want: the rows' columns.
         changes: what happened to the reader's schema, in order: of these the renamed fields count.
+        grow: False refuses new columns and renames none; columns may still become optional or wider.
 
     Returns:
         Renames, then columns made optional, then wider types, then all new columns in one statement.
 
     Raises:
-        SchemaIncompatible: Iceberg has no such change; names the column and both types.
+        SchemaIncompatible: Iceberg has no such change, naming the column and both types; or a new column with
+            ``grow=False``.
     """
     refuse_same_but_for_case(want, where="the rows")
     alter = f"ALTER TABLE {quoted(tuple(table.split('.')))}"
-    renames, have = _renamed(have, want, changes)
+    renames, have = _renamed(have, want, changes if grow else ())
     plan = _Plan(table)
     plan.compare_fields(have, want, ())
+    if plan.new and not grow:
+        raise SchemaIncompatible(
+            f"the table lacks columns that the rows have: {', '.join('.'.join(path) for path, _ in plan.new)}",
+            where=f"table {table}",
+            hint="ALTER TABLE … ADD COLUMNS, leave them out in transform.sql, or set schema.on_change: evolve",
+        )
     return (
         *(f"{alter} RENAME COLUMN {quoted(path)} TO {quoted((name,))}" for path, name in renames),
         *(f"{alter} ALTER COLUMN {quoted(path)} DROP NOT NULL" for path in plan.optional),

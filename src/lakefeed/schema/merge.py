@@ -39,19 +39,10 @@ from lakefeed.schema.avro import (
     written,
 )
 from lakefeed.schema.differences import Change, differences
+from lakefeed.schema.wider import wider
 
 __all__ = ["Change", "Merge", "SchemaIncompatible", "merged"]
 
-# What Avro's resolution reads into a wider type, and what of it a table's column can become.
-_READS = {
-    "int": {"long", "float", "double"},
-    "long": {"float", "double"},
-    "float": {"double"},
-    "string": {"bytes"},
-    "bytes": {"string"},
-}
-_WIDENS = {"int": "long", "float": "double"}
-_UNITS = ("millis", "micros", "nanos")
 _WRITER = ">"
 """Before the keys of the writer's types: they share one mapping with the reader's."""
 
@@ -173,7 +164,7 @@ class _Join:
         if len(others) == 1:
             return self._join_single(one, others[0], path)
         for each in others:
-            joined = _wider(one, each) if isinstance(one, Primitive) and isinstance(each, Primitive) else None
+            joined = wider(one, each) if isinstance(one, Primitive) and isinstance(each, Primitive) else None
             if joined is None:
                 raise self._incompatible(ours, other, path)
             one = joined
@@ -222,7 +213,7 @@ class _Join:
             return Array(self._join(ours.items, other.items, _below(path, "element")))
         if isinstance(ours, Map) and isinstance(other, Map):
             return Map(self._join(ours.values, other.values, _below(path, "value")))
-        joined = _wider(ours, other) if isinstance(ours, Primitive) and isinstance(other, Primitive) else None
+        joined = wider(ours, other) if isinstance(ours, Primitive) and isinstance(other, Primitive) else None
         if joined is None:
             raise self._incompatible(ours, other, path)
         return joined
@@ -245,7 +236,7 @@ class _Join:
         elif isinstance(ours, Enum) and isinstance(other, Enum):
             _add_missing(ours.symbols, other.symbols)
         elif isinstance(ours, Fixed) and isinstance(other, Fixed) and ours.size == other.size:
-            logical = _wider(ours.logical, other.logical)
+            logical = wider(ours.logical, other.logical)
             if logical is None:
                 raise self._incompatible(one, two, path)
             ours.logical = logical
@@ -321,44 +312,11 @@ class _Join:
         )
 
 
-def _wider(ours: Primitive, other: Primitive) -> Primitive | None:
-    """The type that reads both and that our column can become; None if there is none."""
-    if "decimal" in (ours.logical, other.logical):
-        return _wider_decimal(ours, other) if ours.logical == other.logical else None
-    if ours.name == other.name or ours.name in _READS.get(other.name, ()):
-        # A plain number is taken for what the other side says that it is.
-        plain = None in (ours.logical, other.logical)
-        return ours if plain or ours.logical == other.logical or _reads_unit(ours, other) else None
-    if _WIDENS.get(ours.name) == other.name and ours.logical is None and other.logical is None:
-        return other
-    return None
-
-
-def _wider_decimal(ours: Primitive, other: Primitive) -> Primitive | None:
-    if ours.name != other.name:
-        return None
-    left = (ours.precision or 0) - ours.scale, (other.precision or 0) - other.scale
-    if other.scale <= ours.scale and left[1] <= left[0]:
-        return ours
-    return other if other.scale == ours.scale else None
-
-
-def _reads_unit(ours: Primitive, other: Primitive) -> bool:
-    """Whether a moment of another unit is one of ours: the decoder converts it where nothing is lost."""
-    family, _, unit = str(ours.logical).rpartition("-")
-    their_family, _, their_unit = str(other.logical).rpartition("-")
-    if not family or family != their_family:
-        return False
-    # Spark holds milliseconds as microseconds.
-    finest = "micros" if unit == "millis" and family != "time" else unit
-    return _UNITS.index(their_unit) <= _UNITS.index(finest)
-
-
 def _both_numbers(ours: Type, other: Type, _ours: tuple[Type, ...], _others: tuple[Type, ...]) -> bool:
     numbers = {"int", "long", "float", "double"}
     if not isinstance(ours, Primitive) or not isinstance(other, Primitive) or not {ours.name, other.name} <= numbers:
         return False
-    return _wider(ours, other) is not None
+    return wider(ours, other) is not None
 
 
 def _same_name(ours: Field, other: Field) -> bool:

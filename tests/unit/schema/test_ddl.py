@@ -108,6 +108,16 @@ def test_a_rename_that_rows_or_table_do_not_show_is_none() -> None:
     assert changed(struct(x=INT), struct(b=INT, x=INT), rename) == ["ADD COLUMNS (`b` INT)"]
 
 
+def test_without_growing_columns_are_only_widened() -> None:
+    have, want = struct(a=INT, s=struct(x=INT)), struct(a=LONG, s=struct(x=LONG))
+    assert len(statements(TABLE, have=have, want=want, grow=False)) == 2
+    with pytest.raises(SchemaIncompatible, match=r"the table lacks columns that the rows have: s\.y, b"):
+        statements(TABLE, have=have, want=struct(s=struct(y=INT), b=INT), grow=False)
+    rename = (Change("renamed", "b", "a", "b"),)
+    with pytest.raises(SchemaIncompatible, match="the table lacks columns that the rows have: b"):
+        statements(TABLE, have=struct(a=INT), want=struct(b=INT), changes=rename, grow=False)
+
+
 def test_fields_that_can_only_be_null_get_no_columns() -> None:
     null = t.NullType()
     assert changed(struct(a=INT), struct(a=INT, n=null)) == []
