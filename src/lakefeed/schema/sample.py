@@ -35,7 +35,7 @@ def newest_values(
 
     source = config.source.kafka
     assert source is not None  # The model holds exactly one kind of source.
-    ranges = list(_newest(source, records))
+    ranges = list(newest(source, records))
     if not any(each.records for each in ranges):
         topics = ", ".join(sorted({each.topic for each in ranges})) or source.topics_pattern
         raise ResourceMissing(f"there are no records to look at in {topics}", where=source.bootstrap_servers)
@@ -44,7 +44,8 @@ def newest_values(
     return [bytes(row.value) for row in rows]
 
 
-def _newest(source: KafkaSource, records: int) -> Iterator[OffsetRange]:
+def newest(source: KafkaSource, records: int) -> Iterator[OffsetRange]:
+    """The ends of the topics' partitions: at most so many records in all, about as many of each."""
     options = {key.removeprefix("kafka."): value for key, value in source.options.items()}
     cluster = Topics(source.bootstrap_servers, options=options)
     names = source.topics or [name for name in cluster.list() if re.fullmatch(source.topics_pattern or "", name)]
