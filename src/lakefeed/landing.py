@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.ledger import Commit, SnapshotProperties
 from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.failures import ErrorBudget, seconds_of
@@ -56,7 +56,7 @@ class Sink(SchemaKeeper, Protocol):
     def has(self, commit: Commit) -> bool:
         """Whether the sink has this batch already."""
 
-    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> int | None:
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Writes a batch in one commit; returns how many rows it had, if it can tell."""
 
 
@@ -99,13 +99,16 @@ class Landing:
         self._dead_letters = dead_letters
         self._budget = _Budget(budget)
 
-    def begin(self, records: DataFrame) -> None:
+    def begin(self, records: DataFrame, *, fenced: bool = True) -> None:
         """Makes the sink ready, and takes up what the last run has left. Once, before the first batch.
 
         Args:
             records: as they come from the source; only their columns count here.
+            fenced: take the feed's fence. Not for work beside a driver that runs.
         """
         self._schema.begin(lambda: self.rows(records))
+        if not fenced:
+            return
         self._fence = self._sink.take_fence()
         last = None
         for commit in self._sink.commits():
@@ -124,7 +127,7 @@ class Landing:
         spans = [
             each for each in last.ranges.ranges if last.counts.get((each.topic, each.partition), ZERO).dead_letters
         ]
-        self._dead_letters.write(self._judge, last, spans=spans, expected=expected)
+        self._dead_letters.write(self.judged, last, spans=spans, expected=expected)
 
     def land(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> Landed:
         """Lands a batch, unless the sink has it already.
@@ -140,46 +143,56 @@ class Landing:
         rows, outcomes = self._written(batch, commit)
         if self._dead_letters is not None and outcomes.counts.dead_letters:
             self._dead_letters.write(
-                self._judge, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters
+                self.judged, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters
             )
         self._budget.spend(outcomes.counts)
         return Landed(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self._schema.notes())
 
+    def land_replay(self, records: DataFrame, commit: SnapshotProperties) -> Counts:
+        """Lands records that are no batch, such as dead letters that can be rows now.
+
+        Raises:
+            Py4JJavaError: Spark could not, or the commit was refused.
+        """
+        _, outcomes = self._written(records, commit)
+        return outcomes.counts
+
     def rows(self, records: DataFrame) -> DataFrame:
         """The rows as they would be decoded and transformed now; for their columns, not for landing them."""
-        return self._transform(self._judge(records).drop(RECORD))
+        return self._transform(self.judged(records).drop(RECORD))
 
-    def _judge(self, records: DataFrame) -> DataFrame:
+    def judged(self, records: DataFrame) -> DataFrame:
+        """The records decoded with the schema of this moment, with the verdict on each in ``RECORD``."""
         policy = replace(self._policy, refused_schemas=self._schema.refused_ids)
         return judged(decoded(records, self._schema.spec), policy, keep=self._keep)
 
-    def _written(self, batch: DataFrame, commit: Commit) -> tuple[int | None, BatchOutcomes]:
+    def _written(self, batch: DataFrame, commit: SnapshotProperties) -> tuple[int | None, BatchOutcomes]:
         """Writes the rows, again for each time that the batch shows schemas which they did not cover."""
         while True:
             with BatchOutcomes(self._spark) as outcomes:
                 self._budget.limit(outcomes)
                 if (covered := self._schema.covered_ids) is not None:
                     outcomes.cover(covered)
-                rows = self._transform(outcomes.accepted(self._judge(batch)))
+                rows = self._transform(outcomes.accepted(self.judged(batch)))
                 try:
                     landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
                 except Exception:
                     if outcomes.refusal == "budget":
-                        raise self._over_budget(outcomes, commit) from None
+                        raise self._over_budget(outcomes) from None
                     if outcomes.refusal != "schemas":
                         raise
                     self._schema.meet(outcomes.schema_ids, rows_of=lambda: self.rows(batch))
                     continue
                 return landed, outcomes
 
-    def _over_budget(self, outcomes: BatchOutcomes, commit: Commit) -> ErrorBudgetExceeded:
+    def _over_budget(self, outcomes: BatchOutcomes) -> ErrorBudgetExceeded:
         counts = outcomes.counts
         told = "; ".join(
             f"{each.count:,} times {each.text} (one: {each.sample})" for each in outcomes.reasons[:MOST_REASONS_TOLD]
         )
         return ErrorBudgetExceeded(
-            f"{counts.dead_letters:,} of {counts.records:,} records of batch {commit.batch_id} would be dead letters, "
-            f"more than the error budget allows; nothing of the batch is written: {told}",
+            f"{counts.dead_letters:,} of {counts.records:,} records of the batch would be dead letters, more than the "
+            f"error budget allows; nothing of the batch is written: {told}",
             where=f"feed {self._feed}",
             hint="mend the cause and start the feed again, it goes on with this batch; or allow more in "
             "dead_letters.budget",

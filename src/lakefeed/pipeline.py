@@ -12,12 +12,14 @@ from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.outcomes import ZERO
 from lakefeed.config.connect import preflight
 from lakefeed.config.load import load
-from lakefeed.config.models import AVAILABLE_NOW, ParquetSink, PipelineConfig
+from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
 from lakefeed.config.problem import raise_first_error
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.dead_letters.replay import Replay, Replayed
 from lakefeed.dead_letters.table import DeadLetterTable
 from lakefeed.decode import DecodeSpec, Expectation, Policy, decoded, rows
 from lakefeed.decode.resolve import put_credentials, spec_of, writer_schemas
-from lakefeed.errors import LakefeedError
+from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.source import batch_ranges, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
 from lakefeed.landing import Landed, Landing, Sink
@@ -181,6 +183,52 @@ class Pipeline:
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error
 
+    def replay(
+        self,
+        choice: Choice,
+        *,
+        spark: SparkSession | None = None,
+        step: Callable[[str], None] = lambda done: None,
+    ) -> Replayed:
+        """Decodes dead letters with today's schema and policy, and lands those that can be rows now; each once.
+
+        Args:
+            choice: which letters.
+            spark: the session to run in. Default: a new one.
+            step: told when the letters are ``marked`` and when their rows are ``landed``.
+
+        Raises:
+            ConfigError: the pipeline has no dead-letter table, or its sink takes batches only.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        letters = self.dead_letter_table
+        spark = spark or self.session()
+        try:
+            sink = self._sink(spark)
+            if not isinstance(sink, IcebergTable):
+                raise ConfigError("dead letters can be replayed into an Iceberg table only", where=sink.location())
+            replay = Replay(spark, letters, feed=self.config.name)
+            landing = self._landing(spark, sink, replay.records(choice), fenced=False)
+            return replay.run(landing, sink.ledger, choice, step=step)
+        except (Py4JError, PySparkException) as error:
+            raise translated(error) from error
+
+    @property
+    def dead_letter_table(self) -> str:
+        """The table that dead letters go to.
+
+        Raises:
+            ConfigError: the pipeline names none.
+        """
+        if self.config.dead_letters is None:
+            raise ConfigError(
+                f"pipeline '{self.config.name}' keeps no dead letters",
+                hint="dead_letters: {table: catalog.namespace.table}",
+            )
+        return self.config.dead_letters.table
+
     def _run(
         self,
         spark: SparkSession,
@@ -190,12 +238,9 @@ class Pipeline:
         on_batch: Callable[[BatchProgress], None] | None,
     ) -> RunSummary:
         before = s3_requests(spark)
-        put_credentials(spark, self.config.decode)
-        claim = Claim(spark, self.config.checkpoint, self._owner())
         batches = MicroBatches(stop)
         records = self.read(spark)
-        table = self._table(spark)
-        sink = table or ParquetFiles(spark, self._parquet, claim)
+        sink = self._sink(spark)
         landing = self._landing(spark, sink, records)
         topic_ids = TopicIds(self._kafka)
 
@@ -221,7 +266,7 @@ class Pipeline:
             rows=sum(each.counts.rows if each.rows is None else each.rows for each in landed),
             dead_letters=counts.dead_letters,
             skipped=counts.skipped,
-            files=table.files_of(each.batch_id for each in landed) if table else None,
+            files=sink.files_of(each.batch_id for each in landed) if isinstance(sink, IcebergTable) else None,
             seconds=round(seconds, 3),
             s3_requests=(s3_requests(spark) - before).by_operation,
             requests=total,
@@ -229,7 +274,7 @@ class Pipeline:
             batches_over_budget=batches.over_budget,
         )
 
-    def _landing(self, spark: SparkSession, sink: Sink, records: DataFrame) -> Landing:
+    def _landing(self, spark: SparkSession, sink: Sink, records: DataFrame, *, fenced: bool = True) -> Landing:
         config = self.config
         dead_letters = None
         if config.dead_letters is not None:
@@ -255,7 +300,7 @@ class Pipeline:
             dead_letters=dead_letters,
             budget=config.dead_letters.budget if config.dead_letters else None,
         )
-        landing.begin(records)
+        landing.begin(records, fenced=fenced)
         return landing
 
     def _policy(self) -> Policy:
@@ -278,17 +323,16 @@ class Pipeline:
             .start()
         )
 
-    def _table(self, spark: SparkSession) -> IcebergTable | None:
-        sink = self.config.sink.iceberg
-        if sink is None:
-            return None
-        self.connections.catalog(sink.catalog)
-        return IcebergTable(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
-
-    @property
-    def _parquet(self) -> ParquetSink:
-        assert self.config.sink.parquet is not None  # The model holds exactly one kind.
-        return self.config.sink.parquet
+    def _sink(self, spark: SparkSession) -> IcebergTable | ParquetFiles:
+        put_credentials(spark, self.config.decode)
+        claim = Claim(spark, self.config.checkpoint, self._owner())
+        sink = self.config.sink
+        if sink.iceberg is not None:
+            self.connections.catalog(sink.iceberg.catalog)
+            evolves = self.config.schema_.on_change == "evolve"
+            return IcebergTable(spark, sink.iceberg, feed=self.config.name, evolves=evolves)
+        assert sink.parquet is not None  # The model holds exactly one kind.
+        return ParquetFiles(spark, sink.parquet, claim)
 
     def _owner(self) -> Owner:
         sink = self.config.sink

@@ -23,6 +23,18 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         "stop the other run of this pipeline; two cannot share a checkpoint",
     ),
     (
+        r"lakefeed refuses the commit: another driver has taken over",
+        CheckpointMismatch,
+        "another driver has taken over this feed; this one has stopped, and the table has every batch once",
+        "run the feed in one place only",
+    ),
+    (
+        r"lakefeed refuses the commit: (?!.*are dead letters)",
+        CheckpointMismatch,
+        "the commit was refused, nothing of the batch is visible",
+        "lakefeed verify shows what the table holds",
+    ),
+    (
         r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)",
         ResourceMissing,
         "a topic of the pipeline is not there any more",

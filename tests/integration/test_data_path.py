@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.commit.checkpoint import Owner, claim
+from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.local import Endpoints
 from lakefeed.observe.progress import BatchProgress
@@ -187,10 +187,10 @@ def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> N
     from lakefeed.commit import checkpoint
 
     location = f"s3a://{stack.bucket}/claims/{uuid.uuid4().hex}"
-    claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
-    claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
+    Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
+    Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))
     with pytest.raises(CheckpointMismatch, match="belongs to feed 'a'"):
-        claim(lake, location, Owner(feed="b", sink="iceberg lake.b.t"))
+        Claim(lake, location, Owner(feed="b", sink="iceberg lake.b.t"))
     # Two that both found nothing there: the store lets one of them win.
     files, path = file_system(lake, f"{location}/race.json")
     assert checkpoint._create(files, path, "first")

@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Run a pipeline: topics in, table out."),
     "produce": ("produce", "Write rows from files, or generated ones, into a topic."),
     "schema": ("schema", "What the registry has, what the table has, and what would change."),
+    "dead-letters": ("dead_letters", "Records that could not become rows: look, replay, drop."),
     "topics": ("topics", "Create and describe topics."),
     "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
     "demo": ("demo", "The main job from end to end on the embedded stack, verified."),
@@ -38,7 +39,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"lakefeed.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, COMMANDS[cmd_name][0])
         return command
 
     def resolve_command(

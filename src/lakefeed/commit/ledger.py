@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.commit.outcomes import Counts, counts_by_partition
 from lakefeed.commit.ranges import OffsetRanges
@@ -25,6 +25,15 @@ COUNTS = "lakefeed.counts"
 FENCE = "lakefeed.fence"
 ROWS = "lakefeed.rows"
 CONTINUITY = "lakefeed.continuity"
+REPLAY = "lakefeed.replay"
+REPLAY_OF = "lakefeed.replay-of"
+
+
+class SnapshotProperties(Protocol):
+    """Whatever tells what a commit's snapshot is to carry."""
+
+    def properties(self) -> dict[str, str]:
+        """For the snapshot's summary."""
 
 
 @dataclass(frozen=True)
@@ -73,14 +82,20 @@ class Ledger:
 
     def commits(self) -> Iterator[Commit]:
         """The feed's commits that the table's present state descends from, newest first."""
-        table = self._load()
-        snapshot = table.currentSnapshot()
-        while snapshot is not None:
-            summary = dict(snapshot.summary())
+        for snapshot, summary in self._ancestors():
             if summary.get(FEED) == self._feed and RANGES in summary:
                 yield Commit.of(int(snapshot.snapshotId()), summary, committed_at=snapshot.timestampMillis() / 1000)
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else table.snapshot(parent)
+
+    def rows_of(self, commit_id: str) -> int | None:
+        """How many rows a commit has added; None if it is not in the table."""
+        for _, summary in self._ancestors():
+            if summary.get(COMMIT_ID) == commit_id:
+                return int(summary.get("added-records", 0))
+        return None
+
+    def has_replay(self, replay_id: str) -> bool:
+        """Whether the rows of a replay of dead letters are in the table."""
+        return any(summary.get(REPLAY) == replay_id for _, summary in self._ancestors())
 
     def location(self) -> str:
         """Where the table is."""
@@ -127,6 +142,14 @@ class Ledger:
     def properties(self) -> dict[str, str]:
         """The table's properties."""
         return properties_of(self._spark, self._table)
+
+    def _ancestors(self) -> Iterator[tuple[Any, dict[str, str]]]:
+        table = self._load()
+        snapshot = table.currentSnapshot()
+        while snapshot is not None:
+            yield snapshot, dict(snapshot.summary())
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
 
     def _load(self) -> Any:
         return _loaded(self._spark, self._table)

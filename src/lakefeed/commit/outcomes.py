@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed import jvm
 from lakefeed.commit.ranges import OffsetRange
+from lakefeed.decode.failures import UNKNOWN_SCHEMA
 from lakefeed.decode.verdict import RECORD
 
 if TYPE_CHECKING:
@@ -126,7 +127,13 @@ class BatchOutcomes:
             record["offset"],
             sf.col(f"{RECORD}.skipped"),
             sf.col(f"{RECORD}.reason"),
-            sf.coalesce(sf.col(f"{RECORD}.schema_id"), sf.lit(-1)),
+            # An id out of broken bytes is no schema that the rows could cover.
+            sf.coalesce(
+                sf.when(sf.col(f"{RECORD}.reason").startswith(UNKNOWN_SCHEMA), sf.lit(None))
+                .otherwise(sf.col(f"{RECORD}.schema_id"))
+                .cast("int"),
+                sf.lit(-1),
+            ),
         )
         return judged.filter(is_row).drop(RECORD)
 

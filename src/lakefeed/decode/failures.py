@@ -10,6 +10,9 @@ from lakefeed.errors import AccessDenied, DecodeError, LakefeedError, Unreachabl
 POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
 """Said by ``raise_error``; a format string of Spark's ``format_string``."""
 
+UNKNOWN_SCHEMA = "unknown schema id "
+"""How the reason of a record begins whose schema id the registry does not know (``Registry.java``)."""
+
 _DECODE = re.compile(
     r"lakefeed cannot decode the record at (topic [\w.-]+, partition \d+, offset \d+): (.*?)(?: SQLSTATE: \w{5})?$",
     re.MULTILINE,

@@ -79,7 +79,8 @@ class BatchProgress:
         """Reads the JSON of Spark's StreamingQueryProgress."""
         return cls(
             batch_id=int(report["batchId"]),
-            records=int(report["numInputRows"]),
+            # Spark's own number counts a batch twice that was decoded twice.
+            records=landed.counts.records if landed and landed.counts.records else int(report["numInputRows"]),
             rows=landed.rows if landed else None,
             seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
             lag=sum(_lag(source) for source in report["sources"]),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.fence import take_fence
-from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger
+from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
 from lakefeed.config.models import IcebergSink, PartitionTransform
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import quoted, set_properties, statements, type_sql
@@ -113,7 +113,7 @@ class IcebergTable:
         """
         return self.ledger.is_in_table(commit)
 
-    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> int | None:
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Appends the rows of one micro-batch in one commit, and returns how many they were.
 
         Raises:
@@ -123,8 +123,7 @@ class IcebergTable:
         for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
-        last = self.ledger.last()
-        return last.rows if last else None
+        return self.ledger.rows_of(commit_id)
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
         """How many data files these batches' commits added, as their snapshots say."""
@@ -172,13 +171,14 @@ def create_table(
     spark: SparkSession, table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str]
 ) -> None:
     """Creates a table, and its namespace, with the settings that suit one that many small commits go to."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {_quoted(table.rpartition('.')[0])}")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted_table(table.rpartition('.')[0])}")
     listed = ", ".join(
         f"'{_escaped(key)}'='{_escaped(value)}'" for key, value in {**TABLE_PROPERTIES, **properties}.items()
     )
     partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {_quoted(table)} ({columns}) USING iceberg{partitioning} TBLPROPERTIES ({listed})"
+        f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}) USING iceberg{partitioning} "
+        f"TBLPROPERTIES ({listed})"
     )
 
 
@@ -187,7 +187,8 @@ def columns_sql(rows: StructType) -> str:
     return ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields)
 
 
-def _quoted(identifier: str) -> str:
+def quoted_table(identifier: str) -> str:
+    """A table's, namespace's or column's name as SQL takes it, whatever its letters."""
     return ".".join(f"`{part}`" for part in identifier.split("."))
 
 
@@ -196,7 +197,7 @@ def _escaped(text: str) -> str:
 
 
 def _ddl(transform: PartitionTransform) -> str:
-    column = _quoted(transform.column)
+    column = quoted_table(transform.column)
     if transform.name == "identity":
         return column
     return f"{transform.name}({f'{transform.width}, ' if transform.width else ''}{column})"

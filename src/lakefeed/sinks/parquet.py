@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
 from lakefeed.commit.checkpoint import Claim
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.ledger import Commit, SnapshotProperties
 from lakefeed.config.models import ParquetSink
 from lakefeed.errors import ConfigError
 from lakefeed.schema.history import Entry
@@ -74,12 +74,18 @@ class ParquetFiles:
         """Whether the log lists this batch already, from before a restart."""
         return bool(self._files.has(commit.batch_id))
 
-    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str) -> int | None:
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Writes the rows of one micro-batch and lists them; does not tell how many they were.
 
         Raises:
             Py4JJavaError: Spark could not, or the commit was refused.
         """
+        if not isinstance(commit, Commit):
+            raise ConfigError(
+                "a Parquet feed takes batches only: its log is numbered by them",
+                where=self._sink.path,
+                hint="land the feed in an Iceberg table, or read these records with lakefeed.read_topic",
+            )
         frame: Any = rows
         self._files.add(commit.batch_id, commit_id, frame._jdf)
         return None

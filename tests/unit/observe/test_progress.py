@@ -7,6 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
+from lakefeed.landing import Landed
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.terminal import ProgressView, duration
 
@@ -19,7 +20,7 @@ REPORT = {
 
 
 def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
-    progress = BatchProgress.of(REPORT, rows=990)
+    progress = BatchProgress.of(REPORT, landed=Landed(7, rows=990, replayed=False))
     assert (progress.batch_id, progress.records, progress.rows, progress.seconds) == (3, 1000, 990, 2.0)
     assert progress.input_rate == 500
     assert progress.output_rate == 495

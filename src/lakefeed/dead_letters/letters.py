@@ -1,0 +1,146 @@
+"""Looks at dead letters without Spark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.config.connections import Connections
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.tables.reader import open_table
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+
+POSITION = re.compile(r"(?:(?P<topic>[A-Za-z0-9._-]+):)?(?P<partition>\d+):(?P<offset>\d+)")
+SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """Which dead letters of a feed are meant; what is None does not matter.
+
+    Attributes:
+        feed: the feed's name.
+        reason: text that the reason holds.
+        topic: the topic's name.
+        partition: the partition.
+        offset: the offset.
+        schema_id: id of the writer's schema.
+    """
+
+    feed: str
+    reason: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    schema_id: int | None = None
+
+    def exact(self) -> dict[str, str | int]:
+        """The columns that have to equal something; the reason is apart, since it has to contain."""
+        given = {
+            "feed": self.feed,
+            "topic": self.topic,
+            "partition": self.partition,
+            "offset": self.offset,
+            "schema_id": self.schema_id,
+        }
+        return {name: value for name, value in given.items() if value is not None}
+
+    @classmethod
+    def at(cls, feed: str, position: str) -> Choice:
+        """The letter at ``[TOPIC:]PARTITION:OFFSET``.
+
+        Raises:
+            ConfigError: if it is written otherwise.
+        """
+        match = POSITION.fullmatch(position)
+        if match is None:
+            raise ConfigError(
+                f"'{position}' is no position of a record", hint="write [TOPIC:]PARTITION:OFFSET, such as 0:1234"
+            )
+        return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Dead letters whose reasons differ in their numbers only."""
+
+    reason: str
+    count: int
+    first: datetime
+    last: datetime
+    sample: str
+
+
+def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
+    """The letters by reason, the commonest first."""
+    grouped: dict[str, list[dict[str, Any]]] = {}
+    for each in letters:
+        grouped.setdefault(re.sub(r"\d+", "#", each["reason"]), []).append(each)
+    found = [
+        Kind(
+            reason,
+            len(each),
+            min(letter["timestamp"] for letter in each),
+            max(letter["timestamp"] for letter in each),
+            position_of(each[0]),
+        )
+        for reason, each in grouped.items()
+    ]
+    return sorted(found, key=lambda kind: -kind.count)
+
+
+def position_of(letter: dict[str, Any]) -> str:
+    """``topic:partition:offset``"""
+    return f"{letter['topic']}:{letter['partition']}:{letter['offset']}"
+
+
+def find(table: str, choice: Choice, *, connections: Connections, whole: bool = False) -> list[dict[str, Any]]:
+    """The letters that are meant, by position.
+
+    Args:
+        table: the dead-letter table.
+        choice: which.
+        connections: store and catalogs.
+        whole: with key, value and headers, which may be large.
+
+    Raises:
+        ResourceMissing: the table is not there.
+    """
+    from pyiceberg.expressions import And, EqualTo
+
+    opened = open_table(table, connections=connections)
+    condition: BooleanExpression | None = None
+    for name, value in choice.exact().items():
+        equal: BooleanExpression = EqualTo(name, value)  # type: ignore[call-arg, misc]  # pyiceberg's plugin is missing
+        condition = equal if condition is None else And(condition, equal)
+    assert condition is not None  # A feed is always named.
+    fields = ("*",) if whole else SMALL
+    found: list[dict[str, Any]] = opened.scan(row_filter=condition, selected_fields=fields).to_arrow().to_pylist()
+    if choice.reason is not None:
+        found = [each for each in found if choice.reason in each["reason"]]
+    return sorted(found, key=lambda each: (each["topic"], each["partition"], each["offset"]))
+
+
+def one(table: str, choice: Choice, *, connections: Connections) -> dict[str, Any]:
+    """The one letter at a position.
+
+    Raises:
+        ResourceMissing: there is none.
+        ConfigError: several topics have a letter at this position.
+    """
+    found = find(table, choice, connections=connections, whole=True)
+    if not found:
+        raise ResourceMissing(
+            f"feed '{choice.feed}' has no dead letter at partition {choice.partition}, offset {choice.offset}",
+            where=table,
+            hint="lakefeed dead-letters list shows those that it has",
+        )
+    if len({each["topic"] for each in found}) > 1:
+        topics = ", ".join(sorted({each["topic"] for each in found}))
+        raise ConfigError("several topics have a dead letter there", where=topics, hint="write TOPIC:PARTITION:OFFSET")
+    return found[0]

@@ -1,0 +1,248 @@
+"""Records that cannot become rows: rows + dead letters + skipped = records, for each partition, whatever happens."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.commit.fence import take_fence
+from lakefeed.commit.ledger import Ledger
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.dead_letters.replay import Replay
+from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
+from lakefeed.tables.reader import open_table
+from tests.cli import lakefeed
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+REGISTRY = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def dead(feed: Feed) -> str:
+    return f"lake.{feed.name}.dead_letters"
+
+
+def letters(feed: Feed) -> list[dict[str, Any]]:
+    return feed.rows(dead(feed))
+
+
+def positions(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
+    return sorted((row["_partition"], row["_offset"]) for row in rows)
+
+
+def test_a_broken_record_becomes_a_dead_letter_and_the_others_rows(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    good = feed.avro(trips(0, 300))
+    broken = [b"", b"\x01garbage", good[0][:7], b"\x00\x7f\xff\xff\xff\x02", good[1] + b"x"]
+    feed.send([*good[:150], *broken, *good[150:]], headers=[("source", b"test")])
+    pipeline = feed.pipeline(
+        decode={**REGISTRY, "metadata": ["partition", "offset"]}, dead_letters={"table": dead(feed)}
+    )
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.records, summary.rows, summary.dead_letters, summary.skipped) == (305, 300, 5, 0)
+    rows = feed.rows()
+    assert sorted(row["id"] for row in rows) == list(range(300))
+    found = letters(feed)
+    assert Counter(row["value"] for row in found) == Counter(broken)
+    assert {row["topic"] for row in found} == {feed.topic}
+    assert {row["feed"] for row in found} == {feed.name}
+    assert found[0]["headers"] == [{"key": "source", "value": b"test"}]
+    taken = positions(rows) + [(row["partition"], row["offset"]) for row in found]
+    assert len(taken) == len(set(taken)) == 305
+    reasons = {row["value"]: row["reason"] for row in found}
+    assert "empty" in reasons[b""]
+    assert "magic byte" in reasons[broken[1]]
+    assert "left over" in reasons[broken[4]]
+    [commit] = Ledger(lake, feed.table, feed.name).commits()
+    assert sum(each.records for each in commit.counts.values()) == 305
+    assert sum(each.dead_letters for each in commit.counts.values()) == 5
+    assert commit.fence is not None
+
+
+def test_batches_without_dead_letters_write_nothing_for_them(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 100)))
+    feed.pipeline(dead_letters={"table": dead(feed)}).run(spark=lake, once=True)
+    assert open_table(dead(feed), connections=feed.connections).current_snapshot() is None
+
+
+def test_expectations_drop_keep_apart_and_stop(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send([*feed.avro(trips(0, 100)), None])
+    expect = {
+        "not_forty": {"rule": "id <> 40", "on_violation": "drop"},
+        "small": {"rule": "id < 95", "on_violation": "dead_letter"},
+        "defined": {"rule": "1 / (id - 7) IS NOT NULL", "on_violation": "dead_letter"},
+    }
+    pipeline = feed.pipeline(decode={**REGISTRY, "on_null": "skip"}, dead_letters={"table": dead(feed)}, expect=expect)
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.records, summary.rows, summary.dead_letters, summary.skipped) == (101, 93, 6, 2)
+    assert sorted(row["reason"] for row in letters(feed)) == sorted(
+        ["expectation defined: 1 / (id - 7) IS NOT NULL", *["expectation small: id < 95"] * 5]
+    )
+
+
+def test_beyond_the_budget_it_stops_and_writes_nothing(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    good = feed.avro(trips(0, 97))
+    feed.send([*good, b"\x01one", b"\x01two", b""])
+    blocks: dict[str, Any] = {"decode": REGISTRY, "dead_letters": {"table": dead(feed), "budget": {"max_rows": 2}}}
+    with pytest.raises(ErrorBudgetExceeded) as stopped:
+        feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert "3 of 100 records" in stopped.value.what
+    assert "2 times wrong magic byte" in stopped.value.what
+    assert feed.topic in stopped.value.what
+    assert feed.rows() == []
+    assert letters(feed) == []
+    blocks["dead_letters"]["budget"] = {"max_share": 0.03}
+    summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters) == (97, 3)
+
+
+def test_a_budget_of_a_window_counts_the_batches_before_a_restart_too(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    blocks = {
+        "decode": REGISTRY,
+        "dead_letters": {"table": dead(feed), "budget": {"window": {"duration": "1 hour", "max_rows": 3}}},
+    }
+    good = feed.avro(trips(0, 10))
+    for _ in range(3):
+        feed.send([*good, b"\x01"])
+        feed.pipeline(**blocks).run(spark=lake, once=True)
+    feed.send([*good, b"\x01"])
+    with pytest.raises(ErrorBudgetExceeded):
+        feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert len(feed.rows()) == 30
+
+
+def test_dead_letters_lost_to_a_crash_are_written_at_the_next_start(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
+    blocks = {"decode": REGISTRY, "dead_letters": {"table": dead(feed)}}
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    # As if the driver had been killed between the two commits.
+    lake.sql(f"DROP TABLE {dead(feed)} PURGE")
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert len(letters(feed)) == 2
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert len(letters(feed)) == 2
+    assert len(feed.rows()) == 50
+
+
+def test_parquet_has_its_dead_letters_in_a_table(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
+    path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
+    pipeline = feed.pipeline(sink={"parquet": {"path": path}}, dead_letters={"table": dead(feed)})
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters) == (50, 2)
+    assert lake.read.parquet(path).count() == 50
+    assert len(letters(feed)) == 2
+
+
+def test_a_second_driver_takes_over_and_the_first_can_commit_nothing_more(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 10)))
+    pipeline = feed.pipeline()
+    pipeline.run(spark=lake, once=True)
+    feed.send(feed.avro(trips(10, 20)))
+
+    def overtaken(_: object) -> None:
+        take_fence(lake, feed.table, feed.name)
+        feed.send(feed.avro(trips(20, 30)))
+
+    with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
+        feed.pipeline(trigger="1 second").run(spark=lake, on_batch=overtaken)
+    assert len(feed.rows()) == 20
+
+
+def test_replay_lands_what_can_be_read_now_and_a_second_one_adds_nothing(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send([*feed.avro(trips(0, 100)), b"\x01", b""])
+    blocks: dict[str, Any] = {
+        "decode": {**REGISTRY, "metadata": ["topic", "partition", "offset", "timestamp"]},
+        "dead_letters": {"table": dead(feed)},
+        "expect": {"small": {"rule": "id < 90", "on_violation": "dead_letter"}},
+    }
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    before = {(each["partition"], each["offset"]): each["timestamp"] for each in letters(feed)}
+    assert len(before) == 12
+    choice = Choice(feed=feed.name)
+    assert feed.pipeline(**blocks).replay(choice, spark=lake).still_dead == 12
+    blocks["expect"]["small"]["rule"] = "id < 95"
+    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    assert (done.rows, done.still_dead) == (5, 7)
+    del blocks["expect"]
+    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    assert (done.rows, done.still_dead) == (5, 2)
+    again = feed.pipeline(**blocks).replay(choice, spark=lake)
+    assert (again.rows, again.still_dead, again.replay_id) == (0, 2, None)
+    rows = feed.rows()
+    assert sorted(row["id"] for row in rows) == list(range(100))
+    replayed = {(row["_partition"], row["_offset"]): row["_timestamp"] for row in rows if row["id"] >= 90}
+    assert {position: before[position] for position in replayed} == replayed
+    feed.send(feed.avro(trips(100, 110)))
+    assert feed.pipeline(**blocks).run(spark=lake, once=True).rows == 10
+
+
+@pytest.mark.parametrize("cut_after", ["marked", "landed"])
+def test_a_replay_that_was_cut_off_is_ended_by_the_next_one(lake: SparkSession, feed: Feed, cut_after: str) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 20)))
+    blocks: dict[str, Any] = {
+        "decode": REGISTRY,
+        "dead_letters": {"table": dead(feed)},
+        "expect": {"small": {"rule": "id < 10", "on_violation": "dead_letter"}},
+    }
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    del blocks["expect"]
+
+    class CutOff(Exception):
+        pass
+
+    def cut(step: str) -> None:
+        if step == cut_after:
+            raise CutOff
+
+    choice = Choice(feed=feed.name)
+    with pytest.raises(CutOff):
+        feed.pipeline(**blocks).replay(choice, spark=lake, step=cut)
+    done = feed.pipeline(**blocks).replay(choice, spark=lake)
+    assert (done.rows, done.finished_earlier) == ((10, 0) if cut_after == "marked" else (0, 10))
+    assert sorted(row["id"] for row in feed.rows()) == list(range(20))
+    assert letters(feed) == []
+
+
+def test_the_commands(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([*feed.avro(trips(0, 5)), b"\x01one", b"\x02two", b""], headers=[("who", b"me")])
+    file = feed.write_file(decode=REGISTRY, dead_letters={"table": dead(feed)})
+    feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).run(spark=lake, once=True)
+    environment = {**feed.environment}
+    listed = lakefeed("dead-letters", "list", str(file), environment=environment)
+    assert listed.returncode == 0, listed.stderr
+    assert "3 dead letters" in listed.stdout
+    assert "wrong magic byte" in listed.stdout
+    document = json.loads(
+        lakefeed("dead-letters", "list", str(file), "--output", "json", environment=environment).stdout
+    )
+    assert document["count"] == 3
+    shown = json.loads(
+        lakefeed("dead-letters", "show", str(file), "0:5", "--output", "json", environment=environment).stdout
+    )
+    assert shown["value_base64"] == base64.b64encode(b"\x01one").decode()
+    nowhere = lakefeed("dead-letters", "show", str(file), "0:1", environment=environment)
+    assert nowhere.returncode == 2
+    assert "no dead letter at partition 0, offset 1" in nowhere.stderr
+    Replay(lake, dead(feed), feed=feed.name).drop(Choice(feed=feed.name, reason="wrong magic"))
+    assert [each["value"] for each in letters(feed)] == [b""]
