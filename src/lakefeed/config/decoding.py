@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
-from lakefeed.config.base import Model, OneOf
+from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import Registry
 
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
@@ -20,7 +21,8 @@ class AvroDecode(Model):
         None, description="Schema Registry: values then carry Confluent's 5-byte header with the schema id."
     )
     subject: str | None = Field(
-        None, description="Subject whose latest version is the table's schema. Default: <topic>-value."
+        None,
+        description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
     )
     schema_file: Path | None = Field(
         None, description="An .avsc file: the reader's schema with a registry, the writer's without."
@@ -35,34 +37,176 @@ class AvroDecode(Model):
         return self
 
 
+class ProtobufDecode(Model):
+    """Protobuf values: Confluent-framed with a registry, or without a header with a given schema."""
+
+    registry: Registry | None = Field(
+        None, description="Schema Registry: values then carry Confluent's header with schema id and message indexes."
+    )
+    subject: str | None = Field(
+        None,
+        description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
+    )
+    schema_file: Path | None = Field(
+        None,
+        description="Without a registry: a .proto file, its imports beside it; or a descriptor set "
+        "(protoc --descriptor_set_out --include_imports).",
+    )
+    message: str | None = Field(
+        None, description="The message, with the package or without. Default: the schema's only or first one."
+    )
+
+    @model_validator(mode="after")
+    def _one_schema(self) -> ProtobufDecode:
+        if (self.registry is None) == (self.schema_file is None):
+            raise ValueError(
+                "protobuf wants either a registry (framed values) or a schema_file (values without header)"
+            )
+        if self.registry is None and self.subject is not None:
+            raise ValueError("subject wants a registry")
+        if self.schema_file is not None and self.schema_file.suffix == ".proto":
+            _check_message(self.schema_file, self.message)
+        return self
+
+
+class JsonSchemaDecode(Model):
+    """JSON values described by a JSON Schema in a registry, with Confluent's 5-byte header."""
+
+    registry: Registry = Field(description="Schema Registry that the values' schema ids belong to.")
+    subject: str | None = Field(
+        None,
+        description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
+    )
+
+
 class JsonDecode(Model):
-    """JSON values with a given schema."""
+    """JSON values with a given schema, or one that is guessed from records."""
 
     schema_ddl: str | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
     schema_file: Path | None = Field(None, description="Or a file: an .avsc, or a Spark schema as .json.")
+    schema_: Literal["sample"] | None = Field(
+        None,
+        alias="schema",
+        description="Or sample: guessed from the newest records when the feed first runs, then kept with the table.",
+    )
+    sample_records: PositiveInt = Field(1_000, description="How many records schema: sample looks at, at most.")
 
     @model_validator(mode="after")
     def _one_schema(self) -> JsonDecode:
-        if (self.schema_ddl is None) == (self.schema_file is None):
-            raise ValueError("json wants either schema_ddl or schema_file")
+        if [self.schema_ddl, self.schema_file, self.schema_].count(None) != 2:
+            raise ValueError("json wants one of schema_ddl, schema_file and schema: sample")
         return self
+
+
+class CsvDecode(Model):
+    """Values that are one line of CSV each, without a header line."""
+
+    schema_ddl: str | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
+    schema_file: Path | None = Field(None, description="Or a file: an .avsc, or a Spark schema as .json.")
+    delimiter: str = Field(",", description="Between two values; one character, such as ';' or \"\\t\".")
+    quote: str = Field('"', description="Around values that hold the delimiter, a quote or a line end.")
+    escape: str = Field('"', description="Before a quote in quotes. Default: the quote is doubled.")
+    null_value: str = Field("", description="What stands for null, outside quotes.")
+
+    @field_validator("delimiter", "quote", "escape")
+    @classmethod
+    def _one_character(cls, character: str) -> str:
+        if len(character) != 1 or not character.isascii() or character in "\r\n":
+            raise ValueError("one ASCII character is wanted")
+        return character
+
+    @model_validator(mode="after")
+    def _one_schema(self) -> CsvDecode:
+        if (self.schema_ddl is None) == (self.schema_file is None):
+            raise ValueError("csv wants either schema_ddl or schema_file")
+        if self.delimiter == self.quote:
+            raise ValueError("delimiter and quote are the same character")
+        return self
+
+
+class StringDecode(Model):
+    """Values that are text in UTF-8: one column ``value``."""
 
 
 class RawDecode(Model):
     """Values as they are: one column ``value`` of bytes."""
 
 
-class Decode(OneOf):
+class Encoded(OneOf):
+    """How bytes are encoded: exactly one of the formats."""
+
+    __kinds__ = ("avro", "protobuf", "json_schema", "json", "csv", "string", "raw")
+    avro: AvroDecode | None = None
+    protobuf: ProtobufDecode | None = None
+    json_schema: JsonSchemaDecode | None = None
+    json_: JsonDecode | None = Field(None, alias="json")
+    csv: CsvDecode | None = None
+    string: StringDecode | None = None
+    raw: RawDecode | None = None
+
+    @property
+    def registry(self) -> Registry | None:
+        """The registry that the format asks, if it asks one."""
+        for each in (self.avro, self.protobuf, self.json_schema):
+            if each is not None:
+                return each.registry
+        return None
+
+    @property
+    def subject(self) -> str | None:
+        """The subject that is named for it."""
+        for each in (self.avro, self.protobuf, self.json_schema):
+            if each is not None:
+                return each.subject
+        return None
+
+
+class KeyDecode(Encoded):
+    """How the bytes of a record's key become the column ``_key``; null keys stay null."""
+
+    @model_validator(mode="after")
+    def _nothing_to_sample(self) -> KeyDecode:
+        if self.json_ is not None and self.json_.schema_ is not None:
+            raise ValueError("keys are not sampled: give schema_ddl or schema_file")
+        return self
+
+
+class Decode(Encoded):
     """How the bytes of a record become columns."""
 
-    __kinds__ = ("avro", "json", "raw")
-    avro: AvroDecode | None = None
-    json_: JsonDecode | None = Field(None, alias="json")
-    raw: RawDecode | None = None
+    key: KeyDecode | None = Field(
+        None,
+        description="How keys are encoded, as the value: then the column _key holds what they say, not their bytes.",
+    )
     metadata: list[RecordMetadata] = Field(
         default_factory=list,
         description="Record metadata kept as columns: _topic, _partition, _offset and so on.",
     )
-    on_null: Literal["fail", "skip", "keep"] = Field(
-        "fail", description="Null values (tombstones): stop, skip and count them, or keep a row of nulls."
+    on_null: Literal["fail", "skip", "keep", "dead_letter"] = Field(
+        "fail",
+        description="Null values (tombstones): stop, skip and count them, keep a row of nulls, or make dead letters.",
     )
+
+
+def _check_message(file: Path, message: str | None) -> None:
+    """Says what is missing in a .proto file, as far as its lines tell without a compiler."""
+    try:
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.read_text("utf-8"), flags=re.DOTALL)
+    except (OSError, UnicodeDecodeError):
+        return  # That there is no such file is said by whoever reads the document.
+    names: dict[str, int] = {}
+    depth = 0
+    for found in re.finditer(r"[{}]|\bmessage\s+([A-Za-z_]\w*)\s*(?=\{)", text):
+        if found[1]:
+            names.setdefault(found[1], depth)
+        else:
+            depth += 1 if found[0] == "{" else -1
+    top_level = [name for name, level in names.items() if level == 0]
+    known = f"it has {', '.join(top_level[:10])}"
+    if not names:
+        raise Complaints([Complaint(key="schema_file", what=f"{file.name} defines no message")])
+    if message is None and len(top_level) > 1:
+        what = f"{file.name} has several messages, so it has to be said which one the values are"
+        raise Complaints([Complaint(what=what, hint=f"add message: NAME; {known}")])
+    if message is not None and message.rpartition(".")[2] not in names:
+        raise Complaints([Complaint(key="message", what=f"{file.name} has no message '{message}'", hint=known)])

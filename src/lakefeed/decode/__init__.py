@@ -16,35 +16,51 @@ not readable              null        id if known  why
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING
 
-from lakefeed.decode.failures import POSITION, decode_error_of, registry_error_of
-from lakefeed.decode.spec import ConfluentAvro, DecodeSpec, Json, PlainAvro, Raw
-from lakefeed.errors import ConfigError
+from lakefeed.decode.failures import decode_error_of, registry_error_of
+from lakefeed.decode.spec import (
+    ConfluentAvro,
+    ConfluentJson,
+    ConfluentProtobuf,
+    Csv,
+    DecodeSpec,
+    Json,
+    PlainAvro,
+    PlainProtobuf,
+    Raw,
+    String,
+)
+from lakefeed.decode.verdict import METADATA, RECORD, Expectation, OnNull, Policy, judged
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 __all__ = [
     "METADATA",
+    "RECORD",
     "ConfluentAvro",
+    "ConfluentJson",
+    "ConfluentProtobuf",
+    "Csv",
     "DecodeSpec",
+    "Expectation",
     "Json",
     "OnNull",
     "PlainAvro",
+    "PlainProtobuf",
+    "Policy",
     "Raw",
+    "String",
     "decode_error_of",
     "decoded",
+    "judged",
     "registry_error_of",
     "rows",
 ]
 
-OnNull = Literal["fail", "skip", "keep"]
-METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers")
-"""What ``rows`` can keep of a record beside its value, each as a column of this name with a ``_`` before it."""
 
-
-def decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
+def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
     """The same records with one column more, ``decoded: struct<value, schema_id, error>``.
 
     Works on batches and streams alike; a record that cannot be read gets an ``error``, it never stops the job.
@@ -53,34 +69,42 @@ def decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
     Args:
         records: with the column ``value`` (bytes), as Spark's Kafka source gives it.
         spec: how the values are encoded.
+        key: how the keys (column ``key``) are. Then there is one column more, ``decoded_key``, with what they say,
+            and a key that cannot be read is an error of its record.
 
     Raises:
         ConfigError: a schema that cannot be used, or credentials that were not put.
     """
-    from lakefeed.decode import avro, json, raw
+    from lakefeed.decode.key import with_decoded_key
+
+    result = _decoded(records, spec)
+    return result if key is None else with_decoded_key(result, key, decode=_decoded)
+
+
+def _decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
+    from lakefeed.decode import avro, formats, raw
 
     match spec:
         case ConfluentAvro() | PlainAvro():
             return avro.with_decoded(records, spec)
-        case Json():
-            return json.with_decoded(records, spec)
         case Raw():
             return raw.with_decoded(records)
-    assert_never(spec)
+        case _:
+            return formats.with_decoded(records, spec)
 
 
 def rows(
     decoded_records: DataFrame,
     *,
-    on_error: Literal["fail"] = "fail",
     on_null: OnNull = "fail",
     keep: Sequence[str] = (),
 ) -> DataFrame:
-    """The table's rows: the fields of each value, and the record's metadata where wanted.
+    """The rows of a DataFrame of one's own: a record that cannot be read stops the job.
+
+    (``decode_error_of`` tells which it was. A pipeline can go on after it: ``lakefeed.landing``.)
 
     Args:
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
-        on_error: ``fail`` stops the job at a record that cannot be read; ``decode_error_of`` tells which.
         on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
             ``keep`` makes it a row of nulls.
         keep: names out of ``METADATA``; ``offset`` becomes the column ``_offset``.
@@ -91,53 +115,7 @@ def rows(
     """
     from pyspark.sql import functions as sf
 
-    if on_error != "fail":
-        raise ConfigError(f"on_error: {on_error!r} is not known", hint="use 'fail'")
-    metadata = [sf.col(name).alias(f"_{name}") for name in _checked(decoded_records, keep)]
-    return decoded_records.filter(_accepted(on_null)).select("decoded.value.*", *metadata)
-
-
-def _accepted(on_null: OnNull) -> Column:
-    """The filter that lets right records through; in a filter since that is never optimised away."""
-    from pyspark.sql import functions as sf
-
-    error = sf.col("decoded.error")
-    null_value = sf.col("decoded.value").isNull()
-    if on_null == "keep":
-        of_null: Column = sf.lit(True)
-    elif on_null == "skip":
-        of_null = sf.lit(False)
-    elif on_null == "fail":
-        of_null = _stop(sf.lit("the value is null (a tombstone)"))
-    else:
-        raise ConfigError(f"on_null: {on_null!r} is not known", hint="use 'fail', 'skip' or 'keep'")
-    return sf.when(error.isNotNull(), _stop(error)).when(null_value, of_null).otherwise(sf.lit(True))
-
-
-def _stop(why: Column) -> Column:
-    from pyspark.sql import functions as sf
-
-    position = sf.format_string(POSITION, sf.col("topic"), sf.col("partition"), sf.col("offset"))
-    return sf.raise_error(sf.concat(position, sf.lit(": "), why)).cast("boolean")
-
-
-def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:
-    from pyspark.sql.types import StructType
-
-    for name in keep:
-        if name not in METADATA:
-            raise ConfigError(f"{name!r} is not metadata of a record", hint=f"keep any of {', '.join(METADATA)}")
-        if name not in decoded_records.columns:
-            option = "set the option includeHeaders of the Kafka source" if name == "headers" else None
-            raise ConfigError(f"The records have no column {name!r}", where="keep", hint=option)
-    result = decoded_records.schema["decoded"].dataType
-    value = result["value"].dataType if isinstance(result, StructType) else None
-    taken = {field.name.lower() for field in value.fields} if isinstance(value, StructType) else set()
-    for name in keep:
-        if f"_{name}" in taken:
-            raise ConfigError(
-                f"The value has a field _{name} already, so the record's {name} cannot be kept under that name",
-                where="keep",
-                hint=f"leave {name} out of keep",
-            )
-    return keep
+    verdicts = judged(decoded_records, Policy(on_null=on_null), keep=keep)
+    # In the filter, since that is never optimised away.
+    accepted = sf.col(f"{RECORD}.reason").isNull() & ~sf.col(f"{RECORD}.skipped")
+    return verdicts.filter(accepted).drop(RECORD)

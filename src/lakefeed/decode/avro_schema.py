@@ -64,11 +64,12 @@ def avro_schema_of_text(
     if kind == "AVRO":
         return str(schema)
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         types = _types(spark, schema, references)
         return str(jvm.java(spark).decode.ProtobufSchemas.avroSchema(types, message))
-    except Py4JJavaError as error:
+    except (Py4JJavaError, PySparkException) as error:
         raise ConfigError(
             f"The Protobuf schema cannot be used: {jvm.cause_of(error)}",
             hint=None if message else "give the files that it imports, and the message if it is not the first",
@@ -82,12 +83,13 @@ def messages_of(spark: SparkSession, schema: str | bytes, *, references: Sequenc
         ConfigError: the schema cannot be read.
     """
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
 
     try:
         return [
             str(name) for name in jvm.java(spark).decode.ProtobufSchemas.messages(_types(spark, schema, references))
         ]
-    except Py4JJavaError as error:
+    except (Py4JJavaError, PySparkException) as error:
         raise ConfigError(f"The Protobuf schema cannot be used: {jvm.cause_of(error)}") from None
 
 

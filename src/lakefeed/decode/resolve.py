@@ -2,75 +2,204 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from lakefeed import jvm
 from lakefeed.config.connections import Registry
-from lakefeed.config.decoding import AvroDecode, Decode, JsonDecode
+from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
 from lakefeed.config.models import KafkaSource
+from lakefeed.decode.avro_schema import avro_schema_of, avro_schema_of_schema
 from lakefeed.decode.registry import SchemaRegistry
-from lakefeed.decode.spec import ConfluentAvro, DecodeSpec, Json, PlainAvro, Raw
-from lakefeed.errors import ConfigError
+from lakefeed.decode.spec import (
+    ConfluentAvro,
+    ConfluentJson,
+    ConfluentProtobuf,
+    Csv,
+    DecodeSpec,
+    Json,
+    PlainAvro,
+    PlainProtobuf,
+    Raw,
+    String,
+)
+from lakefeed.errors import ConfigError, ResourceMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Part = Literal["value", "key"]
+
 
 def spec_of(decode: Decode, source: KafkaSource) -> DecodeSpec:
-    """What decodes the values of a source.
+    """What decodes the values of a source. Protobuf schemas and samples want a running Spark session.
 
     Raises:
-        ConfigError: if no subject is named for topics that are given by a pattern.
+        ConfigError: if no subject is named for topics that are given by a pattern, or a schema cannot be used.
         ResourceMissing: if the registry does not know the subject.
         Unreachable: if the registry does not answer.
     """
-    if decode.avro is not None:
-        return _avro(decode.avro, source)
-    if decode.json_ is not None:
-        return Json(schema=_json_schema(decode.json_))
-    return Raw()
+    return _spec(decode, source, "value")
 
 
-def _avro(avro: AvroDecode, source: KafkaSource) -> DecodeSpec:
+def key_spec_of(decode: Decode, source: KafkaSource) -> DecodeSpec | None:
+    """What decodes the keys; None if they stay bytes. Errors are those of ``spec_of``."""
+    return _spec(decode.key, source, "key") if decode.key is not None else None
+
+
+def _spec(encoded: Encoded, source: KafkaSource, part: Part) -> DecodeSpec:
+    if encoded.avro is not None:
+        return _avro(encoded.avro, source, part)
+    if encoded.protobuf is not None and encoded.protobuf.registry is None:
+        return _plain_protobuf(encoded.protobuf)
+    if encoded.protobuf is not None or encoded.json_schema is not None:
+        return _registered(encoded, source, part)
+    if encoded.json_ is not None:
+        return Json(schema=_json_schema(encoded.json_, source))
+    if encoded.csv is not None:
+        return _csv(encoded.csv)
+    return String() if encoded.string is not None else Raw()
+
+
+def _avro(avro: AvroDecode, source: KafkaSource, part: Part) -> DecodeSpec:
     given = avro.schema_file.read_text("utf-8") if avro.schema_file else None
     if avro.registry is None:
         assert given is not None  # The model wants a schema where there is no registry.
         return PlainAvro(writer_schema=given)
-    registry = SchemaRegistry(avro.registry.url, username=avro.registry.username, password=avro.registry.password)
-    reader = given or registry.latest(_subject(avro, source)).text
+    reader = given or _client(avro.registry).latest(subject_of(avro.subject, source, part)).text
     return ConfluentAvro(
         registry_url=avro.registry.url, reader_schema=reader, credentials=_credentials_name(avro.registry)
     )
 
 
-def put_credentials(spark: SparkSession, decode: Decode) -> None:
-    """Makes the registry's credentials known to the JVM functions that ``spec_of`` names them to."""
-    registry = decode.avro.registry if decode.avro else None
-    if registry and registry.username and registry.password:
-        jvm.put_credentials(
-            spark, _credentials_name(registry) or "", username=registry.username, password=registry.password
+def _registered(encoded: Encoded, source: KafkaSource, part: Part) -> DecodeSpec:
+    registry = encoded.registry
+    assert registry is not None  # The models of these formats want one.
+    message = encoded.protobuf.message if encoded.protobuf else None
+    latest = _client(registry).latest(subject_of(encoded.subject, source, part))
+    kind, made = ("PROTOBUF", ConfluentProtobuf) if encoded.protobuf else ("JSON", ConfluentJson)
+    if latest.kind != kind:
+        raise ConfigError(
+            f"the subject {latest.subject} holds a schema of kind {latest.kind}, not {kind}",
+            where=registry.url,
+            hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
         )
+    reader = avro_schema_of_schema(_session(), latest, message=message)
+    return made(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry))
+
+
+_BLOCKS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
+
+
+def _plain_protobuf(protobuf: ProtobufDecode) -> DecodeSpec:
+    file = protobuf.schema_file
+    assert file is not None  # The model wants a schema where there is no registry.
+    if file.suffix != ".proto":
+        return PlainProtobuf(schema=file.read_bytes(), message=protobuf.message)
+    text = file.read_text("utf-8")
+    imported = tuple(_imported(text, file.parent, {file.name}))
+    return PlainProtobuf(schema=text, message=protobuf.message, references=imported)
+
+
+def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
+    """The texts of all files that a .proto file imports, out of its own folder; Protobuf's own are known anyway."""
+    for name in re.findall(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', text, re.MULTILINE):
+        path = folder / name
+        if name in seen or (name.startswith("google/") and not path.is_file()):
+            continue
+        seen.add(name)
+        try:
+            imported = path.read_text("utf-8")
+        except FileNotFoundError:
+            raise ResourceMissing(
+                f"the .proto file imports '{name}', which is not there",
+                where=str(path),
+                hint="put it beside the file, or give a descriptor set: protoc --include_imports",
+            ) from None
+        yield imported
+        yield from _imported(imported, folder, seen)
+
+
+def _csv(csv: CsvDecode) -> DecodeSpec:
+    schema = csv.schema_ddl if csv.schema_file is None else csv.schema_file.read_text("utf-8")
+    assert schema is not None  # The model holds exactly one of the two.
+    return Csv(schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value)
+
+
+def writer_schemas(decode: Decode, source: KafkaSource) -> tuple[int | None, Callable[[int], str] | None]:
+    """The id of the schema that ``spec_of`` begins with, and what gives a writer's schema for its id.
+
+    Both None for formats whose records name no schema; the first also where a schema file is given. Schemas
+    come as Avro ones, whatever they are in the registry.
+    """
+    registry = decode.registry
+    if registry is None:
+        return None, None
+    client = _client(registry)
+    message = decode.protobuf.message if decode.protobuf else None
+    given = decode.avro is not None and decode.avro.schema_file is not None
+    latest = None if given else client.latest(subject_of(decode.subject, source, "value")).schema_id
+    if decode.protobuf is None and decode.json_schema is None:
+        return latest, client.by_id
+    return latest, partial(_avro_schema, client, message)
+
+
+def _avro_schema(client: SchemaRegistry, message: str | None, schema_id: int) -> str:
+    return avro_schema_of(_session(), client, schema_id, message=message)
+
+
+def put_credentials(spark: SparkSession, decode: Decode) -> None:
+    """Makes the registries' credentials known to the JVM functions that ``spec_of`` names them to."""
+    for registry in (decode.registry, decode.key.registry if decode.key else None):
+        if registry and registry.username and registry.password:
+            jvm.put_credentials(
+                spark, _credentials_name(registry) or "", username=registry.username, password=registry.password
+            )
+
+
+def subject_of(named: str | None, source: KafkaSource, part: Part) -> str:
+    """The subject that has the table's schema.
+
+    Raises:
+        ConfigError: none is named, and the topics are given by a pattern.
+    """
+    if named:
+        return named
+    if source.topics:
+        return f"{source.topics[0]}-{part}"
+    raise ConfigError(
+        "with topics_pattern it has to be said whose schema the table has",
+        where="decode.key" if part == "key" else "decode",
+        hint=f"subject: <topic>-{part} of one of the topics, or for Avro a schema_file",
+    )
+
+
+def _client(registry: Registry) -> SchemaRegistry:
+    return SchemaRegistry(registry.url, username=registry.username, password=registry.password)
 
 
 def _credentials_name(registry: Registry) -> str | None:
     return f"{registry.username}@{registry.url}" if registry.username else None
 
 
-def _subject(avro: AvroDecode, source: KafkaSource) -> str:
-    if avro.subject:
-        return avro.subject
-    if source.topics:
-        return f"{source.topics[0]}-value"
-    raise ConfigError(
-        "with topics_pattern it has to be said whose schema the table has",
-        where="decode.avro.subject",
-        hint="subject: <topic>-value of one of the topics, or a schema_file",
-    )
-
-
-def _json_schema(json: JsonDecode) -> str:
+def _json_schema(json: JsonDecode, source: KafkaSource) -> str:
     if json.schema_ddl is not None:
         return json.schema_ddl
-    assert json.schema_file is not None  # The model holds exactly one of the two.
-    return Path(json.schema_file).read_text("utf-8")
+    if json.schema_file is not None:
+        return json.schema_file.read_text("utf-8")
+    from lakefeed.decode.sample import sampled_ddl
+
+    return sampled_ddl(_session(), source, records=json.sample_records)
+
+
+def _session() -> SparkSession:
+    """The session of whoever decodes: translating a schema needs its JVM."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise ConfigError("this schema can be read in a Spark session only", hint="lakefeed.session(…) first")
+    return session

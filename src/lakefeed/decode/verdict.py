@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lakefeed.decode.failures import POSITION
+from lakefeed.decode.key import KEY
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,8 +80,9 @@ def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = 
     """
     from pyspark.sql import functions as sf
 
-    metadata = [sf.col(name).alias(f"_{name}") for name in _checked(decoded_records, keep)]
-    of_record = [name for name in decoded_records.columns if name != "decoded"]
+    source = {"key": KEY} if KEY in decoded_records.columns else {}
+    metadata = [sf.col(source.get(name, name)).alias(f"_{name}") for name in _checked(decoded_records, keep)]
+    of_record = [name for name in decoded_records.columns if name not in ("decoded", KEY)]
     rows = decoded_records.select(
         "decoded.value.*",
         *metadata,

@@ -1,13 +1,11 @@
 package io.lakefeed.decode;
 
 import io.lakefeed.FunctionsOnly;
-import io.lakefeed.Once;
 import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The decoder as SQL functions: {@code <catalog>.decode(bytes)}, {@code <catalog>.json_fault(bytes)}
- * and {@code <catalog>.once(struct)}.
+ * The decoder as an SQL function: {@code <catalog>.decode(bytes)}.
  *
  * <pre>
  * spark.conf.set("spark.sql.catalog.taxi", "io.lakefeed.decode.DecodeCatalog")
@@ -17,18 +15,15 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * </pre>
  *
  * <p>Values are Avro unless {@code format} says otherwise; for the options see {@link AvroDecode} and {@link
- * FormatDecode}. A catalog is read once for each session and name: another
- * configuration needs another name.
+ * FormatDecode}. A catalog is read once for each session and name: another configuration needs another name.
  */
 public final class DecodeCatalog extends FunctionsOnly {
     @Override
     protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {
         return Map.of(
                 "decode",
-                        arguments -> options.containsKey("format")
-                                ? new FormatDecode(name, options)
-                                : new AvroDecode(name, options),
-                "json_fault", arguments -> new JsonFault(),
-                "once", Once::new);
+                arguments -> options.containsKey("format")
+                        ? new FormatDecode(name, options)
+                        : new AvroDecode(name, options));
     }
 }

@@ -95,9 +95,8 @@ final class ProtobufAvro {
             case DOUBLE -> 0.0;
             case FLOAT -> 0.0f;
             case BOOL -> false;
-            case STRING -> "";
-            case BYTES -> new byte[0];
-            case UINT64, FIXED64 -> new byte[1];
+            case STRING, BYTES -> "";
+            case UINT64, FIXED64 -> "\u0000"; // The number 0 in one byte, as Avro writes bytes in JSON.
             case ENUM -> field.symbols().stream()
                     .filter(each -> each.number() == 0)
                     .map(each -> each.name())

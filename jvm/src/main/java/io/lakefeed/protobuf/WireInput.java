@@ -161,7 +161,7 @@ public final class WireInput {
                 require(8);
                 at += 8;
             }
-            case LENGTH -> at += length("field " + (tag >>> 3));
+            case LENGTH -> take(length("field " + (tag >>> 3)));
             case START_GROUP -> skipGroup(tag >>> 3, depth + 1);
             case FIXED32 -> {
                 require(4);

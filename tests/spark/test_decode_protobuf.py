@@ -1,0 +1,364 @@
+"""Protobuf against the reference library: every kind of field, every way to break a message."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from google.protobuf import json_format
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from lakefeed.decode import ConfluentProtobuf, PlainProtobuf, decoded, wire_format
+from lakefeed.decode.avro_schema import avro_schema_of_text, messages_of
+from lakefeed.errors import ConfigError
+from tests.spark.protos import MONEY, RICH, descriptor_set, message_class, order
+from tests.spark.records import records, results
+from tests.spark.registry_in_a_thread import RegistryInAThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+PLAIN = PlainProtobuf(schema=RICH, references=(MONEY,), message="Order")
+FULL: dict[str, Any] = {
+    "f_double": 1.5, "f_float": 0.25, "f_int32": -1, "f_int64": -(2**63), "f_uint32": 2**32 - 1,
+    "f_uint64": 2**64 - 1, "f_sint32": -(2**31), "f_sint64": 2**63 - 1, "f_fixed32": 2**32 - 1,
+    "f_fixed64": 2**63, "f_sfixed32": -5, "f_sfixed64": -6, "f_bool": True, "f_string": "Zürich 🚕",
+    "f_bytes": b"\x00\xff", "state": 2, "maybe": 0, "packed": [1, -2, 3], "unpacked": [-4, 5],
+    "words": ["a", ""], "states": [0, 1, 7], "first": {"sku": "x", "price": {"currency": "CHF", "cents": 5}},
+    "lines": [{"sku": "y", "amount": 3, "tags": ["t"]}, {}], "by_sku": {"k": {"sku": "k"}, "": {}},
+    "by_number": {-1: 0.5, 2: 0.0}, "voucher": {"currency": "EUR"},
+    "at": datetime.datetime(2026, 1, 2, 3, 4, 5, 678901), "wrapped": {"value": 0},
+    "folder": {"name": "top", "inside": [{"name": "one", "inside": [{"name": "two"}]}, {}]},
+    "notes": [{"value": "n"}, {}],
+}  # fmt: skip
+
+
+def encoded(**fields: Any) -> bytes:
+    return bytes(order()(**fields).SerializeToString())
+
+
+def plain(value: Any) -> Any:
+    """A row as Python's plain values."""
+    if hasattr(value, "asDict"):
+        return {name: plain(each) for name, each in value.asDict().items()}
+    if isinstance(value, dict):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def expected(message: Any) -> dict[str, Any]:
+    """The row that a message of rich.proto means, by the reference library."""
+    row: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        row[field.name] = _field(message, field)
+    return row
+
+
+def _field(message: Any, field: Any) -> Any:
+    value = getattr(message, field.name)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        entry = field.message_type.fields_by_name["value"]
+        return {str(key): _one(value[key], entry) for key in value}
+    if field.is_repeated:
+        return [_one(each, field) for each in value]
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    return _one(value, field)
+
+
+def _one(value: Any, field: Any) -> Any:
+    if field.enum_type is not None:
+        symbol = field.enum_type.values_by_number.get(value)
+        return symbol.name if symbol is not None else str(value)
+    if field.message_type is not None:
+        name = field.message_type.full_name
+        if name == "google.protobuf.Timestamp":
+            return value.ToDatetime(tzinfo=datetime.UTC).replace(tzinfo=None)
+        if name in ("google.protobuf.Int64Value", "google.protobuf.StringValue"):
+            return value.value
+        if name == "google.protobuf.Struct":
+            return json_format.MessageToDict(value)
+        return expected(value)
+    return Decimal(value) if field.type in (4, 6) else value
+
+
+def same(row: Row, message: Any) -> bool:
+    """Whether a decoded row is what the message means; text that stands for JSON is compared as JSON."""
+    found, wanted = plain(row), expected(message)
+    for name in ("extra", "folder"):
+        if name == "folder" and found["folder"] is not None:
+            # A Folder inside a Folder is JSON text, whose fields are all there.
+            inside = [json.loads(each) for each in found["folder"]["inside"]]
+            found["folder"] = {**found["folder"], "inside": inside}
+        if name == "extra" and found["extra"] is not None:
+            found["extra"] = json.loads(found["extra"])
+    return bool(found == wanted)
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryInAThread]:
+    with RegistryInAThread() as running:
+        running.schemas[1] = {
+            "schema": RICH,
+            "schemaType": "PROTOBUF",
+            "references": [{"name": "money.proto", "subject": "money.proto", "version": 1}],
+        }
+        running.versions["money.proto", 1] = {"schema": MONEY, "schemaType": "PROTOBUF"}
+        running.put(2, {"type": "string"})
+        yield running
+
+
+def test_every_kind_of_field(spark: SparkSession) -> None:
+    message = order()(**FULL)
+    message.extra.update({"a": [1, None, {"b": "c"}], "d": True})
+    full, empty = results(decoded(records(spark, [message.SerializeToString(), b""]), PLAIN))
+    assert full.error is None
+    assert same(full.value, message)
+    assert full.value.f_uint64 == Decimal(2**64 - 1)
+    assert full.value.states == ["UNKNOWN", "OPEN", "7"]
+    assert (full.value.maybe, full.value.card, full.value.voucher.currency) == (0, None, "EUR")
+    assert same(empty.value, order()())
+
+
+def test_the_same_by_a_descriptor_set(spark: SparkSession) -> None:
+    files = descriptor_set({"money.proto": MONEY, "rich.proto": RICH})
+    spec = PlainProtobuf(schema=files, message="shop.v1.Order")
+    [found] = results(decoded(records(spark, [encoded(**FULL)]), spec))
+    assert same(found.value, order()(**FULL))
+    assert avro_schema_of_text(spark, "PROTOBUF", files, message="shop.v1.Order") == avro_schema_of_text(
+        spark, "PROTOBUF", RICH, references=[MONEY]
+    )
+
+
+def anything() -> st.SearchStrategy[Any]:
+    """Orders with any subset of fields, any values."""
+    int32, int64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+    uint32, uint64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
+    text = st.text(st.characters(codec="utf-8"), max_size=8)
+    money = st.fixed_dictionaries({}, optional={"currency": text, "cents": int64})
+    line = st.fixed_dictionaries(
+        {}, optional={"sku": text, "amount": int32, "price": money, "tags": st.lists(text, max_size=2)}
+    )
+    folder = st.recursive(
+        st.fixed_dictionaries({"name": text}),
+        lambda inner: st.fixed_dictionaries({"name": text, "inside": st.lists(inner, max_size=2)}),
+        max_leaves=4,
+    )
+    fields = {
+        "f_double": st.floats(allow_nan=False), "f_float": st.floats(width=32, allow_nan=False), "f_int32": int32,
+        "f_int64": int64, "f_uint32": uint32, "f_uint64": uint64, "f_sint32": int32, "f_sint64": int64,
+        "f_fixed32": uint32, "f_fixed64": uint64, "f_sfixed32": int32, "f_sfixed64": int64, "f_bool": st.booleans(),
+        "f_string": text, "f_bytes": st.binary(max_size=8), "state": st.integers(0, 4), "maybe": int64,
+        "packed": st.lists(int32, max_size=4), "unpacked": st.lists(int64, max_size=4),
+        "words": st.lists(text, max_size=3), "states": st.lists(st.integers(0, 4), max_size=3), "first": line,
+        "lines": st.lists(line, max_size=3), "by_sku": st.dictionaries(text, line, max_size=3),
+        "by_number": st.dictionaries(int32, st.floats(allow_nan=False), max_size=3), "card": text,
+        "at": st.datetimes(datetime.datetime(1, 1, 1), datetime.datetime(9999, 12, 31)),
+        "wrapped": st.fixed_dictionaries({"value": int64}), "folder": folder,
+    }  # fmt: skip
+    return st.fixed_dictionaries({}, optional=fields)
+
+
+@settings(
+    max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(anything(), min_size=20, max_size=60))
+def test_any_message_is_what_the_reference_library_reads(spark: SparkSession, orders: list[dict[str, Any]]) -> None:
+    messages = [order()(**each) for each in orders]
+    found = results(decoded(records(spark, [each.SerializeToString() for each in messages]), PLAIN))
+    for result, message in zip(found, messages, strict=True):
+        assert result.error is None
+        assert same(result.value, message)
+
+
+def test_messages_in_pieces_and_fields_twice(spark: SparkSession) -> None:
+    first = encoded(first={"sku": "a", "amount": 1}, card="x", packed=[1], maybe=1)
+    second = encoded(first={"amount": 2, "price": {"cents": 5}}, cash=7, packed=[2, 3], maybe=2)
+    [found] = results(decoded(records(spark, [first + second]), PLAIN))
+    assert same(found.value, order().FromString(first + second))
+    assert (found.value.card, found.value.cash, found.value.first.sku, found.value.first.amount) == (None, 7, "a", 2)
+
+
+def test_unknown_fields_are_passed_over(spark: SparkSession) -> None:
+    fields = (
+        b"\xc0\x3e\x05"
+        + b"\xc1\x3e"
+        + b"\0" * 8
+        + b"\xc2\x3e\x02hi"
+        + b"\xc3\x3e\x08\x01\xc4\x3e"
+        + b"\xc5\x3e\0\0\0\0"
+    )
+    [found] = results(decoded(records(spark, [fields + encoded(f_int32=3)]), PLAIN))
+    assert found.error is None
+    assert found.value.f_int32 == 3
+
+
+BROKEN = {
+    "truncated varint": (b"\x18\xff", "truncated"),
+    "truncated text": (b"\x72\x05abc", "truncated: field f_string of 5 bytes wanted"),
+    "length of 2^63": (b"\x72" + b"\xff" * 9 + b"\x01", "truncated: field f_string of 18446744073709551615 bytes"),
+    "truncated double": (b"\x09\0\0\0", "truncated: 8 more byte(s) wanted"),
+    "wrong wire type": (b"\x1a\x01x", "field f_int32 (3) has the wire type 2 instead of 0"),
+    "message as a number": (b"\xb0\x01\x05", "field first (22) has the wire type 0 instead of 2"),
+    "invalid UTF-8": (b"\x72\x02\xff\xfe", "field f_string is not UTF-8"),
+    "field 0": (b"\x00\x01", "no field at byte 0"),
+    "wire type 7": (b"\x1f", "has the wire type 7"),
+    "endless number": (b"\x18" + b"\xff" * 11, "a number of more than 10 bytes"),
+    "group without an end": (b"\xc3\x3e\x08\x01", "truncated"),
+    "groups crossed": (b"\xc3\x3e\xcc\x3e", "group 1000 ends as group 1001"),
+    "end without begin": (b"\xc4\x3e", "ends as group 1000"),
+    "packed cut": (b"\x92\x01\x02\x01\xff", "truncated"),
+    "timestamp out of range": (encoded(at={"seconds": 253402300800}), "a timestamp out of range"),
+    "nanos out of range": (b"\xea\x01\x06\x10\x80\x94\xeb\xdc\x03", "a timestamp out of range"),
+}
+
+
+def test_each_broken_message_is_an_error_that_says_what(spark: SparkSession) -> None:
+    found = results(decoded(records(spark, [value for value, _ in BROKEN.values()]), PLAIN))
+    for (name, (_, why)), result in zip(BROKEN.items(), found, strict=True):
+        assert result.value is None, name
+        assert why in result.error, name
+
+
+def test_nesting_bombs(spark: SparkSession) -> None:
+    bomb = b""
+    for _ in range(30_000):
+        length, varint = len(bomb), b""
+        while length > 127:
+            varint += bytes([length & 127 | 128])
+            length >>= 7
+        bomb = b"\x12" + varint + bytes([length]) + bomb
+    length = len(bomb)
+    size = b""
+    while length > 127:
+        size += bytes([length & 127 | 128])
+        length >>= 7
+    size += bytes([length])
+    groups = b"\xc3\x3e" * 200_000
+    found = results(decoded(records(spark, [b"\x82\x02" + size + bomb, groups]), PLAIN))
+    assert all("nested too deeply: more than 100 messages" in result.error for result in found)
+
+
+def test_random_and_mutated_bytes_never_stop_the_job(spark: SparkSession) -> None:
+    chance = random.Random(7)
+    good = encoded(**FULL)
+    values: list[bytes | None] = [chance.randbytes(chance.randrange(40)) for _ in range(1_000)]
+    for _ in range(2_000):
+        mutated = bytearray(good)
+        for _ in range(chance.randrange(1, 4)):
+            mutated[chance.randrange(len(mutated))] = chance.randrange(256)
+        values.append(bytes(mutated))
+    found = results(decoded(records(spark, values), PLAIN))
+    assert all((result.value is None) != (result.error is None) for result in found)
+    assert any(result.value is not None for result in found)
+    assert any(result.error is not None for result in found)
+
+
+def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: RegistryInAThread) -> None:
+    reader = avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY])
+    spec = ConfluentProtobuf(registry_url=registry.url, reader_schema=reader)
+    body = encoded(**FULL)
+    values: list[bytes | None] = [
+        wire_format.build(1, b"\0" + body),
+        wire_format.build(1, b"\x02\0" + body),
+        wire_format.build(1, b"\0"),
+        None,
+        wire_format.build(1, b"\x02\x02" + b"\x0a\x01x"),
+        wire_format.build(1, b"\x02\x7f" + body),
+        wire_format.build(1, b"\x01" + body),
+        wire_format.build(1),
+        wire_format.build(2, b"\0" + body),
+        wire_format.build(9, b"\0" + body),
+        b"",
+    ]
+    short, long, unset, null, *wrong = results(decoded(records(spark, values), spec))
+    assert short.value == long.value
+    assert same(short.value, order()(**FULL))
+    assert (short.schema_id, short.error, unset.error) == (1, None, None)
+    assert (null.value, null.schema_id, null.error) == (None, None, None)
+    wanted = [
+        "the record is a shop.v1.Other, but the table's rows are shop.v1.Order",
+        "message indexes [-64] mean no message",
+        "the header claims -1 message indexes",
+        "truncated: 1 more byte(s) wanted at byte 5",
+        "schema id 2 is AVRO, not PROTOBUF",
+        "unknown schema id 9",
+        "empty: 0 bytes",
+    ]
+    for result, why in zip(wrong, wanted, strict=True):
+        assert result.value is None
+        assert why in result.error
+    assert registry.requests["/schemas/ids/1"] == 1
+
+
+def test_writers_of_other_versions(spark: SparkSession, registry: RegistryInAThread) -> None:
+    old = 'syntax = "proto3"; message Trip { int32 id = 1; string zone = 2; }'
+    new = 'syntax = "proto3"; message Trip { int64 id = 1; repeated string zone = 2; double fare = 3; }'
+    for number, text in ((11, old), (12, new)):
+        registry.schemas[number] = {"schema": text, "schemaType": "PROTOBUF"}
+    fields = [
+        {"name": "id", "type": "long", "default": 0},
+        {"name": "place", "aliases": ["zone"], "type": "string", "default": ""},
+        {"name": "fare", "type": ["null", "double"], "default": None},
+    ]
+    reader = json.dumps({"type": "record", "name": "Trip", "fields": fields})
+    spec = ConfluentProtobuf(registry_url=registry.url, reader_schema=reader)
+    value = message_class({"old.proto": old}, "Trip")(id=5, zone="z").SerializeToString()
+    good, misfit = results(
+        decoded(records(spark, [wire_format.build(11, b"\0" + value), wire_format.build(12, b"\0" + value)]), spec)
+    )
+    assert good.value.asDict() == {"id": 5, "place": "z", "fare": None}
+    assert "the writer's schema does not fit the reader's" in misfit.error
+
+
+def test_proto2_and_groups(spark: SparkSession) -> None:
+    text = """syntax = "proto2";
+    message A {
+      required int32 id = 1;
+      optional string name = 2 [default = "none"];
+      repeated group Item = 3 { optional int32 q = 1; }
+    }"""
+    message = message_class({"a.proto": text}, "A")(id=1, item=[{"q": 5}, {}])
+    values = [message.SerializeToString(), b"\x12\x01x"]
+    right, missing = results(decoded(records(spark, values), PlainProtobuf(schema=text)))
+    assert right.value.asDict(recursive=True) == {"id": 1, "name": None, "item": [{"q": 5}, {"q": None}]}
+    assert missing.error == "the required field id of A is missing"
+
+
+def test_the_avro_schema_of_a_message(spark: SparkSession) -> None:
+    schema = json.loads(avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY]))
+    fields = {field["name"]: field for field in schema["fields"]}
+    assert (schema["namespace"], schema["name"]) == ("shop.v1", "Order")
+    assert fields["f_int64"] == {"name": "f_int64", "type": "long", "default": 0}
+    assert fields["maybe"] == {"name": "maybe", "type": ["null", "long"], "default": None}
+    assert fields["state"] == {"name": "state", "type": "string", "default": "UNKNOWN"}
+    assert fields["f_uint64"]["type"] == {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}
+    assert fields["at"]["type"] == ["null", {"type": "long", "logicalType": "timestamp-micros"}]
+    assert fields["extra"]["type"] == ["null", "string"]
+    assert messages_of(spark, RICH)[:2] == ["shop.v1.Order", "shop.v1.Order.Line"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "message", "why"),
+    [
+        ("message {", None, "line 1: a name wanted, found '{'"),
+        ('syntax = "proto4";', None, 'syntax "proto4" is not known'),
+        ('syntax = "proto3"; message A { B b = 1; }', None, "the type B of field b of A is defined nowhere"),
+        ('syntax = "proto3"; message A { int32 b = 1; int32 c = 1; }', None, "field c of A cannot have the number 1"),
+        ('syntax = "proto3"; message A { int32 b = 1; }', "C", "no message C; there are: A"),
+        ('syntax = "proto3";', None, "it defines no message"),
+        (b"\xff\xff", None, "not a Protobuf descriptor"),
+    ],
+)
+def test_schemas_that_cannot_be_used(spark: SparkSession, schema: Any, message: str | None, why: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        decoded(records(spark, [b""]), PlainProtobuf(schema=schema, message=message))
+    assert why in refused.value.what
