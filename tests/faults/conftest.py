@@ -1,12 +1,17 @@
-"""The object stores that are to fail, one after the other."""
+"""The object stores that are to fail, one after the other, and a bucket of each behind a proxy that spoils requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.contract.stores import STORES, Store, running_store
+from lakefeed.observe.requests import s3_requests
+from tests.contract.checkpoint import Checkpoint, checkpoint_session, introduce
+from tests.contract.stores import STORES, Bucket, Store, running_store
+from tests.faults.s3_fault_proxy import FaultProxy, fault_proxy
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -16,3 +21,38 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         request.param, embedded=lambda: request.getfixturevalue("stack"), home=tmp_path_factory.mktemp(request.param)
     ) as running:
         yield running
+
+
+@pytest.fixture(scope="package")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(store: Store) -> Iterator[FaultProxy]:
+    with fault_proxy(store.endpoint) as running:
+        yield running
+
+
+@pytest.fixture
+def bucket(store: Store, proxy: FaultProxy, spark: SparkSession) -> Iterator[Bucket]:
+    """A bucket behind the proxy for Spark, and reached directly by the test.
+
+    After each test the meter must have counted what came in at the proxy: every attempt, with and without an answer.
+    """
+    made = store.new_bucket()
+    introduce(spark, replace(made, store=replace(store, endpoint=proxy.endpoint)))
+    yield made
+    assert s3_requests(spark).below([made.name]).by_operation == proxy.counted()
+
+
+@pytest.fixture
+def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
+    """A log with three entries, on a store that was probed."""
+    Checkpoint.at(bucket.url("c"), spark=spark).java.createCheckpointDirectory()
+    made = Checkpoint.at(bucket.url("c", "offsets"), spark=spark)
+    assert not made.exists()
+    for batch in range(3):
+        made.write(f"{batch}", f"batch {batch}".encode())
+    return made

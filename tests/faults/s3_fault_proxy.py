@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,16 +32,25 @@ class Request:
 
     @property
     def operation(self) -> str:
-        """The name of the S3 operation, as far as the checkpoint uses it."""
-        object_key = self.path.strip("/").count("/") >= 1
-        if self.method == "GET" and not object_key:
-            for name in ("versions", "versioning", "uploads"):
-                if name in self.query:
-                    return name
-            return "list"
-        if self.method == "POST":
-            return "delete many" if "delete" in self.query else "multipart"
-        return {"PUT": "put", "GET": "get", "HEAD": "head", "DELETE": "delete"}[self.method]
+        """S3's name of the operation, as far as Spark, S3A and Iceberg use it."""
+        if self.path.strip("/").count("/") < 1:
+            of_bucket = {
+                "versions": "ListObjectVersions",
+                "versioning": "GetBucketVersioning",
+                "uploads": "ListMultipartUploads",
+                "delete": "DeleteObjects",
+                "list-type": "ListObjectsV2",
+            }
+            return next((name for key, name in of_bucket.items() if key in self.query), f"{self.method} bucket")
+        of_upload = {"PUT": "UploadPart", "POST": "CompleteMultipartUpload", "DELETE": "AbortMultipartUpload"}
+        of_object = {"PUT": "PutObject", "POST": "CreateMultipartUpload", "DELETE": "DeleteObject"}
+        of_object |= {"GET": "GetObject", "HEAD": "HeadObject"}
+        return (of_upload if "uploadId" in self.query else of_object)[self.method]
+
+
+def on(operation: str) -> Callable[[Request], bool]:
+    """Matches the requests of one operation."""
+    return lambda request: request.operation == operation
 
 
 @dataclass(kw_only=True)
@@ -73,6 +83,11 @@ class FaultProxy:
         """No further faults."""
         with self._lock:
             self.faults.clear()
+
+    def counted(self) -> dict[str, int]:
+        """How many requests have arrived, by operation: those that were spoilt too."""
+        with self._lock:
+            return dict(Counter(request.operation for request in self.seen))
 
     def choose(self, request: Request) -> Kind | None:
         """The fault for a request, if one is due."""

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import Any
 
 import duckdb
 import pytest
 
 from tests.contract.stores import Bucket, Store
+from tests.faults.drivers import Driver, driver
 
 BATCHES = 6
-ROOT = Path(__file__).resolve().parents[2]
 # The last is Spark's own look before batch 0, which may come first: nothing has been written then.
 MESSAGES = (
     "CONCURRENT_STREAM_LOG_UPDATE",
@@ -29,53 +24,17 @@ MESSAGES = (
 )
 
 
-@dataclass(frozen=True)
-class Driver:
-    """A Spark driver in a process of its own."""
-
-    process: subprocess.Popen[str]
-
-    def tell(self, line: str) -> None:
-        """One line to its stdin."""
-        stdin = cast(IO[str], self.process.stdin)
-        stdin.write(line + "\n")
-        stdin.flush()
-
-    def hear(self) -> str:
-        """One line of its stdout."""
-        line = cast(IO[str], self.process.stdout).readline().strip()
-        assert line, "the driver has died"
-        return line
-
-
-@contextmanager
-def driver(store: Store, log: Path) -> Iterator[Driver]:
-    """A driver that knows the store."""
-    with log.open("w") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.two_drivers_child"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=ROOT,
-            env={**os.environ, **store.as_environment()},
-        )
-    try:
-        yield Driver(process)
-    finally:
-        for stream in (process.stdin, process.stdout):
-            cast(IO[str], stream).close()
-        process.terminate()
-        process.wait(60)
-
-
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) -> None:
     bucket = store.new_bucket()
     with ExitStack() as running:
-        drivers = [running.enter_context(driver(store, tmp_path / f"driver-{n}.log")) for n in range(2)]
+        drivers = [
+            running.enter_context(
+                driver("tests.faults.two_drivers_child", store=store, log=tmp_path / f"driver-{n}.log")
+            )
+            for n in range(2)
+        ]
         for number in range(rounds):
             name = f"round-{number}-{uuid.uuid4().hex[:6]}"
             play(drivers, bucket, name, tmp_path)

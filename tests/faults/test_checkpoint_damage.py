@@ -1,0 +1,99 @@
+"""Entries that are empty, cut, foreign or gone stop the query and its readers; foreign files beside them do not."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tests.contract.stores import Bucket
+from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
+
+STOPPED = "Failed to read log|MALFORMED_LOG|Incomplete log|end-of-input|CONCURRENT_STREAM|doesn't exist|BATCH_METADATA"
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("c/offsets", "empty"),
+        ("c/offsets", "truncated"),
+        ("c/offsets", "foreign"),
+        ("c/offsets", "missing"),
+        ("c/commits", "empty"),
+        ("c/commits", "truncated"),
+        ("c/commits", "foreign"),
+        ("c/metadata", "truncated"),
+    ],
+)
+def test_a_damaged_entry_stops_the_query(spark: SparkSession, bucket: Bucket, file: str, damage: str) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    run_until(start, 2)
+    done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
+    last = max(done)
+    bucket.remove(f"c/offsets/{last + 1}")  # As if it had stopped between two batches.
+    spoil(bucket, file if file == "c/metadata" else f"{file}/{last}", damage)
+    with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
+        run_until(start, last + 3)
+    assert {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")} <= done
+
+
+@pytest.mark.parametrize("damage", ["empty", "truncated", "foreign", "missing"])
+def test_a_damaged_sink_log_stops_its_readers(spark: SparkSession, bucket: Bucket, damage: str) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    with settings(spark, fileSink__log__compactInterval=4):
+        run_until(start, 4)
+        last = max(int(Path(name).stem) for name in bucket.keys("table/_spark_metadata/"))
+        compact = last - (last + 1) % 4
+        assert f"table/_spark_metadata/{compact}.compact" in bucket.keys("table/_spark_metadata/")
+        spoil(bucket, f"table/_spark_metadata/{compact}.compact", damage)
+        with pytest.raises((PySparkException, Py4JJavaError), match=STOPPED):
+            spark.read.parquet(bucket.url("table")).count()
+        with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
+            run_until(start, last + 8)
+
+
+def spoil(bucket: Bucket, key: str, damage: str) -> None:
+    """Does to an entry what a bad copy or a hand might."""
+    content = bucket.request("GET", key)
+    if damage == "missing":
+        bucket.remove(key)
+    else:
+        bucket.put(key, {"empty": b"", "truncated": content[: len(content) // 2], "foreign": b"\x00PNG"}[damage])
+
+
+def test_foreign_files_in_every_directory_disturb_nothing(spark: SparkSession, bucket: Bucket) -> None:
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    run_until(start, 2)
+    for folder in ("c", "c/offsets", "c/commits", "table/_spark_metadata"):
+        bucket.put(f"{folder}/README-{uuid.uuid4().hex[:4]}.txt", b"not Spark's")
+    run_until(start, 6)
+    assert_every_number_once(spark.read.parquet(bucket.url("table")), batches=6)

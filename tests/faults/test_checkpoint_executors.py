@@ -1,0 +1,70 @@
+"""State stores on executors that are JVMs of their own: restarted, one of them killed, every row once."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from tests.contract.stores import Store
+from tests.faults.drivers import Driver, driver
+from tests.faults.s3_fault_proxy import FaultProxy, fault_proxy
+
+PACKAGE = "org.apache.spark.sql.execution.streaming.state"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("provider", ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"])
+def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path: Path, provider: str) -> None:
+    bucket = store.new_bucket()
+    job = {"checkpoint": bucket.url("c"), "table": bucket.url("table"), "provider": f"{PACKAGE}.{provider}"}
+    runs = [{"until": 6, "kill": False}, {"until": 16, "kill": True}, {"until": 22, "kill": False}]
+    for number, run in enumerate(runs):
+        with (
+            fault_proxy(store.endpoint) as proxy,
+            driver(
+                "tests.faults.executors_child",
+                store=replace(store, endpoint=proxy.endpoint),
+                log=tmp_path / f"{number}.log",
+            ) as running,
+        ):
+            running.tell(json.dumps(job | run))
+            seen = json.loads(running.hear())
+            assert seen["driver"] not in seen["executors"]
+            assert len(seen["executors"]) >= (3 if run["kill"] else 2)
+            assert counted(running)["state"] > 0
+            if not run["kill"]:  # What a killed executor counted in its last second is lost.
+                assert_counts_agree(running, proxy)
+    rows: list[int] = []
+    for key in bucket.keys("table/_spark_metadata/"):
+        for line in bucket.request("GET", key).decode().splitlines()[1:]:
+            local = tmp_path / "one.parquet"
+            local.write_bytes(bucket.request("GET", json.loads(line)["path"].removeprefix(bucket.url() + "/")))
+            rows += [row[0] for row in duckdb.execute("SELECT value FROM read_parquet(?)", [str(local)]).fetchall()]
+    # Every number came in two batches, so without the state each would be there twice.
+    assert sorted(rows) == list(range(len(rows)))
+    assert len(rows) >= 11
+    if bucket.versioned:
+        assert bucket.versions("c/")[1] == []
+
+
+def counted(running: Driver) -> dict[str, Any]:
+    """What the driver's meter says, its executors' requests among them."""
+    running.tell("count")
+    counts: dict[str, Any] = json.loads(running.hear())
+    return counts
+
+
+def assert_counts_agree(running: Driver, proxy: FaultProxy) -> None:
+    """Executors tell each second what they have sent."""
+    for _ in range(20):
+        if counted(running)["requests"] == proxy.counted():
+            return
+        time.sleep(1)
+    assert counted(running)["requests"] == proxy.counted()

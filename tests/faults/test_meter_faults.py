@@ -1,0 +1,71 @@
+"""What the request meter counts when requests fail: each attempt, as it went over the wire.
+
+That its counts by operation are the proxy's is held by the fixture ``bucket``, here and in all tests of faults.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from lakefeed.local.ports import choose_free
+from lakefeed.observe.requests import s3_requests
+from tests.contract.checkpoint import Checkpoint, introduce
+from tests.contract.stores import REGION, Bucket
+from tests.faults.s3_fault_proxy import FaultProxy, Kind, on
+
+
+@pytest.mark.parametrize("kind", ["503", "reset", "lost reply"])
+def test_errors_are_attempts_without_a_good_answer(
+    spark: SparkSession, log: Checkpoint, bucket: Bucket, proxy: FaultProxy, kind: Kind
+) -> None:
+    before = s3_requests(spark).below([bucket.name])
+    proxy.spoil(kind, on("ListObjectsV2"))
+    assert Checkpoint.at(log.root, spark=spark).names() == ["0", "1", "2"]
+    asked = s3_requests(spark).below([bucket.name]) - before
+    assert asked.by_operation == {"ListObjectsV2": 2}
+    assert asked.errors == 1
+
+
+def test_an_attempt_that_reaches_nobody_counts_as_an_error(
+    spark: SparkSession, bucket: Bucket, proxy: FaultProxy
+) -> None:
+    nobody = replace(
+        bucket, name="nobody", store=replace(bucket.store, endpoint=f"http://127.0.0.1:{choose_free(avoid=())}")
+    )
+    introduce(spark, nobody)
+    with pytest.raises(Py4JJavaError):
+        Checkpoint.at(nobody.url("c"), spark=spark).exists("metadata")
+    tried = s3_requests(spark).below([nobody.name])
+    assert tried.total == tried.errors > 1
+    assert (tried.bytes_in, proxy.counted()) == (0, {})
+
+
+@pytest.mark.parametrize("kind", ["503", "reset", "lost reply"])
+def test_icebergs_client_is_counted_in_the_same_way(
+    spark: SparkSession, bucket: Bucket, proxy: FaultProxy, kind: Kind
+) -> None:
+    gateway: Any = spark._jvm
+    files = gateway.org.apache.iceberg.aws.s3.S3FileIO()
+    files.initialize(
+        {
+            "s3.endpoint": proxy.endpoint,
+            "s3.path-style-access": "true",
+            "s3.access-key-id": bucket.store.access_key,
+            "s3.secret-access-key": bucket.store.secret_key,
+            "client.region": REGION,
+            "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
+            "http-client.type": "urlconnection",
+        }
+    )
+    fault = proxy.spoil(kind, on("PutObject"))
+    out = files.newOutputFile(f"s3://{bucket.name}/warehouse/t/data/0.parquet").createOrOverwrite()
+    out.write(b"content")
+    out.close()
+    assert fault.done == 1
+    assert s3_requests(spark).below([bucket.name]).by_key_class == {"data": 2}
+    files.close()
