@@ -13,7 +13,7 @@ from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.failures import ErrorBudget, seconds_of
 from lakefeed.dead_letters.table import DeadLetterTable
-from lakefeed.decode import RECORD, Policy, decoded, judged
+from lakefeed.decode import RECORD, DecodeSpec, Policy, decoded, judged
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
 
@@ -70,6 +70,7 @@ class Landing:
         schema: what records are read with.
         policy: what becomes of records that are not as they should be.
         keep: metadata columns of the rows.
+        key: how keys are encoded; None if they stay bytes.
         transform: from decoded rows to the table's.
         dead_letters: where dead letters go; None if a bad record stops the feed.
         budget: when there are too many of them.
@@ -85,6 +86,7 @@ class Landing:
         policy: Policy,
         keep: tuple[str, ...],
         transform: Callable[[DataFrame], DataFrame],
+        key: DecodeSpec | None = None,
         dead_letters: DeadLetterTable | None = None,
         budget: ErrorBudget | None = None,
     ) -> None:
@@ -95,6 +97,7 @@ class Landing:
         self._schema = schema
         self._policy = policy
         self._keep = keep
+        self._key = key
         self._transform = transform
         self._dead_letters = dead_letters
         self._budget = _Budget(budget)
@@ -164,7 +167,7 @@ class Landing:
     def judged(self, records: DataFrame) -> DataFrame:
         """The records decoded with the schema of this moment, with the verdict on each in ``RECORD``."""
         policy = replace(self._policy, refused_schemas=self._schema.refused_ids)
-        return judged(decoded(records, self._schema.spec), policy, keep=self._keep)
+        return judged(decoded(records, self._schema.spec, key=self._key), policy, keep=self._keep)
 
     def _written(self, batch: DataFrame, commit: SnapshotProperties) -> tuple[int | None, BatchOutcomes]:
         """Writes the rows, again for each time that the batch shows schemas which they did not cover."""

@@ -18,7 +18,7 @@ from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.replay import Replay, Replayed
 from lakefeed.dead_letters.table import DeadLetterTable
 from lakefeed.decode import DecodeSpec, Expectation, Policy, decoded, rows
-from lakefeed.decode.resolve import put_credentials, spec_of, writer_schemas
+from lakefeed.decode.resolve import key_spec_of, put_credentials, spec_of, writer_schemas
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.source import batch_ranges, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
@@ -129,7 +129,11 @@ class Pipeline:
         decode = self.config.decode
         on_null = "fail" if decode.on_null == "dead_letter" else decode.on_null
         return self._transformed(
-            rows(decoded(records, self._decode_spec()), keep=list(decode.metadata), on_null=on_null)
+            rows(
+                decoded(records, self._decode_spec(), key=key_spec_of(decode, self._kafka)),
+                keep=list(decode.metadata),
+                on_null=on_null,
+            )
         )
 
     def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
@@ -283,7 +287,7 @@ class Pipeline:
             dead_letters.ensure()
         latest, writer_schema = writer_schemas(config.decode, self._kafka)
         schema = ReaderSchema(
-            self._decode_spec(),
+            self._decode_spec(sink),
             policy=config.schema_.on_change,
             latest_id=latest,
             writer_schema=writer_schema,
@@ -297,6 +301,7 @@ class Pipeline:
             policy=self._policy(),
             keep=tuple(config.decode.metadata),
             transform=self._transformed,
+            key=key_spec_of(config.decode, self._kafka),
             dead_letters=dead_letters,
             budget=config.dead_letters.budget if config.dead_letters else None,
         )
@@ -339,9 +344,10 @@ class Pipeline:
         target = sink.iceberg.table if sink.iceberg else sink.parquet.path if sink.parquet else ""
         return Owner(feed=self.config.name, sink=f"{sink.kind} {target}")
 
-    def _decode_spec(self) -> DecodeSpec:
+    def _decode_spec(self, sink: Sink | None = None) -> DecodeSpec:
         if self._spec is None:
-            self._spec = spec_of(self.config.decode, self._kafka)
+            recorded = sink.recorded_schema() if sink is not None and self.config.decode.is_sampled else None
+            self._spec = spec_of(self.config.decode, self._kafka, sampled=recorded.schema if recorded else None)
         return self._spec
 
     @property

@@ -153,6 +153,11 @@ class Encoded(OneOf):
         return None
 
     @property
+    def is_sampled(self) -> bool:
+        """Whether the schema is to be guessed from records."""
+        return self.json_ is not None and self.json_.schema_ is not None
+
+    @property
     def subject(self) -> str | None:
         """The subject that is named for it."""
         for each in (self.avro, self.protobuf, self.json_schema):

@@ -34,14 +34,22 @@ if TYPE_CHECKING:
 Part = Literal["value", "key"]
 
 
-def spec_of(decode: Decode, source: KafkaSource) -> DecodeSpec:
+def spec_of(decode: Decode, source: KafkaSource, *, sampled: str | None = None) -> DecodeSpec:
     """What decodes the values of a source. Protobuf schemas and samples want a running Spark session.
+
+    Args:
+        decode: the block.
+        source: where the values come from.
+        sampled: with ``json: {schema: sample}``, the schema that was guessed the first time. Default: one is
+            guessed now.
 
     Raises:
         ConfigError: if no subject is named for topics that are given by a pattern, or a schema cannot be used.
         ResourceMissing: if the registry does not know the subject.
         Unreachable: if the registry does not answer.
     """
+    if sampled is not None and decode.is_sampled:
+        return Json(schema=sampled, sampled=True)
     return _spec(decode, source, "value")
 
 
@@ -58,7 +66,7 @@ def _spec(encoded: Encoded, source: KafkaSource, part: Part) -> DecodeSpec:
     if encoded.protobuf is not None or encoded.json_schema is not None:
         return _registered(encoded, source, part)
     if encoded.json_ is not None:
-        return Json(schema=_json_schema(encoded.json_, source))
+        return Json(schema=_json_schema(encoded.json_, source), sampled=encoded.is_sampled)
     if encoded.csv is not None:
         return _csv(encoded.csv)
     return String() if encoded.string is not None else Raw()

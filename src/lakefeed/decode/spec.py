@@ -86,9 +86,11 @@ class Json:
     Attributes:
         schema: of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the JSON
             of a Spark ``StructType``. Fields that it declares not null must be there.
+        sampled: whether the schema was guessed from records; then a feed keeps it.
     """
 
     schema: str
+    sampled: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

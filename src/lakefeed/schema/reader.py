@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakefeed.decode.spec import DecodeSpec
+from lakefeed.decode.spec import DecodeSpec, Json
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.schema.evolution import Evolution, Policy
 from lakefeed.schema.history import Entry
@@ -107,7 +107,10 @@ class ReaderSchema:
             rows_of: the feed's rows as they would be decoded now.
         """
         if self._writer_schema is None:
-            self._keeper.follow(rows_of().schema, None, ())
+            # A schema that was guessed once stays: other records may let one guess otherwise.
+            guessed = isinstance(self._spec, Json) and self._spec.sampled
+            recorded = Recorded(self._spec.schema, frozenset()) if guessed else None
+            self._keeper.follow(rows_of().schema, recorded, ())
             return
         recorded = self._keeper.recorded_schema()
         spec: Any = self._spec
