@@ -1,6 +1,7 @@
 package io.lakefeed.decode;
 
 import io.lakefeed.Secrets;
+import io.lakefeed.decode.RecordReader.Writers;
 import java.io.Serializable;
 import java.time.Duration;
 import org.apache.avro.Schema;
@@ -85,10 +86,12 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
 
     private AvroReader newReader() {
         Schema reader = AvroTypes.reader(readerSchema);
-        return writerSchema == null
-                ? new AvroReader(
-                        reader, valueType, Registry.at(registryUrl, credentials), Duration.ofSeconds(patienceSeconds))
-                : new AvroReader(reader, valueType, AvroTypes.parsed(writerSchema));
+        if (writerSchema != null) {
+            return new AvroReader(reader, valueType, AvroTypes.parsed(writerSchema));
+        }
+        Registry registry = Registry.at(registryUrl, credentials);
+        return new AvroReader(
+                reader, valueType, new Writers<>(registry, Duration.ofSeconds(patienceSeconds), WriterSchema.AVRO));
     }
 
     @Override

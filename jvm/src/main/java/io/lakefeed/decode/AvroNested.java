@@ -21,12 +21,17 @@ final class AvroNested {
         private AvroStep[] steps;
         private int[] places;
         private String[] names;
+        private byte[] common;
 
         /** To be called once; later than the constructor since a record may lie in itself. */
         void become(AvroStep[] steps, int[] places, String[] names) {
             this.steps = steps;
             this.places = places;
             this.names = names;
+            this.common = new byte[steps.length];
+            for (int at = 0; at < steps.length; at++) {
+                common[at] = steps[at].common();
+            }
         }
 
         DecodedRow newRow() {
@@ -37,8 +42,16 @@ final class AvroNested {
         void fill(BoundedDecoder in, DecodedRow row) {
             final AvroStep[] all = steps;
             final int[] into = places;
+            final byte[] kinds = common;
             for (int at = 0; at < all.length; at++) {
-                all[at].read(in, row, into[at]);
+                int field = into[at];
+                switch (kinds[at]) {
+                    case INT -> row.put(field, (long) in.readInt());
+                    case LONG -> row.put(field, in.readLong());
+                    case DOUBLE -> row.put(field, in.readDouble());
+                    case STRING -> row.put(field, in.readString());
+                    default -> all[at].read(in, row, field);
+                }
             }
         }
 

@@ -76,6 +76,11 @@ final class AvroNumbers {
         }
 
         @Override
+        byte common() {
+            return INT;
+        }
+
+        @Override
         Object read(BoundedDecoder in) {
             return in.readInt();
         }
@@ -100,6 +105,11 @@ final class AvroNumbers {
             super(type, 8);
             this.fromInt = writer == Schema.Type.INT;
             this.factor = factor;
+        }
+
+        @Override
+        byte common() {
+            return fromInt || factor != 1 ? OTHER : LONG;
         }
 
         private long next(BoundedDecoder in) {
@@ -161,6 +171,11 @@ final class AvroNumbers {
         OfDouble(DataType type, Schema.Type writer) {
             super(type, 8);
             this.writer = writer;
+        }
+
+        @Override
+        byte common() {
+            return writer == Schema.Type.DOUBLE ? DOUBLE : OTHER;
         }
 
         private double next(BoundedDecoder in) {

@@ -47,6 +47,11 @@ final class AvroObjects {
         }
 
         @Override
+        byte common() {
+            return STRING;
+        }
+
+        @Override
         Object read(BoundedDecoder in) {
             return in.readString();
         }

@@ -18,6 +18,7 @@ abstract class RecordReader {
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
 
     private final Writers<?> writers;
+    private Integer latest = 0;
 
     /** A reader of records with a header if {@code writers} are given, else of bare ones. */
     RecordReader(Writers<?> writers) {
@@ -49,7 +50,7 @@ abstract class RecordReader {
         try {
             int from = 0;
             if (writers != null) {
-                schemaId = WireFormat.schemaId(record);
+                schemaId = boxed(WireFormat.schemaId(record));
                 from = WireFormat.HEADER;
             }
             return result(value(record, from, schemaId == null ? 0 : schemaId), schemaId, null);
@@ -62,6 +63,14 @@ abstract class RecordReader {
         } catch (RuntimeException unreadable) {
             return failed(schemaId, "not readable: " + unreadable);
         }
+    }
+
+    /** The same object again while the id stays the same: most topics have few. */
+    private Integer boxed(int schemaId) {
+        if (latest != schemaId) {
+            latest = schemaId;
+        }
+        return latest;
     }
 
     private static InternalRow failed(Integer schemaId, String error) {
