@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import SecretStr
 
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
-from lakefeed.config.decoding import AvroDecode
+from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import KafkaSource, PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
 from lakefeed.config.s3_probe import TIMEOUT_SECONDS, get, require_bucket
@@ -62,9 +62,9 @@ def _kafka(config: PipelineConfig) -> list[Check]:
     if (source := config.source.kafka) is not None:
         kafka = source
         checks.append(lambda: _topics(kafka))
-        if (avro := config.decode.avro) is not None and (registry := avro.registry) is not None:
-            key = "decode.avro.subject" if avro.subject else "decode.avro.registry"
-            checks.append(_checked(key, lambda: _subject(avro, registry, kafka)))
+        checks += _subjects(config.decode, "decode", "value", kafka)
+        if config.decode.key is not None:
+            checks += _subjects(config.decode.key, "decode.key", "key", kafka)
     return checks
 
 
@@ -97,17 +97,38 @@ def _topics(source: KafkaSource) -> list[Problem]:
     ]
 
 
-def _subject(avro: AvroDecode, registry: Registry, source: KafkaSource) -> None:
+# What a format's subject holds, and what the format for it is called.
+_KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+
+
+def _subjects(encoded: Encoded, block: str, part: str, source: KafkaSource) -> list[Check]:
+    """Whether the registry has the schema that the table is to have."""
+    if (registry := encoded.registry) is None:
+        return []
+    key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
+    subject = encoded.subject or (f"{source.topics[0]}-{part}" if source.topics else None)
+    given = encoded.avro is not None and encoded.avro.schema_file is not None
+    return [_checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
+
+
+def _subject(registry: Registry, subject: str | None, kind: str) -> None:
+    from lakefeed.decode import json_schema
     from lakefeed.decode.registry import SchemaRegistry
 
     client = SchemaRegistry(registry.url, username=registry.username, password=registry.password)
-    subject = avro.subject or (f"{source.topics[0]}-value" if source.topics else None)
-    if avro.schema_file is None and subject is not None:
-        kind = client.latest(subject).kind
-        if kind != "AVRO":
-            raise ConfigError(f"the subject {subject} holds a {kind} schema, not an Avro one", where=registry.url)
-    else:
+    if subject is None:
         client.subjects()
+        return
+    latest = client.latest(subject)
+    if latest.kind != _KINDS[kind]:
+        called = next((name for name, each in _KINDS.items() if each == latest.kind), None)
+        raise ConfigError(
+            f"the subject {subject} holds a schema of kind {latest.kind}, not {_KINDS[kind]}",
+            where=registry.url,
+            hint=f"decode it as {called}" if called else None,
+        )
+    if kind == "json_schema":
+        json_schema.avro_schema(latest.text, {each.name: each.text for each in latest.references})
 
 
 def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:

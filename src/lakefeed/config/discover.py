@@ -9,7 +9,9 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lakefeed.errors import LakefeedError, ResourceMissing, Unreachable
+from lakefeed.decode import json_schema
+from lakefeed.decode.registry import RegisteredSchema
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 
 SAMPLE_SECONDS = 5.0
 # Looking a schema id's subject up asks for each subject's latest version.
@@ -45,7 +47,7 @@ class Discovery:
         ddl: for JSON, the columns as Spark DDL.
     """
 
-    kind: Literal["avro", "json", "raw"]
+    kind: Literal["avro", "protobuf", "json_schema", "json", "raw"]
     how: str
     certain: bool = True
     columns: tuple[Column, ...] = ()
@@ -73,12 +75,25 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
         except ResourceMissing:
             pass
         else:
-            if found.kind == "AVRO":
-                how = f"the registered schema of subject {found.subject}, version {found.version}"
-                return Discovery(kind="avro", how=how, columns=_avro_columns(found.text))
-            how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode yet"
+            how = f"the registered schema of subject {found.subject}, version {found.version}"
+            if known := _registered(found, how):
+                return known
+            how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode"
             return Discovery(kind="raw", how=how, certain=False)
     return _from_record(sample(topic, bootstrap_servers=bootstrap_servers), registry_url, topic)
+
+
+def _registered(found: RegisteredSchema, how: str, *, subject: str | None = None) -> Discovery | None:
+    """How to decode what a registered schema describes; None for a kind or a schema that gives no columns."""
+    if found.kind == "AVRO":
+        return Discovery(kind="avro", how=how, subject=subject, columns=_avro_columns(found.text))
+    if found.kind == "PROTOBUF":
+        return Discovery(kind="protobuf", how=how, subject=subject)
+    try:
+        text = json_schema.avro_schema(found.text, {each.name: each.text for each in found.references})
+    except ConfigError:
+        return None
+    return Discovery(kind="json_schema", how=how, subject=subject, columns=_avro_columns(text))
 
 
 def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> Discovery:
@@ -110,9 +125,9 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
         registry.by_id(schema_id)
         for subject in registry.subjects()[:_MAX_SUBJECTS]:
             found = registry.latest(subject)
-            if found.schema_id == schema_id and found.kind == "AVRO":
+            if found.schema_id == schema_id:
                 how = f"a record's schema id {schema_id}, which is the latest version of subject {subject}"
-                return Discovery(kind="avro", how=how, subject=subject, columns=_avro_columns(found.text))
+                return _registered(found, how, subject=subject)
     except Unreachable:
         raise
     except LakefeedError:

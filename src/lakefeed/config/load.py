@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from yaml.nodes import Node
 
 from lakefeed.config import overrides as override
+from lakefeed.config.decoding import Encoded
 from lakefeed.config.document import Document, convert
 from lakefeed.config.explain import explain
 from lakefeed.config.models import PipelineConfig
@@ -106,16 +107,28 @@ def _catalog_problems(config: PipelineConfig, document: Document, environment: M
 
 def _subject_problems(config: PipelineConfig, document: Document) -> list[Problem]:
     """With a pattern of topics it has to be said whose schema the table has."""
-    kafka, avro = config.source.kafka, config.decode.avro
-    if kafka is None or avro is None or kafka.topics is not None or avro.subject or avro.schema_file:
+    kafka, found = config.source.kafka, []
+    if kafka is None or kafka.topics is not None:
         return []
-    document.add(
-        "with topics_pattern it has to be said whose schema the table has",
-        place=("decode", "avro"),
-        location=document.locate(("decode", "avro"), key=True),
-        hint="add decode.avro.subject: <topic>-value of one of the topics, or decode.avro.schema_file",
-    )
-    return [document.problems[-1]]
+    parts: list[tuple[Encoded | None, tuple[str, ...], str]] = [
+        (config.decode, ("decode",), "value"),
+        (config.decode.key, ("decode", "key"), "key"),
+    ]
+    for encoded, place, part in parts:
+        if encoded is None or encoded.registry is None or encoded.subject:
+            continue
+        if encoded.avro is not None and encoded.avro.schema_file is not None:
+            continue
+        at = (*place, encoded.kind)
+        document.add(
+            "with topics_pattern it has to be said whose schema the table has",
+            place=at,
+            location=document.locate(at, key=True),
+            hint=f"add {'.'.join(at)}.subject: <topic>-{part} of one of the topics"
+            + (f", or {'.'.join(at)}.schema_file" if encoded.kind == "avro" else ""),
+        )
+        found.append(document.problems[-1])
+    return found
 
 
 _BEGIN = "lakefeed init --topic TOPIC writes one to begin with"

@@ -110,13 +110,18 @@ def _decode(blank: Blank) -> list[str]:
         lines += [
             "# raw lands the bytes in one column, value. If you know better:",
             "#   avro: {schema_file: values.avsc}           # Avro without a header",
-            "#   json: {schema_ddl: 'id BIGINT, name STRING'}",
+            "#   protobuf: {schema_file: values.proto, message: Trip}",
+            "#   json: {schema_ddl: 'id BIGINT, name STRING'}   # or {schema: sample}",
+            "#   csv: {schema_ddl: 'id BIGINT, name STRING'}",
+            "#   string: {}",
         ]
     lines.append("decode:")
-    if found.kind == "avro":
-        lines += ["  avro:", f"    registry: {_variable('SCHEMA_REGISTRY_URL', blank.registry_url)}"]
+    if found.kind in ("avro", "protobuf", "json_schema"):
+        lines += [f"  {found.kind}:", f"    registry: {_variable('SCHEMA_REGISTRY_URL', blank.registry_url)}"]
         if found.subject is not None:
             lines.append(f"    subject: {_scalar(found.subject)}")
+        if found.kind == "protobuf":
+            lines.append("    # message: NAME                   # if the values are not the schema's first message")
     elif found.kind == "json":
         lines += ["  json:", f"    schema_ddl: {_quoted(found.ddl or '')}"]
     else:

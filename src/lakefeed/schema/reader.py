@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.decode.spec import DecodeSpec, Json
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.schema.evolution import Evolution, Policy
 from lakefeed.schema.history import Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+PATIENCE_SECONDS = 300
+"""How long a registry may be away, as in the tasks (``registry_patience_seconds``)."""
+PAUSE_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -108,8 +113,8 @@ class ReaderSchema:
         """
         if self._writer_schema is None:
             # A schema that was guessed once stays: other records may let one guess otherwise.
-            guessed = isinstance(self._spec, Json) and self._spec.sampled
-            recorded = Recorded(self._spec.schema, frozenset()) if guessed else None
+            given = self._spec
+            recorded = Recorded(given.schema, frozenset()) if isinstance(given, Json) and given.sampled else None
             self._keeper.follow(rows_of().schema, recorded, ())
             return
         recorded = self._keeper.recorded_schema()
@@ -143,7 +148,7 @@ class ReaderSchema:
         entries = []
         for schema_id in sorted(set(schema_ids) - self._evolution.known_ids - self._gone):
             try:
-                writer = self._writer_schema(schema_id)
+                writer = _patiently(self._writer_schema, schema_id)
             except (ResourceMissing, ConfigError) as unknown:
                 self._gone.add(schema_id)
                 self._notes.append(f"schema id {schema_id}: {unknown.what}; its new fields, if any, are not landed")
@@ -165,3 +170,15 @@ class ReaderSchema:
         for each in entries:
             if each.changes:
                 self._notes.append(f"schema id {each.schema_id}: {'; '.join(map(str, each.changes))}")
+
+
+def _patiently(writer_schema: Callable[[int], str], schema_id: int) -> str:
+    """Asks a registry that does not answer again: an outage is to delay the batch, not to end the feed."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return writer_schema(schema_id)
+        except Unreachable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_SECONDS)

@@ -28,7 +28,7 @@ def test_blocks_hold_exactly_one_kind() -> None:
 
 def test_short_forms_are_let_through() -> None:
     decode, registry = definition("Decode"), definition("Registry")
-    assert {"enum": ["raw"]} in decode["anyOf"]
+    assert {"enum": ["string", "raw"]} in decode["anyOf"]
     assert any(each.get("type") == "string" for each in registry["anyOf"])
     assert any(each.get("type") == "string" for each in definition("KafkaSource")["properties"]["topics"]["anyOf"])
 
