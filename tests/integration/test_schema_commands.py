@@ -78,13 +78,15 @@ def test_side_by_side_and_what_would_change(lake: SparkSession, feed: Feed, vers
         "zone": (None, "string"),
         "mine": (None, "int"),
     }
-    # No feed has written to the table: it is not known that zone has become area.
     alter = f"ALTER TABLE `lake`.`{feed.name}`.`rows` "
-    assert printed(feed, "diff", pipeline)["ddl"] == [f"{alter}ADD COLUMNS (`area` STRING, `fare` DOUBLE)"]
+    ddl = [f"{alter}RENAME COLUMN `zone` TO `area`", f"{alter}ADD COLUMNS (`fare` DOUBLE)"]
+    before = printed(feed, "diff", pipeline)
+    assert before["ddl"] == ddl
+    assert "the feed has not run with this table yet" in before["note"]
 
     lake.sql(set_properties(feed.table, recorded(feed, versions[0])))
     diff = printed(feed, "diff", pipeline)
-    assert diff["ddl"] == [f"{alter}RENAME COLUMN `zone` TO `area`", f"{alter}ADD COLUMNS (`fare` DOUBLE)"]
+    assert diff["ddl"] == ddl
     assert [each["kind"] for each in diff["changes"]] == ["renamed", "added"]
     assert (diff["schema_id"], diff["note"]) == (versions[1], None)
     for statement in diff["ddl"]:

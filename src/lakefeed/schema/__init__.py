@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lakefeed.schema.ddl import set_properties, statements
-from lakefeed.schema.differences import Change
+from lakefeed.schema.differences import Change, renames
 from lakefeed.schema.evolution import Evolution, Policy, SchemaWarning
 from lakefeed.schema.fit import aligned
 from lakefeed.schema.history import Entry, History, read_history, read_ids, with_entries
@@ -21,6 +21,7 @@ __all__ = [
     "merged",
     "read_history",
     "read_ids",
+    "renames",
     "set_properties",
     "statements",
     "with_entries",

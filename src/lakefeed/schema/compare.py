@@ -12,7 +12,7 @@ from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.schema.columns import columns_of, columns_of_table, types
 from lakefeed.schema.ddl import statements
-from lakefeed.schema.differences import Change
+from lakefeed.schema.differences import Change, renames
 from lakefeed.schema.fit import find
 from lakefeed.schema.history import History, read_history
 from lakefeed.schema.merge import merged
@@ -166,8 +166,8 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
             for each in want.fields
             if find(table.columns, each.name) is None
         )
-        note = "the feed has not run with this table yet: only whole columns are compared, and renames not seen"
-    ddl = statements(table.name, have=table.columns, want=want, changes=changes)
+        note = "the feed has not run with this table yet: only whole columns are compared"
+    ddl = statements(table.name, have=table.columns, want=want, changes=renames(reader))
     if ddl and (policy := config.schema_.on_change) != "evolve":
         note = {
             "ignore": "schema.on_change is ignore: new columns would not come, nor old ones change their names",

@@ -32,7 +32,8 @@ def statements(
         table: catalog.namespace.table.
         have: the table's columns.
         want: the rows' columns.
-        changes: what happened to the reader's schema, in order: of these the renamed fields count.
+        changes: of these the renamed fields count: what happened to the reader's schema, in order, or all that
+            ``lakefeed.schema.renames`` knows of it.
         grow: False refuses new columns and renames none; columns may still become optional or wider.
 
     Returns:

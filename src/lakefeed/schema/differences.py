@@ -18,6 +18,7 @@ from lakefeed.schema.avro import (
     described,
     members,
     nullable,
+    parse,
 )
 
 Kind = Literal["added", "promoted", "made_optional", "renamed", "dropped"]
@@ -56,6 +57,37 @@ class Change:
 def differences(before: Schema, after: Schema) -> tuple[Change, ...]:
     """What became another, outer fields before inner ones."""
     return tuple(_Walk(before, after).type(before.root, after.root, "", absent=False))
+
+
+def renames(text: str) -> tuple[Change, ...]:
+    """The renames that a schema's aliases tell of, outer fields before inner ones, whenever they happened.
+
+    With them ``lakefeed.schema.ddl.statements`` finds out from the table alone which columns still have an older
+    name: also after a crash between a change of the schema and that of the table.
+
+    Args:
+        text: the reader's schema (Avro JSON).
+
+    Raises:
+        ConfigError: it is no Avro record schema.
+    """
+    schema = parse(text)
+    return tuple(_renames(schema, schema.root, "", frozenset()))
+
+
+def _renames(schema: Schema, type_: Type, path: str, around: frozenset[str]) -> Iterator[Change]:
+    flat = members(type_)
+    for at, each in enumerate(flat):
+        here = path if len(flat) == 1 else f"{path}.member{at}"
+        if isinstance(each, Array):
+            yield from _renames(schema, each.items, f"{here}.element", around)
+        elif isinstance(each, Map):
+            yield from _renames(schema, each.values, f"{here}.value", around)
+        elif isinstance(each, Ref) and isinstance(record := schema.named(each), Record) and record.name not in around:
+            for field in record.fields:
+                place = f"{here}.{field.name}" if here else field.name
+                yield from (Change("renamed", place, alias, field.name) for alias in field.aliases)
+                yield from _renames(schema, field.type, place, around | {record.name})
 
 
 class _Walk:

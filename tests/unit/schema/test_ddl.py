@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from lakefeed.errors import SchemaIncompatible
 from lakefeed.schema.columns import columns_of
 from lakefeed.schema.ddl import set_properties, statements
-from lakefeed.schema.differences import Change
+from lakefeed.schema.differences import Change, renames
 from tests.unit.schema.test_merge import decimal, field, join, record
 
 TABLE = "lake.nyc.trips"
@@ -147,6 +147,21 @@ def test_what_iceberg_cannot_do(have: t.StructType, want: t.StructType, words: s
     with pytest.raises(SchemaIncompatible) as refused:
         statements(TABLE, have=have, want=want)
     assert words in str(refused.value)
+
+
+def test_renames_follow_from_aliases_alone() -> None:
+    """As after a crash, when what has changed is forgotten: the schema's aliases and the table tell."""
+    line = record(field("price", "int", aliases=["cost", "amount"]), field("next", ["null", "Line"]), name="Line")
+    reader = json.dumps(record(field("lines", {"type": "array", "items": line}, aliases=["items"]), field("x")))
+    wanted = columns_of(reader)
+    old = struct(items=t.ArrayType(struct(amount=INT, next=TEXT)), x=TEXT)
+    assert changed(old, wanted, *renames(reader)) == [
+        "RENAME COLUMN `items` TO `lines`",
+        "RENAME COLUMN `lines`.`element`.`amount` TO `price`",
+    ]
+    assert changed(wanted, wanted, *renames(reader)) == []
+    half = struct(lines=t.ArrayType(struct(cost=INT, next=TEXT)), x=TEXT)
+    assert changed(half, wanted, *renames(reader)) == ["RENAME COLUMN `lines`.`element`.`cost` TO `price`"]
 
 
 def test_odd_names_are_only_names() -> None:
