@@ -205,7 +205,7 @@ final class BoundedDecoder {
     int skipItems() {
         long count = readLong();
         while (count < 0) {
-            at += available(readLong(), "a block of items");
+            skip(readLong(), "a block of items");
             count = readLong();
         }
         return counted(count);
@@ -221,10 +221,15 @@ final class BoundedDecoder {
 
     /** Skips a length and the bytes after it. */
     void skipBytes() {
-        at += available(readLong(), "a string or bytes");
+        skip(readLong(), "a string or bytes");
     }
 
     void skip(int length) {
-        at += available(length, "a fixed");
+        skip(length, "a fixed");
+    }
+
+    /** Not {@code at += …readLong()…} at the callers: Java takes the old {@code at} before it reads the length. */
+    private void skip(long length, String of) {
+        at += available(length, of);
     }
 }

@@ -1,0 +1,167 @@
+"""Schema resolution: for random pairs of schemas the values of from_avro; and where lakefeed goes beyond it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from pyspark.sql.avro.functions import from_avro
+
+from lakefeed.decode import PlainAvro, decoded
+from tests.spark.avro_schemas import pairs
+from tests.spark.records import avro_bytes, records, results
+from tests.spark.test_decode_avro import plain
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+Pair = tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]
+
+
+def same_as_from_avro(spark: SparkSession, pair: Pair) -> None:
+    writer, reader, data = pair
+    spark.conf.set("spark.sql.avro.datetimeRebaseModeInRead", "CORRECTED")
+    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(reader))
+    both = (
+        decoded(records(spark, [avro_bytes(writer, each) for each in data]), spec)
+        .withColumn("reference", from_avro("value", json.dumps(writer), {"avroSchema": json.dumps(reader)}))
+        .orderBy("offset")
+    )
+    decoded_type = both.schema["decoded"].dataType
+    assert decoded_type["value"].dataType == both.schema["reference"].dataType  # type: ignore[index]
+    for row in both.collect():
+        assert row.decoded.error is None
+        assert plain(row.decoded.value) == plain(row.reference)
+
+
+# Each example is a Spark plan of its own: to shrink one would take minutes.
+@settings(
+    max_examples=3, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@given(pair=pairs(fields=25))
+def test_evolved_schemas_give_the_values_of_from_avro(spark: SparkSession, pair: Pair) -> None:
+    same_as_from_avro(spark, pair)
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(pair=pairs(fields=25))
+def test_many_evolved_schemas_give_the_values_of_from_avro(spark: SparkSession, pair: Pair) -> None:
+    same_as_from_avro(spark, pair)
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
+
+
+def read(spark: SparkSession, writer: Any, datum: Any, reader: Any) -> Row:
+    spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(reader))
+    [result] = results(decoded(records(spark, [avro_bytes(writer, datum)]), spec))
+    return result
+
+
+def test_a_field_that_may_be_null_needs_no_default(spark: SparkSession) -> None:
+    inner = {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["int", "null"]}]}
+    reader = record(a="int", b=["string", "null"], c="null", inner=inner)
+    writer = record(a="int", inner={**inner, "fields": []})
+    assert read(spark, writer, {"a": 1, "inner": {}}, reader).value.asDict(recursive=True) == {
+        "a": 1,
+        "b": None,
+        "c": None,
+        "inner": {"x": None},
+    }
+    refused = read(spark, writer, {"a": 1, "inner": {}}, record(a="int", b="string"))
+    assert "missing required field b" in refused.error
+
+
+def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": kind, "logicalType": name, **more}
+
+
+def test_a_moment_keeps_its_time_when_the_unit_changes(spark: SparkSession) -> None:
+    moment = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    writer = record(at=logical("long", "timestamp-millis"), spent="int")
+    for reader in (logical("long", "timestamp-micros"), logical("long", "timestamp-millis")):
+        found = read(spark, writer, {"at": moment, "spent": 1}, record(at=reader))
+        assert found.value.at == moment.astimezone().replace(tzinfo=None)
+    nanos = read(spark, writer, {"at": moment, "spent": 1}, record(at=logical("long", "timestamp-nanos")))
+    assert nanos.value.at == int(moment.timestamp()) * 10**9
+    finer = record(at=logical("long", "timestamp-nanos"))
+    lost = read(spark, finer, {"at": 1_500}, record(at=logical("long", "timestamp-micros")))
+    assert "timestamp-nanos, which is finer than timestamp-micros" in lost.error
+
+
+def test_a_decimal_keeps_its_value_when_the_scale_changes(spark: SparkSession) -> None:
+    writer = record(d=logical("bytes", "decimal", precision=10, scale=2))
+    wider = record(d=logical("bytes", "decimal", precision=12, scale=4))
+    narrower = record(d=logical("bytes", "decimal", precision=10, scale=1))
+    assert read(spark, writer, {"d": Decimal("1.25")}, wider).value.d == Decimal("1.2500")
+    assert read(spark, writer, {"d": Decimal("1.50")}, narrower).value.d == Decimal("1.5")
+    assert "Rounding necessary" in read(spark, writer, {"d": Decimal("1.25")}, narrower).error
+    small = record(d=logical("bytes", "decimal", precision=3, scale=2))
+    assert "not readable" in read(spark, writer, {"d": Decimal("1234.56")}, small).error
+
+
+LINK = {
+    "type": "record",
+    "name": "Link",
+    "fields": [
+        {"name": "value", "type": logical("int", "date")},
+        {"name": "blob", "type": "bytes"},
+        {"name": "next", "type": ["null", "Link"]},
+        {"name": "tree", "type": {"type": "map", "values": {"type": "array", "items": ["string", "Link"]}}},
+    ],
+}
+DAY = dt.date(2026, 1, 2)
+
+
+def link(following: Any = None, **tree: Any) -> dict[str, Any]:
+    return {"value": DAY, "blob": b"\xff", "next": following, "tree": tree}
+
+
+def test_a_record_inside_its_own_kind_is_json(spark: SparkSession) -> None:
+    leaf: dict[str, Any] = {"value": "2026-01-02", "blob": "/w==", "next": None, "tree": {}}
+    found = read(spark, LINK, link(link(link()), branch=["x", link()]), LINK).value.asDict(recursive=True)
+    assert (found["value"], found["blob"]) == (DAY, bytearray(b"\xff"))
+    assert json.loads(found["next"]) == {**leaf, "next": leaf}
+    text, deeper = found["tree"]["branch"]
+    assert text == {"member0": "x", "member1": None}
+    assert json.loads(deeper["member1"]) == leaf
+
+
+def test_recursive_types_are_resolved_too(spark: SparkSession) -> None:
+    writer = {
+        "type": "record",
+        "name": "Link",
+        "fields": [
+            {"name": "gone", "type": ["null", "Link"]},
+            {"name": "value", "type": "int"},
+            {"name": "next", "type": ["null", "Link"]},
+        ],
+    }
+    reader = {
+        "type": "record",
+        "name": "Link",
+        "fields": [
+            {"name": "next", "type": ["null", "Link"]},
+            {"name": "number", "type": "long", "aliases": ["value"]},
+            {"name": "added", "type": "string", "default": "new"},
+        ],
+    }
+    datum = {"gone": None, "value": 1, "next": {"gone": None, "value": 2, "next": None}}
+    found = read(spark, writer, {**datum, "gone": datum}, reader).value
+    assert (found.number, found.added) == (1, "new")
+    assert json.loads(found.next) == {"next": None, "number": 2, "added": "new"}
+
+
+def test_a_key_that_comes_twice_keeps_its_last_value(spark: SparkSession) -> None:
+    keys = [f"k{at % 12}" for at in range(30)]
+    entries = b"".join(avro_bytes("string", key) + avro_bytes("int", at) for at, key in enumerate(keys))
+    value = avro_bytes("long", len(keys)) + entries + b"\0"
+    schema = json.dumps(record(m={"type": "map", "values": "int"}))
+    [result] = results(decoded(records(spark, [value]), PlainAvro(writer_schema=schema)))
+    assert result.value.m == dict(zip(keys, range(30), strict=True))
