@@ -1,4 +1,4 @@
-"""``lakefeed bench``: measurements against real servers."""
+"""``lakefeed bench``: measurements that anybody can repeat."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink
+from lakefeed.bench.decode_cases import CASES
 from lakefeed.cli.local import shown_steps
 from lakefeed.cli.output import emit, output_option
 
@@ -87,6 +88,28 @@ def s3_requests(
     emit(output, [each.as_dict() for each in measured], lambda: click.echo(comparison(measured, work)))
     if not all(each.meter_agrees and each.complete for each in measured):
         sys.exit(1)
+
+
+@bench.command("decode")
+@click.option("--rows", type=click.IntRange(1), default=1_000_000, show_default=True, help="Records in memory.")
+@click.option("--rounds", type=click.IntRange(1), default=9, show_default=True, help="Turns of each decoder.")
+@click.option("--schema", "names", type=click.Choice(list(CASES)), multiple=True, help="Only this; again for more.")
+@output_option
+def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
+    """Measure the Avro decoder beside Spark's from_avro, in turns, on the same records in memory.
+
+    The figure is the CPU time of the tasks, which other programs on the machine disturb least. It needs no server.
+    """
+    from lakefeed.bench.decode import compare, table
+    from lakefeed.config.connections import Connections
+    from lakefeed.session import log_path, session
+
+    spark = session("bench-decode", connections=Connections(), master="local[1]", log_file=log_path("bench-decode"))
+    try:
+        compared = [compare(spark, CASES[name], rows=rows, rounds=rounds, say=_say) for name in names or CASES]
+    finally:
+        spark.stop()
+    emit(output, [each.as_dict() for each in compared], lambda: click.echo(table(compared)))
 
 
 def _say(text: str) -> None:
