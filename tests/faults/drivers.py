@@ -53,7 +53,7 @@ def driver(module: str, *, store: Store, log: Path) -> Iterator[Driver]:
             stderr=errors,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **store.as_environment()},
+            env={**os.environ, **store.as_environment(), "SPARK_LOCAL_IP": "127.0.0.1"},
         )
     try:
         yield Driver(process, log)

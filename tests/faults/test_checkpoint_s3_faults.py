@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lakefeed import jvm
 from tests.contract.checkpoint import Checkpoint, counting, java_class
 from tests.contract.stores import Bucket
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
@@ -130,9 +131,11 @@ def test_an_own_write_whose_reply_was_lost_is_no_conflict(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     fault = proxy.spoil("lost reply", on("PutObject"))
+    errors = jvm.s3_traffic(spark).errors
     with counting(spark) as counted:
         log.write("3", b"batch 3")
     assert fault.done == 1
+    assert jvm.s3_traffic(spark).errors - errors == 2
     assert counted.requests == {"PutObject": 2, "HeadObject": 1}
     assert Checkpoint.at(log.root, spark=spark).read("3") == b"batch 3"
 

@@ -2,7 +2,6 @@ package io.lakefeed.checkpoint;
 
 import java.io.IOException;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -15,28 +14,19 @@ import org.apache.hadoop.fs.s3a.Invoker;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.hadoop.fs.s3a.S3ARetryPolicy;
 import org.apache.hadoop.fs.s3a.impl.PutObjectOptions;
-import org.slf4j.Logger;
-import org.slf4j.LoggerFactory;
 import software.amazon.awssdk.core.sync.RequestBody;
 import software.amazon.awssdk.services.s3.S3Client;
-import software.amazon.awssdk.services.s3.model.BucketVersioningStatus;
-import software.amazon.awssdk.services.s3.model.DeleteObjectsResponse;
-import software.amazon.awssdk.services.s3.model.ListObjectVersionsRequest;
-import software.amazon.awssdk.services.s3.model.ListObjectVersionsResponse;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Request;
 import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
-import software.amazon.awssdk.services.s3.model.ObjectIdentifier;
 import software.amazon.awssdk.services.s3.model.PutObjectRequest;
-import software.amazon.awssdk.services.s3.model.S3Exception;
 
 /**
  * A bucket as this JVM knows it: the requests that S3A has no frugal call for, sent by S3A's own client and with
  * its retries, and what was learnt once about the store. One for each bucket and endpoint in a JVM.
  */
 final class Bucket {
-    private static final Logger LOG = LoggerFactory.getLogger(Bucket.class);
     private static final Map<String, Bucket> KNOWN = new ConcurrentHashMap<>();
-    private static final int PAGE = 1000;
+    static final int PAGE = 1000;
 
     /** One page or more of a directory: the objects in it and the directories below, by their keys. */
     record Listing(List<Item> objects, List<String> directories) {}
@@ -47,17 +37,16 @@ final class Bucket {
     private final Path root;
     private final Configuration conf;
     private final Invoker invoker;
-    private final boolean deletesTogether;
+    private final Removal removal;
     private final Deletions deletions;
     private final StoreProof proof = new StoreProof(this);
     private final FirstLooks looks = new FirstLooks(this);
-    private Boolean versioned;
 
     private Bucket(S3AFileSystem files, Configuration conf, Settings settings) {
         this.root = new Path(files.getUri());
         this.conf = conf;
         // The file system's own settings: those of the bucket are resolved in them.
-        this.deletesTogether = files.getConf().getBoolean(Constants.ENABLE_MULTI_DELETE, true);
+        this.removal = new Removal(this, files.getConf().getBoolean(Constants.ENABLE_MULTI_DELETE, true));
         this.invoker = new Invoker(new S3ARetryPolicy(files.getConf()), Invoker.NO_OP);
         this.deletions = new Deletions(this, settings);
     }
@@ -96,6 +85,10 @@ final class Bucket {
 
     Deletions deletions() {
         return deletions;
+    }
+
+    Removal removal() {
+        return removal;
     }
 
     StoreProof proof() {
@@ -138,7 +131,7 @@ final class Bucket {
         return names;
     }
 
-    private Listing list(String prefix, String delimiter) throws IOException {
+    Listing list(String prefix, String delimiter) throws IOException {
         List<Item> objects = new ArrayList<>();
         List<String> directories = new ArrayList<>();
         String next = null;
@@ -175,146 +168,16 @@ final class Bucket {
                 .versionId();
     }
 
-    /** Removes an object that {@link #putIfAbsent} has just written. */
-    void removeNew(String key, String version) throws IOException {
-        if (version == null) {
-            // Either there are no versions, or they are suspended: a DELETE would leave a marker then.
-            remove(List.of(key));
-        } else {
-            delete(identifier(key, version));
-        }
-    }
-
-    /** Removes these objects, on a versioned bucket with all their versions: nothing older comes back. */
-    void remove(Collection<String> keys) throws IOException {
-        if (!versioned()) {
-            delete(keys.stream().map(key -> identifier(key, null)).toList());
-            return;
-        }
-        Set<String> wanted = new HashSet<>(keys);
-        Map<String, List<String>> directories = new ConcurrentHashMap<>();
-        keys.forEach(key -> directories
-                .computeIfAbsent(key.substring(0, key.lastIndexOf('/') + 1), each -> new ArrayList<>())
-                .add(key));
-        List<ObjectIdentifier> found = new ArrayList<>();
-        for (List<String> together : directories.values()) {
-            found.addAll(versions(commonPrefix(together), wanted));
-        }
-        delete(found);
-    }
-
-    /** Removes everything whose key begins with {@code prefix}, which ends with a slash. */
-    void removeAll(String prefix) throws IOException {
-        if (versioned()) {
-            delete(versions(prefix, null));
-        } else {
-            delete(list(prefix, null).objects().stream()
-                    .map(item -> identifier(item.key(), null))
-                    .toList());
-        }
-    }
-
-    /** Whether objects have versions here, also such as were left when versioning was suspended. Asked once. */
-    private synchronized boolean versioned() throws IOException {
-        if (versioned == null) {
-            try {
-                BucketVersioningStatus status = retry(
-                                "read the versioning of",
-                                bucket(),
-                                () -> client().getBucketVersioning(request -> request.bucket(bucket())))
-                        .status();
-                versioned = status == BucketVersioningStatus.ENABLED || status == BucketVersioningStatus.SUSPENDED;
-            } catch (IOException refused) {
-                if (!(refused.getCause() instanceof S3Exception answer) || answer.statusCode() >= 500
-                        && answer.statusCode() != 501) {
-                    throw refused;
-                }
-                LOG.warn("Bucket {} does not tell whether it is versioned (status {}): allow s3:GetBucketVersioning, or"
-                        + " deleted checkpoint entries may leave delete markers.", bucket(), answer.statusCode());
-                versioned = false;
-            }
-        }
-        return versioned;
-    }
-
-    /** All versions and delete markers below a prefix, of all keys or of those wanted. */
-    private List<ObjectIdentifier> versions(String prefix, Set<String> wanted) throws IOException {
-        List<ObjectIdentifier> found = new ArrayList<>();
-        String nextKey = null;
-        String nextVersion = null;
-        do {
-            ListObjectVersionsRequest request = ListObjectVersionsRequest.builder()
-                    .bucket(bucket())
-                    .prefix(prefix)
-                    .maxKeys(PAGE)
-                    .keyMarker(nextKey)
-                    .versionIdMarker(nextVersion)
-                    .build();
-            ListObjectVersionsResponse page =
-                    retry("list versions of", prefix, () -> client().listObjectVersions(request));
-            page.versions().forEach(each -> found.add(identifier(each.key(), each.versionId())));
-            page.deleteMarkers().forEach(each -> found.add(identifier(each.key(), each.versionId())));
-            boolean more = Boolean.TRUE.equals(page.isTruncated());
-            nextKey = more ? page.nextKeyMarker() : null;
-            nextVersion = more ? page.nextVersionIdMarker() : null;
-        } while (nextKey != null);
-        if (wanted != null) {
-            found.removeIf(each -> !wanted.contains(each.key()));
-        }
-        return found;
-    }
-
-    private void delete(List<ObjectIdentifier> objects) throws IOException {
-        int size = deletesTogether ? PAGE : 1;
-        for (int from = 0; from < objects.size(); from += size) {
-            List<ObjectIdentifier> some = objects.subList(from, Math.min(objects.size(), from + size));
-            if (some.size() == 1) {
-                delete(some.get(0));
-            } else {
-                deleteTogether(some);
-            }
-        }
-    }
-
-    private void delete(ObjectIdentifier one) throws IOException {
-        retry("delete", one.key(), () -> client().deleteObject(request ->
-                request.bucket(bucket()).key(one.key()).versionId(one.versionId())));
-    }
-
-    private void deleteTogether(List<ObjectIdentifier> objects) throws IOException {
-        DeleteObjectsResponse answer = retry("delete", objects.get(0).key() + " and others", () -> client().deleteObjects(
-                files().getS3AInternals().getStore().getRequestFactory().newBulkDeleteRequestBuilder(objects).build()));
-        if (!answer.errors().isEmpty()) {
-            var first = answer.errors().get(0);
-            throw new IOException("The store did not delete " + answer.errors().size() + " of " + objects.size()
-                    + " checkpoint files in " + root + "; the first: " + first.key() + ": " + first.code() + " "
-                    + first.message());
-        }
-    }
-
-    private static ObjectIdentifier identifier(String key, String version) {
-        return ObjectIdentifier.builder().key(key).versionId(version).build();
-    }
-
-    private static String commonPrefix(List<String> keys) {
-        String prefix = keys.get(0);
-        for (String key : keys) {
-            while (!key.startsWith(prefix)) {
-                prefix = prefix.substring(0, prefix.length() - 1);
-            }
-        }
-        return prefix;
-    }
-
-    private String bucket() {
+    String name() {
         return root.toUri().getAuthority();
     }
 
-    private S3Client client() throws IOException {
+    S3Client client() throws IOException {
         return files().getS3AInternals().getAmazonS3Client("checkpoint");
     }
 
-    private <T> T retry(String action, String key, org.apache.hadoop.util.functional.CallableRaisingIOE<T> request)
+    /** With the retries that S3A has. */
+    <T> T retry(String action, String key, org.apache.hadoop.util.functional.CallableRaisingIOE<T> request)
             throws IOException {
         return invoker.retry(action, key, true, request);
     }

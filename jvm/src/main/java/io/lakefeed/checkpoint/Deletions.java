@@ -66,7 +66,7 @@ final class Deletions {
         synchronized (this) {
             if (waiting.containsKey(key)) {
                 if (!overwrite) {
-                    bucket.remove(List.of(key));
+                    bucket.removal().remove(List.of(key));
                 }
                 waiting.remove(key);
             }
@@ -78,7 +78,7 @@ final class Deletions {
             return;
         }
         List<String> keys = List.copyOf(waiting.keySet());
-        bucket.remove(keys);
+        bucket.removal().remove(keys);
         keys.forEach(waiting::remove);
     }
 

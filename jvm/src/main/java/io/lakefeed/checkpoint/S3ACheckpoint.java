@@ -211,7 +211,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
             return;
         }
         if (status.isDirectory()) {
-            bucket.removeAll(key + "/");
+            bucket.removal().removeAll(key + "/");
         } else if (log.hasLater(name)) {
             bucket.deletions().later(key);
         } else {
@@ -239,7 +239,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
             bucket.deletions().now(key);
         }
         if (found.directory()) {
-            bucket.removeAll(key.isEmpty() ? key : key + "/");
+            bucket.removal().removeAll(key.isEmpty() ? key : key + "/");
         }
         made.remove(path);
         if (log != null && (path.equals(root) || Bucket.prefix(root).startsWith(Bucket.prefix(path)))) {

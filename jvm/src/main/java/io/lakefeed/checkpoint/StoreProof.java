@@ -70,9 +70,9 @@ final class StoreProof {
     private void remove(String key, List<Attempt> attempts) throws IOException {
         List<Attempt> winners = attempts.stream().filter(Attempt::won).toList();
         if (winners.size() == 1 && attempts.stream().allMatch(each -> each.failure() == null)) {
-            bucket.removeNew(key, winners.get(0).version());
+            bucket.removal().removeNew(key, winners.get(0).version());
         } else {
-            bucket.remove(List.of(key));
+            bucket.removal().remove(List.of(key));
         }
     }
 
