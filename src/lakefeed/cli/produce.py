@@ -15,7 +15,7 @@ from lakefeed.errors import ConfigError, ResourceMissing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakefeed.decode.registry import SchemaRegistry
+    from lakefeed.decode.registry import SchemaRegistry, SchemaText
     from lakefeed.produce.encode import Encoding
     from lakefeed.produce.write import Produced
 
@@ -35,16 +35,28 @@ if TYPE_CHECKING:
 @click.option("--start", type=click.IntRange(0), default=0, help="Number of the first row to generate.")
 @click.option(
     "--encode",
-    type=click.Choice(["confluent-avro", "avro", "json"]),
+    type=click.Choice(
+        ["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
+    ),
     default="confluent-avro",
     show_default=True,
 )
 @click.option(
     "--schema-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Avro schema.  [default: the subject's latest; if it has none, one made from the rows]",
+    help="Avro schema, .proto file or JSON Schema, as --encode wants it; for json and csv an Avro schema.  "
+    "[default: the subject's latest; if it has none, one made from the rows]",
 )
-@click.option("--subject", help="Subject in the registry.  [default: TOPIC-value]")
+@click.option("--message", metavar="NAME", help="Message of a Protobuf schema.  [default: its first]")
+@click.option("--subject", help="Subject in the registry.  [default: by --subject-name]")
+@click.option(
+    "--subject-name",
+    "strategy",
+    type=click.Choice(["topic", "record", "topic-record"]),
+    default="topic",
+    show_default=True,
+    help="How subjects are named: TOPIC-value, by the record's full name, or by both.",
+)
 @click.option("--registry", metavar="URL", help="Schema Registry.  [default: SCHEMA_REGISTRY_URL, …]")
 @click.option("--key", metavar="COLUMN", help="Column of the key.  [default: trip_key with --generate taxi]")
 @click.option("--header", "headers", multiple=True, metavar="KEY=VALUE", help="A header of each record.")
@@ -60,8 +72,8 @@ if TYPE_CHECKING:
 def produce(output: str, **options: Any) -> None:
     """Write rows into TOPIC, which must exist.
 
-    Rows come from --file (CSV with a header, JSON lines, Parquet) or from --generate. With confluent-avro the
-    schema is registered, and each value begins with its id.
+    Rows come from --file (CSV with a header, JSON lines, Parquet) or from --generate. With confluent-avro,
+    confluent-protobuf and json-schema the schema is registered, and each value begins with its id.
 
     Ctrl-C ends with status 130 and says how many records the topic has got. With --stream, Ctrl-C and SIGTERM
     finish the micro-batch at hand and end with status 0.
@@ -102,7 +114,9 @@ class _Order:
     start: int
     encode: Any
     schema_file: Path | None
+    message: str | None
     subject: str | None
+    strategy: Any
     registry: str | None
     key: str | None
     headers: tuple[str, ...]
@@ -125,14 +139,23 @@ class _Order:
             (self.stream and self.checkpoint is None, "--stream wants --checkpoint", "--checkpoint PATH"),
             (self.checkpoint is not None and not self.stream, "--checkpoint belongs to --stream", None),
             (
-                self.subject is not None and self.encode != "confluent-avro",
+                self.subject is not None and not self._is_framed,
                 f"--subject has no meaning with --encode {self.encode}",
+                None,
+            ),
+            (
+                self.message is not None and "protobuf" not in self.encode,
+                f"--message has no meaning with --encode {self.encode}",
                 None,
             ),
             (self.rate is not None and not self.rate > 0, "--rate is above 0", None),
         ):
             if wrong:
                 raise ConfigError(what, where="lakefeed produce", hint=hint)
+
+    @property
+    def _is_framed(self) -> bool:
+        return self.encode in ("confluent-avro", "confluent-protobuf", "json-schema")
 
     def carry_out(self) -> tuple[Produced, Encoding]:
         """Everything that can fail without Spark is done before Spark starts."""
@@ -162,7 +185,7 @@ class _Order:
         settings: dict[str, str],
         headers: dict[str, str],
         registry: SchemaRegistry | None,
-        schema: str | None,
+        schema: SchemaText | None,
     ) -> tuple[Produced, Encoding]:
         from lakefeed.cli.run import stop_signals
         from lakefeed.observe.terminal import ProgressView
@@ -179,8 +202,10 @@ class _Order:
             topic=self.topic,
             registry=registry,
             subject=self.subject,
+            strategy=self.strategy,
             key=key,
             schema=schema,
+            message=self.message,
         )
         records = encoded(rows, encoding, key=key, headers=headers)
         if self.checkpoint is not None:
@@ -211,38 +236,44 @@ class _Order:
                 raise
         return produced, encoding
 
-    def _rows(self, spark: SparkSession, schema: str | None) -> DataFrame:
+    def _rows(self, spark: SparkSession, schema: SchemaText | None) -> DataFrame:
+        from lakefeed.decode.avro_schema import avro_schema_of_schema
         from lakefeed.produce.sources import read_rows
         from lakefeed.produce.taxi import taxi_rows
 
         if self.path is not None:
-            return read_rows(spark, self.path, format=self.file_format, schema=schema, stream=self.stream)
+            types = avro_schema_of_schema(spark, schema, message=self.message) if schema is not None else None
+            return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
         return taxi_rows(spark, self.rows or 0, seed=self.seed, start=self.start)
 
     def _registry(self) -> SchemaRegistry | None:
-        if self.encode != "confluent-avro":
+        if not self._is_framed:
             return None
         from lakefeed.decode.registry import SchemaRegistry
 
         return SchemaRegistry(registry_url_of(self.registry))
 
-    def _schema(self, registry: SchemaRegistry | None) -> str | None:
+    def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
         """As given, the generator's own, or the subject's latest, by which CSV and JSON values are typed too."""
+        from lakefeed.decode.registry import SchemaText
+        from lakefeed.produce.encode import FRAMED
+
+        kind = FRAMED.get(self.encode) or ("PROTOBUF" if self.encode == "protobuf" else "AVRO")
         if self.schema_file is not None:
             try:
-                return self.schema_file.read_text("utf-8")
+                return SchemaText(text=self.schema_file.read_text("utf-8"), kind=kind)
             except FileNotFoundError:
                 raise ResourceMissing("there is no such schema file", where=str(self.schema_file)) from None
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"the schema file cannot be read: {error}", where=str(self.schema_file)) from None
-        if self.generate is not None:
+        if self.generate is not None and kind == "AVRO" and self.encode not in ("csv", "string"):
             from lakefeed.produce.taxi import taxi_schema
 
-            return taxi_schema()
-        if registry is None:
+            return SchemaText(text=taxi_schema())
+        if registry is None or (self.subject is None and self.strategy != "topic"):
             return None
         try:
-            return registry.latest(self.subject or f"{self.topic}-value").text
+            return registry.latest(self.subject or f"{self.topic}-value")
         except ResourceMissing:
             if self.subject is not None:
                 raise

@@ -1,7 +1,8 @@
 """Rows to records: columns become a key, a value and headers, in the shape that Spark's Kafka sink takes.
 
-The value is made by Spark's own ``to_avro`` or ``to_json``. Confluent's wire format is the byte 0, the schema's
-id in the registry as 4 bytes, big-endian, and then the Avro bytes:
+The value is made in the JVM: by Spark's own ``to_avro``, ``to_json`` and ``to_csv``, and by lakefeed's Protobuf
+encoder. Confluent's wire format is the byte 0, the schema's id in the registry as 4 bytes, big-endian, and then
+the data; with Protobuf, the message's place in the schema stands before them:
 https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
 """
 
@@ -13,14 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.decode.registry import SchemaRegistry, SchemaText
+from lakefeed.errors import ConfigError
 from lakefeed.produce import avro
+from lakefeed.produce.settle import NameStrategy, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-Format = Literal["confluent-avro", "avro", "json"]
+Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
+FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
+"""The formats with a registered schema, and what the registry calls its kind."""
+
+
+# Spark's own text has milliseconds, its values microseconds.
+_EXACT_TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,14 +36,19 @@ class Encoding:
     """How values are encoded, settled before the first row is sent.
 
     Attributes:
-        format: ``confluent-avro``, ``avro`` without a header, or ``json``.
-        schema: the Avro schema (JSON) whose fields the value has; None only with ``json``: all columns.
+        format: ``confluent-avro``, ``confluent-protobuf`` and ``json-schema`` with Confluent's header; ``avro``,
+            ``protobuf``, ``json``, ``csv`` and ``string`` without.
+        schema: the Avro schema (JSON) whose fields the value has; None for all columns as they are.
+        written: the schema as it is written down or registered, for Protobuf.
+        message: for Protobuf, the message's name; None for the first.
         subject: where the schema is registered; None without a registry.
         schema_id: its id there.
     """
 
     format: Format
     schema: str | None = None
+    written: SchemaText | None = None
+    message: str | None = None
     subject: str | None = None
     schema_id: int | None = None
 
@@ -47,29 +60,45 @@ def to_records(
     topic: str,
     registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
+    strategy: NameStrategy = "topic",
     key: str | None = None,
     headers: Mapping[str, str] | None = None,
-    schema: str | None = None,
+    schema: SchemaText | str | None = None,
+    message: str | None = None,
 ) -> DataFrame:
     """Encodes rows: the columns ``key`` (if asked for), ``value`` and ``headers`` (if given).
 
     Args:
         rows: batch or streaming.
         format: see :class:`Encoding`.
-        topic: names the subject, ``<topic>-value``, and a schema that is made from the rows.
-        registry: where the schema is registered, or its URL; ``confluent-avro`` needs it.
-        subject: another subject.
+        topic: names the subject, and a schema that is made from the rows.
+        registry: where the schema is registered, or its URL; the formats with a header need it.
+        subject: another subject than the strategy's.
+        strategy: how subjects are named: ``topic`` (``<topic>-value``), ``record`` (the record's full name) or
+            ``topic-record`` (both, with a hyphen between).
         key: the column that becomes the record's key: binary as it is, anything else as text. It is part of the
             value only if the schema has it.
         headers: the same headers for each record.
-        schema: Avro schema (JSON). Default: the subject's latest if the rows fit it, else one made from the rows.
+        schema: an Avro schema, a ``.proto`` text or a JSON Schema, as the format wants it. Default: the subject's
+            latest if the rows fit it, else one made from the rows.
+        message: for Protobuf, the message. Default: the schema's first.
 
     Raises:
         ConfigError: the rows do not fit the schema, the registry refuses it, or there is no such column.
         Unreachable: the registry does not answer.
         AccessDenied: the registry refuses the credentials.
     """
-    encoding = settle(rows, format=format, topic=topic, registry=registry, subject=subject, key=key, schema=schema)
+    encoding = settle(
+        rows,
+        format=format,
+        topic=topic,
+        registry=registry,
+        subject=subject,
+        strategy=strategy,
+        key=key,
+        schema=schema,
+        message=message,
+    )
     return encoded(rows, encoding, key=key, headers=headers)
 
 
@@ -80,8 +109,10 @@ def settle(
     topic: str,
     registry: SchemaRegistry | str | None = None,
     subject: str | None = None,
+    strategy: NameStrategy = "topic",
     key: str | None = None,
-    schema: str | None = None,
+    schema: SchemaText | str | None = None,
+    message: str | None = None,
 ) -> Encoding:
     """Chooses the schema, checks that the rows fit it, and registers it if it is not registered yet.
 
@@ -89,47 +120,47 @@ def settle(
     """
     if key is not None:
         require_column(rows, key)
-    if schema is not None:
-        avro.require_fit(rows, schema, key=key)
-    if format == "json":
-        return Encoding(format=format, schema=schema)
-    if format == "avro":
-        return Encoding(format=format, schema=schema or avro.derived(rows, name=_record_name(topic)))
-    if registry is None:
+    kind = FRAMED.get(format) or {"protobuf": "PROTOBUF"}.get(format, "AVRO")
+    if isinstance(schema, str):
+        schema = SchemaText(text=schema, kind=kind)
+    if format in ("json", "csv", "string"):
+        if schema is not None:
+            avro.require_fit(rows, schema.text, key=key)
+        if format == "string":
+            _only_column(rows, key)
+        return Encoding(format=format, schema=schema.text if schema else None)
+    if format in FRAMED and registry is None:
         raise ConfigError(
-            "confluent-avro needs a schema registry",
-            hint="set SCHEMA_REGISTRY_URL, or encode as avro or json",
+            f"{format} needs a schema registry",
+            hint="set SCHEMA_REGISTRY_URL, or encode as avro, protobuf or json",
         )
-    if isinstance(registry, str):
-        registry = SchemaRegistry(registry)
-    subject = subject or f"{topic}-value"
-    if schema is None:
-        if latest := _latest(registry, subject):
-            try:
-                avro.require_fit(rows, latest.text, key=key)
-                return Encoding(format=format, schema=latest.text, subject=subject, schema_id=latest.schema_id)
-            except ConfigError:
-                pass  # The rows' own schema may still follow the latest: the registry decides.
-        schema = avro.derived(rows, name=_record_name(topic))
-    schema_id = registry.register(subject, schema)
-    return Encoding(format=format, schema=schema, subject=subject, schema_id=schema_id)
+    found = settled(
+        rows,
+        kind=kind,
+        topic=topic,
+        registry=(SchemaRegistry(registry) if isinstance(registry, str) else registry) if format in FRAMED else None,
+        subject=subject,
+        strategy=strategy,
+        key=key,
+        schema=schema,
+        message=message,
+        name=record_name(topic),
+    )
+    return Encoding(
+        format=format,
+        schema=found.avro,
+        written=found.schema,
+        message=message,
+        subject=found.subject,
+        schema_id=found.schema_id,
+    )
 
 
 def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
     """The records of rows whose encoding is settled; see :func:`to_records`."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.avro.functions import to_avro
-
-    columns = avro.columns(rows, encoding.schema)
-    if encoding.format == "json":
-        value = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).cast("binary")
-    else:
-        value = to_avro(F.struct(*columns), encoding.schema or "")
-        if encoding.schema_id is not None:
-            value = F.concat(F.lit(header(encoding.schema_id)), value)
-    record = [value.alias("value")]
+    record = [_value(rows, encoding, key).alias("value")]
     if key is not None:
         record.insert(0, _key(rows, key).alias("key"))
     if headers:
@@ -137,8 +168,28 @@ def encoded(
     return rows.select(*record)
 
 
+def _value(rows: DataFrame, encoding: Encoding, key: str | None) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import to_avro
+
+    if encoding.format == "string":
+        return F.col(avro.quoted(_only_column(rows, key))).cast("string").cast("binary")
+    fields = F.struct(*avro.columns(rows, encoding.schema))
+    if encoding.format == "csv":
+        return F.to_csv(fields, {"nullValue": "", "emptyValue": '""', "escape": '"', **_EXACT_TIMES}).cast("binary")
+    if encoding.written is not None and encoding.written.kind == "PROTOBUF":
+        from lakefeed.produce.protobuf import encode_call
+
+        return encode_call(rows.sparkSession, fields, encoding.written, encoding.message, encoding.schema_id)
+    if encoding.format in ("json", "json-schema"):
+        value = F.to_json(fields, {"ignoreNullFields": "false", **_EXACT_TIMES}).cast("binary")
+    else:
+        value = to_avro(fields, encoding.schema or "")
+    return value if encoding.schema_id is None else F.concat(F.lit(header(encoding.schema_id)), value)
+
+
 def header(schema_id: int) -> bytearray:
-    """Confluent's five bytes before the Avro value."""
+    """Confluent's five bytes before the data."""
     return bytearray(struct.pack(">bI", 0, schema_id))
 
 
@@ -151,11 +202,15 @@ def require_column(rows: DataFrame, name: str) -> None:
         )
 
 
-def _latest(registry: SchemaRegistry, subject: str) -> RegisteredSchema | None:
-    try:
-        return registry.latest(subject)
-    except ResourceMissing:
-        return None
+def _only_column(rows: DataFrame, key: str | None) -> str:
+    names = [name for name in rows.columns if name != key]
+    if len(names) != 1:
+        raise ConfigError(
+            "a value that is one string wants rows of one column beside the key",
+            where=f"the columns are {', '.join(rows.columns)}",
+            hint="encode as csv or json, or give rows of one column",
+        )
+    return names[0]
 
 
 def _key(rows: DataFrame, name: str) -> Column:
@@ -177,7 +232,7 @@ def _headers(headers: Mapping[str, str]) -> Column:
     )
 
 
-def _record_name(topic: str) -> str:
-    """A name that Avro allows: letters, digits and underscores, not beginning with a digit."""
+def record_name(topic: str) -> str:
+    """A name that all formats allow: letters, digits and underscores, not beginning with a digit."""
     name = re.sub(r"\W", "_", topic, flags=re.ASCII)
     return f"_{name}" if name[0].isdigit() else name

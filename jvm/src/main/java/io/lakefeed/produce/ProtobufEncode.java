@@ -1,0 +1,110 @@
+package io.lakefeed.produce;
+
+import io.lakefeed.decode.ProtobufSchemas;
+import io.lakefeed.protobuf.ProtoMessage;
+import io.lakefeed.protobuf.ProtoTypes;
+import io.lakefeed.protobuf.WireOutput;
+import java.io.Serializable;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * {@code encode(struct)}: the struct as a Protobuf message, behind Confluent's header if there is a schema id.
+ *
+ * <p>Options of its catalog ({@link EncodeCatalog}): {@code schema} (text, or a descriptor in Base64), {@code message},
+ * {@code references.0}, {@code references.1}, … (texts of imported files), {@code schema-id}.
+ */
+public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializable {
+    private static final long serialVersionUID = 1L;
+
+    private final StructType type;
+    private final String schema;
+    private final String[] references;
+    private final String message;
+    private final Integer schemaId;
+    private transient byte[] header;
+    private transient ProtobufWriter writer;
+
+    /** The encoder for the one argument in {@code arguments}. */
+    ProtobufEncode(Map<String, String> options, StructType arguments) {
+        if (arguments.size() != 1 || !(arguments.fields()[0].dataType() instanceof StructType struct)) {
+            throw new UnsupportedOperationException("encode() takes one struct");
+        }
+        type = struct;
+        schema = options.get("schema");
+        message = options.get("message");
+        schemaId = options.containsKey("schema-id") ? Integer.valueOf(options.get("schema-id")) : null;
+        long count = options.keySet().stream().filter(key -> key.startsWith("references.")).count();
+        references = new String[(int) count];
+        Arrays.setAll(references, at -> options.get("references." + at));
+        begin(); // What does not fit shows on the driver.
+    }
+
+    private void begin() {
+        ProtoTypes types = ProtobufSchemas.types(schema, List.of(references));
+        ProtoMessage found = types.message(message);
+        header = schemaId == null ? new byte[0] : header(schemaId, types.indexes(found));
+        writer = new ProtobufWriter(found, type);
+    }
+
+    /** The header: a zero, the id, and where the message stands; a single 0 is short for the first message. */
+    private static byte[] header(int schemaId, List<Integer> indexes) {
+        WireOutput out = new WireOutput();
+        out.raw(ByteBuffer.allocate(5).put((byte) 0).putInt(schemaId).array());
+        if (indexes.equals(List.of(0))) {
+            out.zigzag(0);
+        } else {
+            out.zigzag(indexes.size());
+            indexes.forEach(out::zigzag);
+        }
+        return out.toBytes();
+    }
+
+    /** Called by generated code, once for each row. */
+    public byte[] invoke(InternalRow row) {
+        if (row == null) {
+            return null;
+        }
+        synchronized (this) {
+            if (writer == null) {
+                begin();
+            }
+        }
+        WireOutput out = new WireOutput();
+        out.raw(header);
+        writer.write(row, out);
+        return out.toBytes();
+    }
+
+    @Override
+    public DataType[] inputTypes() {
+        return new DataType[] {type};
+    }
+
+    @Override
+    public DataType resultType() {
+        return DataTypes.BinaryType;
+    }
+
+    @Override
+    public String name() {
+        return "encode";
+    }
+
+    @Override
+    public String canonicalName() {
+        return "io.lakefeed.encode." + Integer.toHexString((schema + message + schemaId).hashCode());
+    }
+
+    @Override
+    public String toString() {
+        return "lakefeed.encode";
+    }
+}

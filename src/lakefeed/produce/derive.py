@@ -1,0 +1,121 @@
+"""Schemas that follow from the rows' own types, where nobody gives one: as Protobuf and as JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_PROTO = {
+    "boolean": "bool", "byte": "int32", "short": "int32", "integer": "int32", "long": "int64", "float": "float",
+    "double": "double", "string": "string", "binary": "bytes", "timestamp": "google.protobuf.Timestamp",
+}  # fmt: skip
+_JSON: dict[str, dict[str, str]] = {
+    **{name: {"type": "integer"} for name in ("byte", "short", "integer", "long")},
+    **{name: {"type": "number"} for name in ("float", "double")},
+    "boolean": {"type": "boolean"},
+    "string": {"type": "string"},
+    "binary": {"type": "string", "contentEncoding": "base64"},
+    "timestamp": {"type": "string", "format": "date-time"},
+    "date": {"type": "string", "format": "date"},
+}
+
+
+def proto(columns: StructType, *, name: str) -> str:
+    """A ``.proto`` text with one message of these columns, in their order; nullable ones are ``optional``.
+
+    Raises:
+        ConfigError: a column whose name or type Protobuf does not have.
+    """
+    body = _message(columns, name, indent="")
+    imports = 'import "google/protobuf/timestamp.proto";\n\n' if "google.protobuf.Timestamp" in body else ""
+    return f'syntax = "proto3";\n\n{imports}{body}'
+
+
+def _message(columns: StructType, name: str, *, indent: str) -> str:
+    inner, lines = indent + "  ", []
+    for number, field in enumerate(columns.fields, start=1):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", field.name):
+            raise _no_schema(f"the column '{field.name}' cannot be a field of Protobuf", "rename the column")
+        nested = "".join(word.capitalize() for word in field.name.split("_")) + "_"
+        words, definition = _proto_type(field.dataType, field.name, nested, inner)
+        plain = field.nullable and not words.startswith(("repeated ", "map<")) and not definition
+        lines += [definition] if definition else []
+        lines.append(f"{inner}{'optional ' if plain else ''}{words} {field.name} = {number};\n")
+    return f"{indent}message {name} {{\n{''.join(lines)}{indent}}}\n"
+
+
+def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple[str, str]:
+    """The type's words, and the definition of the message that they name, if they name one."""
+    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
+
+    if isinstance(type_, StructType):
+        return nested, _message(type_, nested, indent=indent)
+    if isinstance(type_, ArrayType) and not isinstance(type_.elementType, ArrayType | MapType):
+        words, definition = _proto_type(type_.elementType, column, nested, indent)
+        return f"repeated {words}", definition
+    if (
+        isinstance(type_, MapType)
+        and isinstance(type_.keyType, StringType)
+        and not isinstance(type_.valueType, ArrayType | MapType)
+    ):
+        words, definition = _proto_type(type_.valueType, column, nested, indent)
+        return f"map<string, {words}>", definition
+    if type_.simpleString() == "decimal(20,0)":
+        return "uint64", ""
+    if (known := _PROTO.get(type_.typeName())) is None:
+        raise _no_schema(f"Protobuf has no type for the column {column}, {type_.simpleString()}", "cast the column")
+    return known, ""
+
+
+def json_schema(columns: StructType, *, name: str) -> str:
+    """A JSON Schema of an object with these columns; those that are not nullable are required.
+
+    It is open: later versions may add columns.
+
+    Raises:
+        ConfigError: a column whose type JSON does not have.
+    """
+    document = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_object(columns)}
+    return json.dumps(document)
+
+
+def _object(columns: StructType) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "type": "object",
+        "properties": {
+            field.name: _json_type(field.dataType, field.name, nullable=field.nullable) for field in columns.fields
+        },
+    }
+    if required := [field.name for field in columns.fields if not field.nullable]:
+        found["required"] = required
+    return found
+
+
+def _json_type(type_: DataType, column: str, *, nullable: bool) -> dict[str, Any]:
+    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+
+    found: dict[str, Any]
+    if isinstance(type_, StructType):
+        found = _object(type_)
+    elif isinstance(type_, ArrayType):
+        found = {"type": "array", "items": _json_type(type_.elementType, column, nullable=type_.containsNull)}
+    elif isinstance(type_, MapType):
+        values = _json_type(type_.valueType, column, nullable=type_.valueContainsNull)
+        found = {"type": "object", "additionalProperties": values}
+    elif isinstance(type_, DecimalType):
+        found = {"type": "integer" if type_.scale == 0 and type_.precision < 19 else "number"}
+    elif (known := _JSON.get(type_.typeName())) is not None:
+        found = dict(known)
+    else:
+        raise _no_schema(f"JSON has no type for the column {column}, {type_.simpleString()}", "cast the column")
+    return {"oneOf": [{"type": "null"}, found]} if nullable else found
+
+
+def _no_schema(what: str, hint: str) -> ConfigError:
+    return ConfigError(f"no schema can be made from the rows: {what}", hint=f"{hint}, or give a schema")
