@@ -22,6 +22,7 @@ _FORMATS = {
     "date": {"type": "int", "logicalType": "date"},
 }
 _SINGLE: dict[str, Any] = {"integer": "long", "number": "double", "boolean": "boolean", "null": "null"}
+_ANYTHING = "anything"
 _DEEPEST = 100
 
 
@@ -90,9 +91,11 @@ class _Translation:
         if "allOf" in schema:
             schema = self._joined(schema, document, around)
         kinds, nullable = _kinds(schema)
-        if len(kinds) != 1:
-            return ("null", True) if not kinds and nullable else (_TEXT, nullable or not kinds)
+        if not kinds:
+            return "null", True
         kind = kinds[0]
+        if len(kinds) > 1 or kind == _ANYTHING:
+            return _TEXT, nullable
         if kind == "object":
             return self._object(schema, name, document, around), nullable
         if kind == "array":
@@ -132,8 +135,10 @@ class _Translation:
 
     def _joined(self, schema: dict[str, Any], document: str, around: tuple[str, ...]) -> dict[str, Any]:
         """The schema with the properties of all that it is made of."""
-        joined: dict[str, Any] = {key: value for key, value in schema.items() if key != "allOf"}
-        for part in schema["allOf"]:
+        properties: dict[str, Any] = {}
+        required: list[str] = []
+        kinds: dict[str, Any] = {}
+        for part in (*schema["allOf"], {key: value for key, value in schema.items() if key != "allOf"}):
             inner: Any = part
             if isinstance(inner, dict) and "$ref" in inner:
                 where, inner = self._resolve(str(inner["$ref"]), document)
@@ -141,13 +146,10 @@ class _Translation:
             if isinstance(inner, dict) and "allOf" in inner and len(around) < _DEEPEST:
                 inner = self._joined(inner, document, (*around, "allOf"))
             if isinstance(inner, dict):
-                joined = {
-                    **inner,
-                    **joined,
-                    "properties": {**inner.get("properties", {}), **joined.get("properties", {})},
-                    "required": [*inner.get("required", []), *joined.get("required", [])],
-                }
-        return {key: value for key, value in joined.items() if value or key not in ("properties", "required")}
+                properties |= inner.get("properties", {})
+                required += inner.get("required", [])
+                kinds |= {key: value for key, value in inner.items() if key not in ("properties", "required")}
+        return {**kinds, **({"properties": properties, "required": required} if properties else {})}
 
     def _object(self, schema: dict[str, Any], name: str, document: str, around: tuple[str, ...]) -> Any:
         properties = schema.get("properties")
@@ -204,12 +206,14 @@ def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
         elif "items" in schema:
             said = "array"
         else:
-            return [], True
+            return [_ANYTHING], True
     words = [said] if isinstance(said, str) else list(said)
     kinds = [word for word in words if word != "null"]
     if set(kinds) == {"integer", "number"}:
         kinds = ["number"]
-    return [kind if kind in _SINGLE or kind in ("object", "array", "string") else "" for kind in kinds], "null" in words
+    return [
+        kind if kind in _SINGLE or kind in ("object", "array", "string") else _ANYTHING for kind in kinds
+    ], "null" in words
 
 
 def _kind_of(value: Any) -> str:
