@@ -65,6 +65,12 @@ BROKEN = {
     "another writer": (framed(avro_bytes(OTHER, {"a": "x"}), 2), "the writer's schema does not fit the reader's"),
     "a Protobuf id": (framed(GOOD, 3), "schema id 3 is PROTOBUF, not AVRO"),
     "an id of nonsense": (framed(GOOD, 4), "schema id 4 is not a valid Avro schema"),
+    "text that is not UTF-8": (
+        framed(zigzag(1) + zigzag(1) + zigzag(3) + b"a\xffb"),
+        "a string is not UTF-8: 3 byte(s)",
+    ),
+    "half a character": (framed(zigzag(1) + zigzag(1) + zigzag(1) + b"\xc3"), "a string is not UTF-8"),
+    "a key that is not UTF-8": (framed(zigzag(1) + zigzag(0) * 2 + zigzag(1) * 2 + b"\xff" + zigzag(0)), "not UTF-8"),
     "union branch": (framed(zigzag(1) + zigzag(7)), "not readable"),
     "string of 2^31": (framed(zigzag(1) + zigzag(1) + zigzag(2**31 - 1)), "truncated: a string of 2147483647 bytes"),
     "negative string": (framed(zigzag(1) + zigzag(1) + zigzag(-5)), "negative length -5 of a string"),

@@ -206,9 +206,8 @@ final class AvroNested {
             Map<Object, Integer> places = null;
             int size = 0;
             for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
-                int capacity = capacity(keys.length, size + count);
-                keys = Arrays.copyOf(keys, capacity);
-                values = Arrays.copyOf(values, capacity);
+                keys = roomFor(size + count, keys);
+                values = roomFor(size + count, values);
                 for (; count > 0; count--) {
                     UTF8String key = in.readString();
                     if (size == FEW && places == null) {

@@ -2,7 +2,6 @@ package io.lakefeed.decode;
 
 import com.fasterxml.jackson.core.JsonGenerator;
 import java.io.IOException;
-import java.util.Arrays;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.expressions.UnsafeArrayData;
 import org.apache.spark.sql.catalyst.util.ArrayData;
@@ -35,7 +34,7 @@ final class AvroNumbers {
             byte[] items = NONE;
             int size = 0;
             for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
-                items = Arrays.copyOf(items, bytes * capacity(items.length / bytes, size + count));
+                items = roomFor(size + count, items, bytes);
                 for (int until = size + count; size < until; size++) {
                     read(in, items, Platform.BYTE_ARRAY_OFFSET + (long) size * bytes);
                 }

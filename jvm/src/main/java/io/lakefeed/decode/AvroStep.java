@@ -45,7 +45,7 @@ abstract class AvroStep {
         Object[] items = NONE;
         int size = 0;
         for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
-            items = Arrays.copyOf(items, capacity(items.length, size + count));
+            items = roomFor(size + count, items);
             for (int until = size + count; size < until; size++) {
                 items[size] = read(in);
             }
@@ -56,8 +56,14 @@ abstract class AvroStep {
     /** Reads the value and writes it as JSON: inside recursive types, which no column can hold otherwise. */
     abstract void write(BoundedDecoder in, JsonGenerator json) throws IOException;
 
-    /** At least {@code wanted}; grows so that many small blocks do not copy what is there again and again. */
-    static int capacity(int now, int wanted) {
-        return now == 0 ? wanted : Math.max(wanted, now + (now >> 1));
+    /** An array with room for {@code wanted}: grows by half at least, so that many small blocks are not copied each time. */
+    static Object[] roomFor(int wanted, Object[] items) {
+        return wanted <= items.length ? items : Arrays.copyOf(items, Math.max(wanted, items.length + (items.length >> 1)));
+    }
+
+    /** The same for items that are {@code size} bytes each. */
+    static byte[] roomFor(int wanted, byte[] items, int size) {
+        int room = items.length / size;
+        return wanted <= room ? items : Arrays.copyOf(items, Math.multiplyExact(size, Math.max(wanted, room + (room >> 1))));
     }
 }
