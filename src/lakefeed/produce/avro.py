@@ -23,8 +23,15 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
     """
     from pyspark.sql.types import StructType
 
+    from py4j.protocol import Py4JJavaError
+
     parsed = _parse(spark, schema)
-    sql_type = _avro(spark).SchemaConverters.toSqlType(parsed).dataType()
+    try:
+        sql_type = _avro(spark).SchemaConverters.toSqlType(parsed).dataType()
+    except Py4JJavaError:
+        raise ConfigError(
+            "rows cannot be written with a schema that contains itself", hint="leave the recursive field out"
+        ) from None
     if str(parsed.getType()) != "RECORD":
         raise ConfigError(
             f"the Avro schema is of type {str(parsed.getType()).lower()}; rows are records",

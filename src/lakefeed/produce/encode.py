@@ -27,6 +27,14 @@ FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PR
 """The formats with a registered schema, and what the registry calls its kind."""
 
 
+# As RFC 4180 has it, and not a blank less than the value has.
+_LINES = {
+    "nullValue": "",
+    "emptyValue": '""',
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
 # Spark's own text has milliseconds, its values microseconds.
 _EXACT_TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
@@ -176,7 +184,7 @@ def _value(rows: DataFrame, encoding: Encoding, key: str | None) -> Column:
         return F.col(avro.quoted(_only_column(rows, key))).cast("string").cast("binary")
     fields = F.struct(*avro.columns(rows, encoding.schema))
     if encoding.format == "csv":
-        return F.to_csv(fields, {"nullValue": "", "emptyValue": '""', "escape": '"', **_EXACT_TIMES}).cast("binary")
+        return F.to_csv(fields, {**_LINES, **_EXACT_TIMES}).cast("binary")
     if encoding.written is not None and encoding.written.kind == "PROTOBUF":
         from lakefeed.produce.protobuf import encode_call
 

@@ -1,0 +1,132 @@
+"""Formats from end to end: produced by lakefeed, read by Confluent's clients, landed by a pipeline."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from lakefeed.config.discover import discover
+from lakefeed.errors import ConfigError
+from lakefeed.kafka.topics import Topics
+from lakefeed.produce.encode import settle, to_records
+from lakefeed.produce.write import produce
+from tests.feed import Feed
+from tests.integration.test_produce import read
+from tests.spark.protos import message_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TRIP = 'syntax = "proto3";\npackage nyc;\nmessage Trip { int64 id = 1; string zone = 2; optional double fare = 3; }\n'
+DDL = "id BIGINT NOT NULL, zone STRING NOT NULL, fare DOUBLE"
+
+
+def trips(spark: SparkSession, count: int = 20) -> DataFrame:
+    return spark.createDataFrame([(at, f"z{at}", at / 2 if at % 3 else None) for at in range(count)], DDL)
+
+
+def expected(count: int = 20) -> list[dict[str, Any]]:
+    return [{"id": at, "zone": f"z{at}", "fare": at / 2 if at % 3 else None} for at in range(count)]
+
+
+def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any]]:
+    assert feed.pipeline(**blocks).run(spark=spark, once=True).rows == 20
+    return sorted(feed.rows(), key=lambda row: int(row["id"]))
+
+
+def test_protobuf(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    records = to_records(
+        trips(lake), format="confluent-protobuf", topic=feed.topic, registry=feed.stack.schema_registry_url, schema=TRIP
+    )
+    assert produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers).records == 20
+    client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
+    trip = message_class({"trip.proto": TRIP}, "nyc.Trip")
+    deserialize = ProtobufDeserializer(trip, {"use.deprecated.format": False}, client)
+    context = SerializationContext(feed.topic, MessageField.VALUE)
+    found = sorted(
+        (deserialize(each.value(), context) for each in read(feed.stack, feed.topic)), key=lambda each: each.id
+    )
+    assert [(each.id, each.zone, each.HasField("fare")) for each in found] == [
+        (row["id"], row["zone"], row["fare"] is not None) for row in expected()
+    ]
+    decode = {"protobuf": {"registry": "${SCHEMA_REGISTRY_URL}"}}
+    assert landed(feed, lake, decode=decode) == expected()
+    found_by_init = discover(
+        feed.topic,
+        bootstrap_servers=feed.stack.bootstrap_servers,
+        registry_url=feed.stack.schema_registry_url,
+    )
+    assert found_by_init.kind == "protobuf"
+
+
+def test_json_schema_and_keys(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    registry = feed.stack.schema_registry_url
+    records = to_records(trips(lake), format="json-schema", topic=feed.topic, registry=registry, key="zone")
+    produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers)
+    client = SchemaRegistryClient({"url": registry})
+    text = client.get_latest_version(f"{feed.topic}-value").schema.schema_str
+    deserialize = JSONDeserializer(text, schema_registry_client=client)
+    context = SerializationContext(feed.topic, MessageField.VALUE)
+    found = [deserialize(each.value(), context) for each in read(feed.stack, feed.topic)]
+    assert sorted(found, key=lambda row: int(row["id"])) == expected()
+    decode = {"json_schema": {"registry": "${SCHEMA_REGISTRY_URL}"}, "key": "string", "metadata": ["key"]}
+    assert landed(feed, lake, decode=decode) == [{**row, "_key": row["zone"]} for row in expected()]
+    assert (
+        discover(feed.topic, bootstrap_servers=feed.stack.bootstrap_servers, registry_url=registry).kind
+        == "json_schema"
+    )
+
+
+def test_a_guessed_schema_is_kept(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([json.dumps(row).encode() for row in expected()])
+    decode = {"json": {"schema": "sample"}}
+    assert landed(feed, lake, decode=decode) == expected()
+    feed.send([json.dumps({"id": 20 + at, "zone": "z", "later": at}).encode() for at in range(20)])
+    assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 20
+    assert {tuple(row) for row in feed.rows()} == {("id", "zone", "fare")}
+
+
+@pytest.mark.parametrize(
+    ("form", "registered", "kind"),
+    [
+        ("confluent-protobuf", TRIP.replace("int64 id", "string id"), "PROTOBUF"),
+        (
+            "json-schema",
+            json.dumps({"type": "object", "properties": {"id": {"type": "boolean"}}, "additionalProperties": False}),
+            "JSON",
+        ),
+    ],
+)
+def test_an_incompatible_schema_is_refused_before_anything_is_sent(
+    lake: SparkSession, feed: Feed, form: Any, registered: str, kind: str
+) -> None:
+    feed.create_topic()
+    client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
+    client.register_schema(f"{feed.topic}-value", Schema(registered, kind))
+    schema = TRIP if kind == "PROTOBUF" else None
+    with pytest.raises(ConfigError, match="not compatible") as refused:
+        to_records(trips(lake), format=form, topic=feed.topic, registry=feed.stack.schema_registry_url, schema=schema)
+    assert refused.value.exit_status == 2
+    assert sum(Topics(feed.stack.bootstrap_servers).end_offsets(feed.topic).values()) == 0
+
+
+@pytest.mark.parametrize(("strategy", "subject"), [("record", "nyc.Trip"), ("topic-record", "{topic}-nyc.Trip")])
+def test_subjects_by_strategy(lake: SparkSession, feed: Feed, strategy: Any, subject: str) -> None:
+    encoding = settle(
+        trips(lake),
+        format="confluent-protobuf",
+        topic=feed.topic,
+        registry=feed.stack.schema_registry_url,
+        strategy=strategy,
+        schema=TRIP,
+    )
+    assert encoding.subject == subject.format(topic=feed.topic)

@@ -1,0 +1,210 @@
+"""Encoders against the reference libraries, and back through the decoder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from lakefeed.decode import ConfluentProtobuf, Csv, Json, PlainProtobuf, decoded
+from lakefeed.decode.avro_schema import avro_schema_of_text
+from lakefeed.decode.registry import Reference, SchemaText
+from lakefeed.errors import ConfigError
+from lakefeed.produce.encode import Encoding, encoded, to_records
+from lakefeed.produce.settle import subject_name
+from tests.spark.protos import MONEY, RICH, order
+from tests.spark.records import records, results
+from tests.spark.registry_in_a_thread import RegistryInAThread
+from tests.spark.test_decode_protobuf import FULL, same
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = """id BIGINT NOT NULL, small SMALLINT, price DOUBLE, ok BOOLEAN, name STRING, raw BINARY, at TIMESTAMP,
+    tags ARRAY<STRING>, sizes ARRAY<INT>, stop STRUCT<zone: STRING, n: INT>, stops ARRAY<STRUCT<zone: STRING, n: INT>>,
+    counts MAP<STRING, BIGINT>, big DECIMAL(20,0)"""
+ROWS = """VALUES
+    (1L, 2S, 0.5D, true, 'Zürich', X'00FF', TIMESTAMP '2026-01-02 03:04:05.678901', array('a', ''), array(-1, 2),
+     named_struct('zone', 'A', 'n', 1), array(named_struct('zone', 'B', 'n', -2)), map('k', 3L),
+     CAST('18446744073709551615' AS DECIMAL(20,0))),
+    (-9223372036854775808L, null, null, null, null, null, null, array(), array(), null, array(), map(), null)
+    AS t(id, small, price, ok, name, raw, at, tags, sizes, stop, stops, counts, big)"""
+
+
+def frame(spark: SparkSession) -> DataFrame:
+    made = spark.sql(f"SELECT * FROM {ROWS}")
+    return spark.createDataFrame(made.collect(), COLUMNS).coalesce(1)
+
+
+def values(made: DataFrame) -> list[bytes]:
+    return [bytes(row.value) for row in made.collect()]
+
+
+def test_protobuf_there_and_back_with_a_schema_from_the_rows(spark: SparkSession) -> None:
+    rows = frame(spark)
+    made = to_records(rows, format="protobuf", topic="trips")
+    from lakefeed.produce.encode import settle
+
+    encoding = settle(rows, format="protobuf", topic="trips")
+    assert encoding.written is not None
+    found = results(decoded(records(spark, values(made)), PlainProtobuf(schema=encoding.written.text)))
+    assert [each.error for each in found] == [None, None]
+    for each, row in zip(found, rows.collect(), strict=True):
+        assert each.value.asDict(recursive=True) == row.asDict(recursive=True)
+
+
+def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: SparkSession) -> None:
+    fields = {name: value for name, value in FULL.items() if name not in ("folder", "at")}
+    message = order()(**fields)
+    spec = PlainProtobuf(schema=RICH, references=(MONEY,), message="Order")
+    rows = (
+        decoded(records(spark, [message.SerializeToString(), b""]), spec)
+        .select("decoded.value.*")
+        .drop("folder", "extra")
+    )
+    money = Reference(name="money.proto", text=MONEY, subject="money", version=1)
+    schema = SchemaText(text=RICH, kind="PROTOBUF", references=(money,))
+    with RegistryInAThread() as registry:
+        registry.schemas[300] = {
+            "schema": RICH,
+            "schemaType": "PROTOBUF",
+            "references": [{"name": "money.proto", "subject": "money", "version": 1}],
+        }
+        registry.versions["money", 1] = {"schema": MONEY, "schemaType": "PROTOBUF"}
+        avro = avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY])
+        # A message inside itself can be read, as text, but not written.
+        document = json.loads(avro)
+        document["fields"] = [field for field in document["fields"] if field["name"] != "folder"]
+        encoding = Encoding(
+            format="confluent-protobuf",
+            schema=json.dumps(document),
+            written=schema,
+            message="Order",
+            subject="s",
+            schema_id=300,
+        )
+        made = values(encoded(rows, encoding))
+        assert made[0][:6] == b"\x00\x00\x00\x01\x2c\x00"
+        assert order().FromString(made[0][6:]) == message
+        assert order().FromString(made[1][6:]) == order()()
+        back = results(decoded(records(spark, made), ConfluentProtobuf(registry_url=registry.url, reader_schema=avro)))
+    assert same(back[0].value, message)
+
+
+def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
+    from lakefeed.produce import derive
+
+    rows = frame(spark).drop("big")
+    schema = json.loads(derive.json_schema(rows.schema, name="trips"))
+    made = [json.loads(value) for value in values(to_records(rows, format="json", topic="trips"))]
+    for value in made:
+        jsonschema.Draft7Validator(schema).validate(value)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft7Validator(schema).validate({**made[0], "id": "x"})
+    ddl = COLUMNS.removesuffix(", big DECIMAL(20,0)")
+    found = results(decoded(records(spark, [json.dumps(each).encode() for each in made]), Json(schema=ddl)))
+    assert [each.error for each in found] == [None, None]
+    for each, row in zip(found, rows.collect(), strict=True):
+        assert each.value.asDict(recursive=True) == row.asDict(recursive=True)
+
+
+CSV_ROWS: list[tuple[Any, ...]] = [(1, 'a "b", c\nd', 0.5), (2, "", None), (3, None, -1.0), (4, " x ", 1e300)]
+
+
+def test_csv_there_and_back_and_by_the_csv_module(spark: SparkSession) -> None:
+    ddl = "id BIGINT, name STRING, price DOUBLE"
+    made = values(to_records(spark.createDataFrame(CSV_ROWS, ddl).coalesce(1), format="csv", topic="t"))
+    found = results(decoded(records(spark, made), Csv(schema=ddl)))
+    assert [tuple(each.value) for each in found] == CSV_ROWS
+    [parsed] = csv.reader(io.StringIO(made[0].decode(), newline=""))
+    assert parsed == ["1", 'a "b", c\nd', "0.5"]
+
+
+def test_lines_that_the_csv_module_writes(spark: SparkSession) -> None:
+    lines = []
+    for row in CSV_ROWS:
+        text = io.StringIO(newline="")
+        csv.writer(text, quoting=csv.QUOTE_STRINGS).writerow(row) if hasattr(csv, "QUOTE_STRINGS") else csv.writer(
+            text
+        ).writerow(row)
+        lines.append(text.getvalue().encode())
+    found = results(decoded(records(spark, lines), Csv(schema="id BIGINT, name STRING, price DOUBLE")))
+    assert tuple(found[0].value) == CSV_ROWS[0]
+    assert tuple(found[3].value) == CSV_ROWS[3]
+
+
+BROKEN_CSV = {
+    b"1,a": "2 value(s) in the line, 3 wanted",
+    b"1,a,2.0,4": "4 value(s) in the line, 3 wanted",
+    b"x,a,2.0": "column id has not the type of the schema: x is no bigint",
+    b"1,a,1.5.2": "column price has not the type of the schema",
+    b'1,"a,2.0': "the quote at character 2 is not closed",
+    b'1,"a"b,2.0': "something follows the line after character 5",
+    b"1,a,2.0\n2,b,3.0": "something follows the line after character 7",
+    b"1,\xff,2.0": "not UTF-8",
+    b"": "empty: 0 bytes",
+    b",a,2.0": "column id is null",
+    b"9223372036854775808,a,2.0": "column id has not the type of the schema",
+    b"1e999999999,a,2.0": "column id has not the type of the schema",
+}
+
+
+def test_lines_that_are_wrong(spark: SparkSession) -> None:
+    spec = Csv(schema="id BIGINT NOT NULL, name STRING, price DOUBLE")
+    found = results(decoded(records(spark, list(BROKEN_CSV)), spec))
+    for (line, why), result in zip(BROKEN_CSV.items(), found, strict=True):
+        assert result.value is None, line
+        assert why in result.error, line
+
+
+def test_another_dialect(spark: SparkSession) -> None:
+    spec = Csv(schema="a STRING, b INT, c DATE", delimiter=";", quote="'", escape="\\", null_value="NULL")
+    lines = [rb"'it\'s; \\ ok';5;2026-01-02", b"NULL;NULL;NULL", b"'NULL';1;2026-01-02"]
+    found = results(decoded(records(spark, lines), spec))
+    assert [each.error for each in found] == [None] * 3
+    assert (found[0].value.a, found[0].value.b, str(found[0].value.c)) == (r"it's; \ ok", 5, "2026-01-02")
+    assert tuple(found[1].value) == (None, None, None)
+    assert found[2].value.a == "NULL"
+
+
+def test_a_string(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("ü", 1)], "text STRING, k INT")
+    made = to_records(rows, format="string", topic="t", key="k")
+    assert values(made) == ["ü".encode()]
+    with pytest.raises(ConfigError, match="rows of one column"):
+        to_records(rows, format="string", topic="t")
+
+
+@pytest.mark.parametrize(
+    ("query", "form", "schema", "what"),
+    [
+        ("SELECT 'x' AS id", "protobuf", 'syntax = "proto3"; message A { int64 id = 1; }', "do not fit"),
+        ("SELECT 1L AS id, 2 AS b", "protobuf", 'syntax = "proto3"; message A { int64 id = 1; }', "no field for"),
+        ("SELECT 1L AS id", "protobuf", "message", "The Protobuf schema cannot be used"),
+        ("SELECT DATE '2026-01-01' AS d", "protobuf", None, "Protobuf has no type for the column d, date"),
+        ("SELECT 1 AS `a b`", "protobuf", None, "'a b' cannot be a field of Protobuf"),
+        ("SELECT INTERVAL 1 DAY AS i", "json-schema", None, "JSON has no type for the column i"),
+        ("SELECT 1L AS id", "confluent-protobuf", None, "needs a schema registry"),
+    ],
+)
+def test_rows_that_cannot_be_written(spark: SparkSession, query: str, form: Any, schema: str | None, what: str) -> None:
+    registry = "http://127.0.0.1:9" if form == "json-schema" else None
+    if form == "json-schema":
+        from lakefeed.produce import derive
+
+        with pytest.raises(ConfigError, match=what):
+            derive.json_schema(spark.sql(query).schema, name="x")
+        return
+    with pytest.raises(ConfigError) as refused:
+        to_records(spark.sql(query), format=form, topic="t", schema=schema, registry=registry)
+    assert what in refused.value.what
+
+
+def test_subject_names() -> None:
+    assert subject_name("topic", topic="t", record="a.R") == "t-value"
+    assert subject_name("record", topic="t", record="a.R") == "a.R"
+    assert subject_name("topic-record", topic="t", record="a.R") == "t-a.R"
