@@ -21,9 +21,8 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
     Raises:
         ConfigError: not a schema, or not one of a record.
     """
-    from pyspark.sql.types import StructType
-
     from py4j.protocol import Py4JJavaError
+    from pyspark.sql.types import StructType
 
     parsed = _parse(spark, schema)
     try:
