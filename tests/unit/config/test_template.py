@@ -42,9 +42,13 @@ AVRO = Discovery(
 )
 
 
+PROTOBUF = Discovery(kind="protobuf", how="the registered schema", subject="other-value")
+JSON_SCHEMA = Discovery(kind="json_schema", how="the registered schema", columns=AVRO.columns)
+
+
 @pytest.mark.parametrize("topic", ["trips", "nyc-avro.topic", "1234", "true", "2024-01-01", "null"])
 @pytest.mark.parametrize("table", ["lake.nyc.trips", "other.a.b"])
-@pytest.mark.parametrize("discovery", [RAW, AVRO])
+@pytest.mark.parametrize("discovery", [RAW, AVRO, PROTOBUF, JSON_SCHEMA])
 def test_what_is_written_has_no_mistakes(tmp_path: Path, topic: str, table: str, discovery: Discovery) -> None:
     config = config_of(pipeline_text(blank(discovery, topic=topic, table=table)), tmp_path)
     assert config.source.kafka is not None
