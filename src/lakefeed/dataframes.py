@@ -52,8 +52,8 @@ def read_topic(
         stream: a streaming DataFrame or a batch one. Default: batch if ``ranges`` are given, else a stream.
         ranges: the offset ranges to read, at most one for each partition; batch only.
         decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the
-            registry that SCHEMA_REGISTRY_URL names (else the local stack's), with the columns ``_partition``
-            and ``_offset``.
+            registry that SCHEMA_REGISTRY_URL names (else the local stack's), with the columns ``kafka_partition``
+            and ``kafka_offset``.
         start: where a new stream begins.
         max_records_per_batch: upper bound for one micro-batch of a stream.
         bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the local stack that is running.

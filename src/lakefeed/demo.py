@@ -154,7 +154,7 @@ class Demo:
         return totals(self.trips(spark))
 
 
-def table_totals(connections: Connections, table: str, *, key: str = "_key") -> Totals:
+def table_totals(connections: Connections, table: str, *, key: str = "kafka_key") -> Totals:
     """The totals of a table of trips, read by pyiceberg and added up by DuckDB.
 
     The rows are streamed, so that a table larger than memory can be checked.

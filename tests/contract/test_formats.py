@@ -205,7 +205,7 @@ def test_keys_are_decoded_as_values(spark: SparkSession, case: Case) -> None:
         assert bad.decoded.value is None
         assert bad.decoded.error.startswith("key: ")
     kept = rows(read.filter("offset < 2"), keep=["key"]).collect()
-    assert [row.asDict(recursive=True)["_key"] for row in kept] == [wanted, None]
+    assert [row.asDict(recursive=True)["kafka_key"] for row in kept] == [wanted, None]
 
 
 def test_references_of_protobuf_and_json_schema(spark: SparkSession, registry: SchemaRegistry) -> None:

@@ -41,8 +41,8 @@ def arguments(topic: str, feed: Feed) -> list[str]:
 def assert_every_row_once(feed: Feed) -> None:
     rows = feed.rows()
     assert len(rows) == ROWS
-    assert len({row["_key"] for row in rows}) == ROWS
-    assert len({(row["_partition"], row["_offset"]) for row in rows}) == ROWS
+    assert len({row["kafka_key"] for row in rows}) == ROWS
+    assert len({(row["kafka_partition"], row["kafka_offset"]) for row in rows}) == ROWS
 
 
 def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed) -> None:

@@ -36,7 +36,7 @@ def ids(rows: list[Any]) -> list[int]:
 def test_a_batch_of_the_whole_topic(lake: SparkSession, sent: Feed) -> None:
     frame = lf.read_topic(lake, sent.topic, stream=False)
     assert not frame.isStreaming
-    assert frame.columns == ["id", "zone", "_partition", "_offset"]
+    assert frame.columns == ["id", "zone", "kafka_partition", "kafka_offset"]
     assert ids(frame.collect()) == list(range(300))
 
 

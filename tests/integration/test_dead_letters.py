@@ -37,7 +37,7 @@ def letters(feed: Feed) -> list[dict[str, Any]]:
 
 
 def positions(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
-    return sorted((row["_partition"], row["_offset"]) for row in rows)
+    return sorted((row["kafka_partition"], row["kafka_offset"]) for row in rows)
 
 
 def test_a_broken_record_becomes_a_dead_letter_and_the_others_rows(lake: SparkSession, feed: Feed) -> None:
@@ -189,7 +189,9 @@ def test_replay_lands_what_can_be_read_now_and_a_second_one_adds_nothing(lake: S
     assert (again.rows, again.still_dead, again.replay_id) == (0, 2, None)
     rows = feed.rows()
     assert sorted(row["id"] for row in rows) == list(range(100))
-    replayed = {(row["_partition"], row["_offset"]): row["_timestamp"] for row in rows if row["id"] >= 90}
+    replayed = {
+        (row["kafka_partition"], row["kafka_offset"]): row["kafka_timestamp"] for row in rows if row["id"] >= 90
+    }
     assert {position: before[position] for position in replayed} == replayed
     feed.send(feed.avro(trips(100, 110)))
     assert feed.pipeline(**blocks).run(spark=lake, once=True).rows == 10

@@ -78,7 +78,7 @@ def test_json_schema_and_keys(lake: SparkSession, feed: Feed) -> None:
     found = [deserialize(each.value(), context) for each in read(feed.stack, feed.topic)]
     assert sorted(found, key=lambda row: int(row["id"])) == expected()
     decode = {"json_schema": {"registry": "${SCHEMA_REGISTRY_URL}"}, "key": "string", "metadata": ["key"]}
-    assert landed(feed, lake, decode=decode) == [{**row, "_key": row["zone"]} for row in expected()]
+    assert landed(feed, lake, decode=decode) == [{**row, "kafka_key": row["zone"]} for row in expected()]
     assert (
         discover(feed.topic, bootstrap_servers=feed.stack.bootstrap_servers, registry_url=registry).kind
         == "json_schema"

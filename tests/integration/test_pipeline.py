@@ -43,11 +43,11 @@ def test_confluent_avro_lands_row_by_row_with_its_metadata(lake: SparkSession, f
     summary = pipeline.run(spark=lake, once=True)
     rows = by_id(feed.rows())
     assert [{"id": row["id"], "zone": row["zone"]} for row in rows] == trips(0, 500)
-    assert {row["_topic"] for row in rows} == {feed.topic}
-    assert {row["_partition"] for row in rows} == {0, 1, 2}
-    assert len({(row["_partition"], row["_offset"]) for row in rows}) == 500
-    assert [row["_key"] for row in rows] == [str(number).encode() for number in range(500)]
-    assert rows[0]["_headers"] == [{"key": "source", "value": b"test"}]
+    assert {row["kafka_topic"] for row in rows} == {feed.topic}
+    assert {row["kafka_partition"] for row in rows} == {0, 1, 2}
+    assert len({(row["kafka_partition"], row["kafka_offset"]) for row in rows}) == 500
+    assert [row["kafka_key"] for row in rows] == [str(number).encode() for number in range(500)]
+    assert rows[0]["kafka_headers"] == [{"key": "source", "value": b"test"}]
     assert (summary.records, summary.rows, summary.batches) == (500, 500, 1)
     assert sum(summary.s3_requests.values()) > 0
 
@@ -100,7 +100,7 @@ def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
         source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": f"{feed.name}-part.*"}},
         decode={"json": {"schema_ddl": "id BIGINT, zone STRING"}, "metadata": ["topic"]},
     ).run(spark=lake, once=True)
-    assert sorted((row["_topic"][-5:], row["id"]) for row in feed.rows()) == [
+    assert sorted((row["kafka_topic"][-5:], row["id"]) for row in feed.rows()) == [
         *(("part1", number) for number in range(10, 15)),
         *(("part2", number) for number in range(20, 25)),
     ]

@@ -97,7 +97,7 @@ def test_side_by_side_and_what_would_change(lake: SparkSession, feed: Feed, vers
     assert "only Spark could say" in printed(feed, "diff", with_transform)["note"]
     failing = feed.write_file(schema={"on_change": "fail"}, decode={**DECODE, "metadata": ["offset"]})
     diff = printed(feed, "diff", failing)
-    assert diff["ddl"] == [f"{alter}ADD COLUMNS (`_offset` BIGINT)"]
+    assert diff["ddl"] == [f"{alter}ADD COLUMNS (`kafka_offset` BIGINT)"]
     assert "the feed would stop" in diff["note"]
 
 

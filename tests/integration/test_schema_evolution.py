@@ -77,3 +77,16 @@ def test_a_feed_that_is_to_stop(lake: SparkSession, feed: Feed) -> None:
     # The same batch lands once the policy lets it.
     feed.pipeline(schema={"on_change": "evolve"}).run(spark=lake, once=True)
     assert sorted(row["id"] for row in feed.rows()) == [1, 2]
+
+
+def test_a_feed_that_leaves_new_fields_out(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))
+    pipeline = feed.pipeline(schema={"on_change": "ignore"})
+    pipeline.run(spark=lake, once=True)
+    feed.send(feed.avro([{"id": 2**40, "area": "b", "stop": {"x": 2, "y": 3}, "fare": 1.5}], V2))
+    pipeline.run(spark=lake, once=True)
+    assert sorted(feed.rows(), key=lambda row: str(row["zone"])) == [
+        {"id": 1, "zone": "a", "stop": {"x": 1}},
+        {"id": 2**40, "zone": "b", "stop": {"x": 2}},
+    ]

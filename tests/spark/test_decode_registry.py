@@ -173,7 +173,7 @@ def test_credentials_reach_the_registry_and_nothing_else(
         frame = rows(
             decoded(records(spark, [framed(1, V1, {"a": 7})]), spec_for(registry, credentials="mine")), keep=["offset"]
         )
-        assert [row.asDict() for row in frame.collect()] == [{"a": 7, "b": "-", "c": None, "_offset": 0}]
+        assert [row.asDict() for row in frame.collect()] == [{"a": 7, "b": "-", "c": None, "kafka_offset": 0}]
     frame.explain("extended")
     frame.explain("codegen")
     java: Any = frame._jdf

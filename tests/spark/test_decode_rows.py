@@ -38,7 +38,9 @@ def optimised(frame: DataFrame) -> str:
 @pytest.mark.parametrize(("spec", "call"), [(AVRO, ".decode.invoke("), (JSON, ".decode.invoke(")])
 def test_each_record_is_decoded_once(spark: SparkSession, spec: Any, call: str) -> None:
     frame = rows(decoded(records(spark, [one(1)]), spec), on_null="skip", keep=["topic", "offset"])
-    wide = frame.filter("a > 0").select(sf.col("a") + 1, "a", "b", sf.upper("b"), "c", "_offset").filter("b <> 'x'")
+    wide = (
+        frame.filter("a > 0").select(sf.col("a") + 1, "a", "b", sf.upper("b"), "c", "kafka_offset").filter("b <> 'x'")
+    )
     assert optimised(wide).count(call) == 1
     assert optimised(wide.groupBy("b").agg(sf.sum("a"))).count(call) == 1
 
@@ -74,7 +76,7 @@ def test_null_values_are_never_lost_without_a_word(spark: SparkSession, spec: An
     assert error is not None
     assert error.where == "topic t, partition 0, offset 1"
     assert [row._offset for row in rows(frame, on_null="skip", keep=["offset"]).collect()] == [0, 2]
-    kept = rows(frame, on_null="keep", keep=["offset"]).orderBy("_offset").collect()
+    kept = rows(frame, on_null="keep", keep=["offset"]).orderBy("kafka_offset").collect()
     assert [row._offset for row in kept] == [0, 1, 2]
     assert [each for each in kept[1].asDict().values() if each is not None] == [1]
 
@@ -88,18 +90,18 @@ def test_what_can_be_kept_of_a_record(spark: SparkSession) -> None:
     )
     names = ("topic", "partition", "offset", "timestamp", "key", "headers")
     found = rows(decoded(frame, AVRO), keep=names)
-    assert found.columns == ["a", "b", "c", *(f"_{name}" for name in names)]
+    assert found.columns == ["a", "b", "c", *(f"kafka_{name}" for name in names)]
     [row] = found.collect()
     assert (row._topic, row._partition, row._offset, row._key) == ("t", 0, 0, bytearray(b"k"))
 
 
 def test_what_cannot_be_kept(spark: SparkSession) -> None:
-    frame = decoded(records(spark, [b"{}"]), Json(schema="_offset BIGINT"))
+    frame = decoded(records(spark, [b"{}"]), Json(schema="kafka_offset BIGINT"))
     with pytest.raises(ConfigError, match="'ofset' is not metadata"):
         rows(frame, keep=["ofset"])
     with pytest.raises(ConfigError, match="includeHeaders"):
         rows(frame, keep=["headers"])
-    with pytest.raises(ConfigError, match="has a field _offset already"):
+    with pytest.raises(ConfigError, match="has a field kafka_offset already"):
         rows(frame, keep=["offset"])
 
 
@@ -115,7 +117,7 @@ def test_a_stream_of_bytes(spark: SparkSession, tmp_path: Path) -> None:
         .start(str(tmp_path / "table"))
     )
     assert query.awaitTermination(120)
-    found = spark.read.parquet(str(tmp_path / "table")).orderBy("_offset").collect()
+    found = spark.read.parquet(str(tmp_path / "table")).orderBy("kafka_offset").collect()
     assert [(row.a, row.b, row.c, row._offset) for row in found] == [(at, str(at), at / 2, at) for at in range(50)]
 
 
@@ -198,4 +200,4 @@ def test_a_schema_of_json_that_cannot_be_read(spark: SparkSession, schema: str) 
 
 def test_raw_bytes_stay_as_they_are(spark: SparkSession) -> None:
     frame = rows(decoded(records(spark, [b"\x00\xff", b""]), Raw()), keep=["offset"])
-    assert [bytes(row.value) for row in frame.orderBy("_offset").collect()] == [b"\x00\xff", b""]
+    assert [bytes(row.value) for row in frame.orderBy("kafka_offset").collect()] == [b"\x00\xff", b""]

@@ -167,7 +167,7 @@ class Encoded(OneOf):
 
 
 class KeyDecode(Encoded):
-    """How the bytes of a record's key become the column ``_key``; null keys stay null."""
+    """How the bytes of a record's key become the column ``kafka_key``; null keys stay null."""
 
     @model_validator(mode="after")
     def _nothing_to_sample(self) -> KeyDecode:
@@ -181,11 +181,11 @@ class Decode(Encoded):
 
     key: KeyDecode | None = Field(
         None,
-        description="How keys are encoded, as the value: then the column _key holds what they say, not their bytes.",
+        description="How keys are encoded, as the value: the column kafka_key then holds what they say, not bytes.",
     )
     metadata: list[RecordMetadata] = Field(
         default_factory=list,
-        description="Record metadata kept as columns: _topic, _partition, _offset and so on.",
+        description="Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on.",
     )
     on_null: Literal["fail", "skip", "keep", "dead_letter"] = Field(
         "fail",

@@ -127,7 +127,7 @@ def _decode(blank: Blank) -> list[str]:
     else:
         lines.append("  raw: {}")
     lines += [
-        "  # Where each row comes from, as columns _topic, _partition, _offset, _timestamp; also: key, headers.",
+        "  # Where each row comes from, as columns kafka_topic, kafka_partition and so on; also: key, headers.",
         "  metadata: [topic, partition, offset, timestamp]",
     ]
     return lines
@@ -145,7 +145,7 @@ def _transform(blank: Blank) -> list[str]:
 
 
 def _partition_by(columns: tuple[Column, ...]) -> list[str]:
-    instant = next((column.name for column in columns if column.time == "instant"), "_timestamp")
+    instant = next((column.name for column in columns if column.time == "instant"), "kafka_timestamp")
     return [f"    # partition_by: [days({instant})]"]
 
 

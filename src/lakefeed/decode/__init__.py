@@ -107,7 +107,7 @@ def rows(
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
         on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
             ``keep`` makes it a row of nulls.
-        keep: names out of ``METADATA``; ``offset`` becomes the column ``_offset``.
+        keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
 
     Raises:
         ConfigError: an unknown name in ``keep``, a column that the records have not got, or a field of the value

@@ -18,13 +18,13 @@ class Registered:
             not Avro, ``lakefeed.decode.avro_schema.avro_schema_of`` has one.
         credentials: name under which ``lakefeed.jvm.put_credentials`` has put them; None for none.
         registry_patience_seconds: how long a task goes on asking a registry that does not answer, before it
-            fails. Default 60.
+            fails. Default 300.
     """
 
     registry_url: str
     reader_schema: str
     credentials: str | None = None
-    registry_patience_seconds: int = 60
+    registry_patience_seconds: int = 300
 
     def __post_init__(self) -> None:
         registry_address(self.registry_url)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers")
-"""What a row can keep of a record beside its value, each as a column of this name with a ``_`` before it."""
+"""What a row can keep of a record beside its value, each as a column of its own: ``metadata_column``."""
+
+METADATA_PREFIX = "kafka_"
+"""Not a bare ``_``: ``_partition`` is a name of Iceberg's own, and Spark cannot read a column that is called so."""
 
 RECORD = "_lakefeed"
 """Column beside the rows' own: ``struct<record, schema_id, reason, skipped>``. ``reason`` makes a dead letter."""
@@ -66,13 +69,18 @@ class Policy:
         return self.on_error == "fail" and self.on_null != "dead_letter" and not broken
 
 
+def metadata_column(name: str) -> str:
+    """The column that holds a record's ``name``, one of ``METADATA``."""
+    return f"{METADATA_PREFIX}{name}"
+
+
 def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = ()) -> DataFrame:
     """The fields of each value, the record's metadata where wanted, and the column ``RECORD`` with the verdict.
 
     Args:
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
         policy: what becomes of which record.
-        keep: names out of ``METADATA``; ``offset`` becomes the column ``_offset``.
+        keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
 
     Raises:
         ConfigError: an unknown name in ``keep``, a column that the records have not got, a field of the value with
@@ -81,7 +89,7 @@ def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = 
     from pyspark.sql import functions as sf
 
     source = {"key": KEY} if KEY in decoded_records.columns else {}
-    metadata = [sf.col(source.get(name, name)).alias(f"_{name}") for name in _checked(decoded_records, keep)]
+    metadata = [sf.col(source.get(name, name)).alias(metadata_column(name)) for name in _checked(decoded_records, keep)]
     of_record = [name for name in decoded_records.columns if name not in ("decoded", KEY)]
     rows = decoded_records.select(
         "decoded.value.*",
@@ -201,11 +209,11 @@ def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:
     result = decoded_records.schema["decoded"].dataType
     value = result["value"].dataType if isinstance(result, StructType) else None
     taken = {field.name.lower() for field in value.fields} if isinstance(value, StructType) else set()
-    for name in (*(f"_{each}" for each in keep), RECORD):
+    for name in (*(metadata_column(each) for each in keep), RECORD):
         if name in taken:
             raise ConfigError(
                 f"The value has a field {name} already, so the record's own cannot have that name",
                 where="keep",
-                hint=f"leave {name.removeprefix('_')} out of keep",
+                hint=f"leave {name.removeprefix(METADATA_PREFIX)} out of keep",
             )
     return keep

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.decode.verdict import metadata_column
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.schema.columns import columns_of, columns_of_table, types
 from lakefeed.schema.ddl import statements
@@ -187,7 +188,7 @@ def _with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
         "key": t.BinaryType(),
         "headers": t.ArrayType(header),
     }
-    kept = [t.StructField(f"_{name}", kinds[name]) for name in config.decode.metadata]
+    kept = [t.StructField(metadata_column(name), kinds[name]) for name in config.decode.metadata]
     struct: StructType = t.StructType([*columns.fields, *kept])
     return struct
 

@@ -165,7 +165,7 @@ class ReaderSchema:
 
     def _follow(self, rows_of: Callable[[], DataFrame], entries: Sequence[Entry]) -> None:
         assert self._evolution is not None
-        recorded = Recorded(self._evolution.reader_schema, self._evolution.known_ids)
+        recorded = Recorded(self._evolution.reader_schema, self._evolution.merged_ids)
         self._keeper.follow(rows_of().schema, recorded, entries)
         for each in entries:
             if each.changes:

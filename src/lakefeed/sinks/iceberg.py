@@ -14,7 +14,8 @@ from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
 from lakefeed.config.models import IcebergSink, PartitionTransform
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import quoted, set_properties, statements, type_sql
-from lakefeed.schema.fit import aligned
+from lakefeed.schema.differences import Change, renames
+from lakefeed.schema.fit import aligned, holds_values
 from lakefeed.schema.history import Entry, with_entries
 from lakefeed.schema.reader import Recorded
 
@@ -86,11 +87,12 @@ class IcebergTable:
                 properties={**self._sink.properties, **remembered},
             )
         else:
-            self._change(rows, entries)
             properties = self.ledger.properties()
             remembered |= with_entries(properties, entries, ids=recorded.ids if recorded else ())
+            # First, so that a crash in between leaves the names that the columns are renamed by.
             if changed := {key: text for key, text in remembered.items() if properties.get(key) != text}:
                 self._spark.sql(set_properties(self._sink.table, changed))
+            self._change(rows, renames(recorded.schema) if recorded else ())
         self._columns = self._spark.table(self._sink.table).schema
 
     def take_fence(self) -> str:
@@ -147,19 +149,9 @@ class IcebergTable:
                     hint="name one of these columns, or make the column in transform.sql",
                 )
 
-    def _change(self, rows: StructType, entries: Sequence[Entry]) -> None:
+    def _change(self, rows: StructType, changes: Sequence[Change]) -> None:
         have = self._spark.table(self._sink.table).schema
-        if not self._evolves:
-            if missing := [name for name in rows.names if name.lower() not in {each.lower() for each in have.names}]:
-                raise ConfigError(
-                    f"the table lacks columns that the rows have: {', '.join(missing)}",
-                    where=f"table {self._sink.table}, columns {', '.join(have.names)}",
-                    hint="ALTER TABLE … ADD COLUMN, leave the columns out in transform.sql, or set "
-                    "schema.on_change: evolve",
-                )
-            return
-        changes = [change for entry in entries for change in entry.changes]
-        for statement in statements(self._sink.table, have=have, want=rows, changes=changes):
+        for statement in statements(self._sink.table, have=have, want=rows, changes=changes, grow=self._evolves):
             self._spark.sql(statement)
 
     @property
@@ -184,7 +176,7 @@ def create_table(
 
 def columns_sql(rows: StructType) -> str:
     """The columns of a new table for rows of this schema, all of them optional."""
-    return ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields)
+    return ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields if holds_values(each))
 
 
 def quoted_table(identifier: str) -> str:
