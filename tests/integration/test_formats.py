@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
-from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lakefeed.config.discover import discover
@@ -46,13 +45,11 @@ def test_protobuf(lake: SparkSession, feed: Feed) -> None:
         trips(lake), format="confluent-protobuf", topic=feed.topic, registry=feed.stack.schema_registry_url, schema=TRIP
     )
     assert produce(records, feed.topic, bootstrap_servers=feed.stack.bootstrap_servers).records == 20
-    client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
+    # Not by Confluent's Python deserialiser: it asks for a descriptor, and this registry gives the text all the same.
     trip = message_class({"trip.proto": TRIP}, "nyc.Trip")
-    deserialize = ProtobufDeserializer(trip, {"use.deprecated.format": False}, client)
-    context = SerializationContext(feed.topic, MessageField.VALUE)
-    found = sorted(
-        (deserialize(each.value(), context) for each in read(feed.stack, feed.topic)), key=lambda each: each.id
-    )
+    values = [bytes(each.value() or b"") for each in read(feed.stack, feed.topic)]
+    assert {value[5] for value in values} == {0}
+    found = sorted((trip.FromString(value[6:]) for value in values), key=lambda each: int(each.id))
     assert [(each.id, each.zone, each.HasField("fare")) for each in found] == [
         (row["id"], row["zone"], row["fare"] is not None) for row in expected()
     ]

@@ -198,9 +198,9 @@ def _json_schema(json: JsonDecode, source: KafkaSource) -> str:
         return json.schema_ddl
     if json.schema_file is not None:
         return json.schema_file.read_text("utf-8")
-    from lakefeed.decode.sample import sampled_ddl
+    from lakefeed.decode.sample import sampled_schema
 
-    return sampled_ddl(_session(), source, records=json.sample_records)
+    return sampled_schema(_session(), source, records=json.sample_records)
 
 
 def _session() -> SparkSession:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from lakefeed.config.models import KafkaSource
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def sampled_ddl(spark: SparkSession, source: KafkaSource, *, records: int) -> str:
-    """Spark DDL of the columns that the newest records show, all of them nullable.
+def sampled_schema(spark: SparkSession, source: KafkaSource, *, records: int) -> str:
+    """The Avro record schema (JSON) of the columns that the newest records show, all of them nullable.
 
     Args:
         spark: any session.
@@ -22,7 +23,7 @@ def sampled_ddl(spark: SparkSession, source: KafkaSource, *, records: int) -> st
 
     Raises:
         ResourceMissing: no such topic, or no records in it.
-        ConfigError: the records are no JSON objects.
+        ConfigError: the records are no JSON objects, or a field's name is none in Avro.
         Unreachable: no broker answers.
     """
     from lakefeed.schema.inference import inferred
@@ -43,4 +44,9 @@ def sampled_ddl(spark: SparkSession, source: KafkaSource, *, records: int) -> st
             where=", ".join(source.topics or [str(source.topics_pattern)]),
             hint="lakefeed schema infer shows what was found; or give schema_ddl",
         )
-    return guess.ddl
+    if guess.avro is None:
+        raise ConfigError(
+            f"the guessed columns cannot be kept, since a name among them is none in Avro: {guess.ddl[:200]}",
+            hint="give them as schema_ddl",
+        )
+    return json.dumps(guess.avro)
