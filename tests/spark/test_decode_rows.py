@@ -75,9 +75,9 @@ def test_null_values_are_never_lost_without_a_word(spark: SparkSession, spec: An
     error = decode_error_of(stopped.value)
     assert error is not None
     assert error.where == "topic t, partition 0, offset 1"
-    assert [row._offset for row in rows(frame, on_null="skip", keep=["offset"]).collect()] == [0, 2]
+    assert [row.kafka_offset for row in rows(frame, on_null="skip", keep=["offset"]).collect()] == [0, 2]
     kept = rows(frame, on_null="keep", keep=["offset"]).orderBy("kafka_offset").collect()
-    assert [row._offset for row in kept] == [0, 1, 2]
+    assert [row.kafka_offset for row in kept] == [0, 1, 2]
     assert [each for each in kept[1].asDict().values() if each is not None] == [1]
 
 
@@ -92,7 +92,7 @@ def test_what_can_be_kept_of_a_record(spark: SparkSession) -> None:
     found = rows(decoded(frame, AVRO), keep=names)
     assert found.columns == ["a", "b", "c", *(f"kafka_{name}" for name in names)]
     [row] = found.collect()
-    assert (row._topic, row._partition, row._offset, row._key) == ("t", 0, 0, bytearray(b"k"))
+    assert (row.kafka_topic, row.kafka_partition, row.kafka_offset, row.kafka_key) == ("t", 0, 0, bytearray(b"k"))
 
 
 def test_what_cannot_be_kept(spark: SparkSession) -> None:
@@ -118,7 +118,7 @@ def test_a_stream_of_bytes(spark: SparkSession, tmp_path: Path) -> None:
     )
     assert query.awaitTermination(120)
     found = spark.read.parquet(str(tmp_path / "table")).orderBy("kafka_offset").collect()
-    assert [(row.a, row.b, row.c, row._offset) for row in found] == [(at, str(at), at / 2, at) for at in range(50)]
+    assert [(row.a, row.b, row.c, row.kafka_offset) for row in found] == [(at, str(at), at / 2, at) for at in range(50)]
 
 
 def test_decoding_inside_each_batch_of_a_stream(spark: SparkSession, tmp_path: Path) -> None:

@@ -63,12 +63,7 @@ final class ProtobufPlan {
      */
     static ProtobufPlan of(ProtoMessage writer, Schema reader, StructType type) {
         ProtobufPlan plan = new ProtobufPlan(writer, type.size());
-        Map<String, Integer> slots = new HashMap<>();
-        for (Schema.Field field : reader.getFields()) {
-            field.aliases().forEach(alias -> slots.putIfAbsent(alias, field.pos()));
-        }
-        reader.getFields().forEach(field -> slots.put(field.name(), field.pos()));
-        slots.keySet().retainAll(writer.fields().stream().map(Field::name).toList());
+        Map<String, Integer> slots = slots(writer, reader);
         for (Field field : writer.fields()) {
             Integer slot = slots.get(field.name());
             Reading reading = slot == null
@@ -82,6 +77,23 @@ final class ProtobufPlan {
             }
         }
         return plan;
+    }
+
+    /** The reader's position of each writer's field that it wants: by its name, or else by an alias. */
+    private static Map<String, Integer> slots(ProtoMessage writer, Schema reader) {
+        List<String> written = writer.fields().stream().map(Field::name).toList();
+        Map<String, Integer> slots = new HashMap<>();
+        for (Schema.Field field : reader.getFields()) {
+            if (written.contains(field.name())) {
+                slots.put(field.name(), field.pos());
+            } else {
+                field.aliases().stream()
+                        .filter(written::contains)
+                        .findFirst()
+                        .ifPresent(alias -> slots.putIfAbsent(alias, field.pos()));
+            }
+        }
+        return slots;
     }
 
     private static int[] excluded(Field field, ProtoMessage writer, Map<String, Integer> slots) {
