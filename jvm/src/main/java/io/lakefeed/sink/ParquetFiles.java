@@ -3,13 +3,11 @@ package io.lakefeed.sink;
 import io.lakefeed.commit.CheckedFileCommit;
 import java.util.List;
 import java.util.Map;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
-import org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -19,13 +17,11 @@ import scala.jdk.javaapi.CollectionConverters;
  * The log {@code _spark_metadata} is Spark's, entry by entry.
  */
 public final class ParquetFiles {
-    private final SparkSession spark;
     private final String path;
     private final FileStreamSink sink;
 
     /** For files below {@code path}; {@code options} as for {@code DataStreamWriter}. */
     public ParquetFiles(SparkSession spark, String path, List<String> partitionBy, Map<String, String> options) {
-        this.spark = spark;
         this.path = path;
         spark.conf().set("spark.sql.streaming.commitProtocolClass", CheckedFileCommit.class.getName());
         this.sink = new FileStreamSink(
@@ -34,14 +30,6 @@ public final class ParquetFiles {
                 new ParquetFileFormat(),
                 CollectionConverters.asScala(partitionBy).toSeq(),
                 scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
-    }
-
-    /** Whether the log lists this batch or a later one. Asks the store. */
-    public boolean has(long batchId) {
-        String log = new Path(path, FileStreamSink.metadataDir()).toString();
-        return new FileStreamSinkLog(FileStreamSinkLog.VERSION(), spark, log, scala.Option.empty())
-                .getLatestBatchId()
-                .exists(latest -> (long) latest >= batchId);
     }
 
     /** Writes the rows and lists them as this batch, unless the log has it. */
