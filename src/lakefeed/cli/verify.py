@@ -1,0 +1,86 @@
+"""``lakefeed verify``: proves from table and broker that each record has landed once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+
+if TYPE_CHECKING:
+    from lakefeed.commit.verify import Verification
+
+MOST_FINDINGS_SHOWN = 50
+
+
+@click.command()
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--deep", is_flag=True, help="Also compare each row's own offset, for which the table has to keep it.")
+@output_option
+@click.pass_context
+def verify(context: click.Context, pipeline: Path, deep: bool, output: str) -> None:
+    """Prove that each record of PIPELINE's topics has landed once, or list what is missing or double.
+
+    Holds the offset ranges and counts in the table's snapshots, the dead letters and the broker's offsets against each
+    other. Starts no Spark, changes nothing, and may run beside the feed.
+
+    Exit status: 0 if all is proven, 1 if there is a fault, 2 if it cannot be verified.
+    """
+    from lakefeed.commit.verify import verified
+    from lakefeed.pipeline import Pipeline
+
+    declared = Pipeline.from_file(pipeline)
+    done = verified(declared.config, connections=declared.connections, deep=deep)
+    emit(output, done.as_dict(), lambda: _print(done))
+    context.exit(1 if done.faults else 0)
+
+
+def _print(done: Verification) -> None:
+    color, verdict = "green", "each record once"
+    if done.faults:
+        color, verdict = "red", f"{len(done.faults):,} fault{'s' if len(done.faults) > 1 else ''}"
+    elif not done.commits:
+        color, verdict = "yellow", "no commits yet"
+    click.echo(f"{done.feed} in {done.table}: ", nl=False)
+    click.secho(verdict, fg=color, bold=True)
+    if done.commits:
+        click.echo()
+        _print_sums(done)
+        click.echo()
+        _print_partitions(done)
+    for title, found in (("faults", done.faults), ("notes", done.notes)):
+        if found:
+            click.echo(f"\n{title}")
+        for each in found[:MOST_FINDINGS_SHOWN]:
+            click.echo(f"  {each.kind:<16} {each.what}")
+        if len(found) > MOST_FINDINGS_SHOWN:
+            click.echo(f"  … and {len(found) - MOST_FINDINGS_SHOWN:,} more; --output json lists them all")
+
+
+def _print_sums(done: Verification) -> None:
+    since = "all that there were" if done.whole else "older ones have expired"
+    click.echo(f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}: {since}")
+    without = done.offsets - done.records
+    hold = f", {without:,} hold no record (transaction markers, aborted or compacted records)" if without else ""
+    click.echo(f"  offsets  {done.offsets:,}{hold}")
+    rest = done.records - done.dead_letters - done.skipped
+    click.echo(
+        f"  records  {done.records:,} = {rest:,} good + {done.dead_letters:,} dead letters + {done.skipped:,} skipped"
+    )
+    replayed = f", and {done.replayed:,} of dead letters that were replayed" if done.replayed else ""
+    compared = ", compared by their own offsets" if done.deep else ""
+    click.echo(f"  rows     {done.rows:,}{replayed}{compared}")
+
+
+def _print_partitions(done: Verification) -> None:
+    lines = [("partition", "landed", "in the topic", "lag")]
+    for each in done.partitions:
+        there = "-" if each.topic_start is None else f"[{each.topic_start}, {each.topic_end})"
+        lag = "-" if each.lag is None else f"{each.lag:,}"
+        lines.append((f"{each.topic}-{each.partition}", f"[{each.start}, {each.end})", there, lag))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for name, *cells in lines:
+        padded = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        click.echo(f"  {name.ljust(widths[0])}  {padded}")

@@ -1,0 +1,129 @@
+"""Where a table's rows come from, by the metadata columns that each row keeps."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.commit.evidence import Letter, Partition, Placed
+from lakefeed.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+TOPIC, PARTITION, OFFSET = "kafka_topic", "kafka_partition", "kafka_offset"
+MOST_EXAMPLES = 20
+
+_PLACES = """
+CREATE TABLE placed AS
+SELECT p.*, coalesce(p.position >= s.first AND p.position < s.last, false) AS covered,
+       coalesce(p.position < s.first, false) AS before
+FROM positions p LEFT JOIN spans s USING (topic, part)
+"""
+_TOTALS = """
+SELECT topic, part, count(*) FILTER (covered), count(DISTINCT position) FILTER (covered), count(*) FILTER (before),
+       count(*) FILTER (NOT covered AND NOT before)
+FROM placed GROUP BY ALL
+"""
+_REPEATED = """
+SELECT topic, part, position, count(*) AS times FROM placed WHERE covered GROUP BY ALL HAVING times > 1
+QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
+ORDER BY ALL
+"""
+# The marks are all offsets that are accounted for, and one just before and after the span.
+_ABSENT = """
+WITH marks AS (
+  SELECT topic, part, position FROM placed WHERE covered
+  UNION SELECT topic, part, position FROM letters
+  UNION SELECT topic, part, first - 1 FROM spans
+  UNION SELECT topic, part, last FROM spans
+), steps AS (
+  SELECT topic, part, position, lead(position) OVER (PARTITION BY topic, part ORDER BY position) AS next FROM marks
+)
+SELECT topic, part, position + 1, next FROM steps WHERE next > position + 1
+QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
+ORDER BY ALL
+"""
+
+
+def placed(
+    table: Table, spans: Mapping[Partition, tuple[int, int]], *, letters: Iterable[Letter]
+) -> dict[Partition, Placed]:
+    """Reads the rows' own topic, partition and offset, and nothing else of them; spills to disk where they are many.
+
+    Args:
+        table: as it was when its ledger was read.
+        spans: the offsets that the ledger covers; rows of other topics are somebody else's.
+        letters: the dead letters, which are no rows.
+
+    Raises:
+        ConfigError: the table does not keep these columns.
+        MissingExtra: DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra.of("duckdb", "read", "verify --deep") from None
+    topics = sorted({topic for topic, _ in spans})
+    columns = [TOPIC, PARTITION, OFFSET]
+    have = set(table.schema().column_names)
+    if len(topics) == 1 and TOPIC not in have:
+        columns.remove(TOPIC)
+    if missing := [name for name in columns if name not in have]:
+        raise ConfigError(
+            f"--deep compares the rows' own offsets, and the table does not keep {' and '.join(missing)}",
+            where=".".join(table.name()),
+            hint="new rows keep them with decode: {metadata: [topic, partition, offset]}; without --deep the ledger is "
+            "verified",
+        )
+    with tempfile.TemporaryDirectory(prefix="lakefeed-verify-") as folder:
+        connection = duckdb.connect(str(Path(folder, "positions.db")))
+        try:
+            _fill(connection, table, columns, topics)
+            _insert(connection, "spans", ("first", "last"), [(*key, *span) for key, span in spans.items()])
+            _insert(
+                connection, "letters", ("position",), [(each.topic, each.partition, each.offset) for each in letters]
+            )
+            connection.execute(_PLACES)
+            return _answers(connection)
+        finally:
+            connection.close()
+
+
+def _fill(connection: Any, table: Table, columns: list[str], topics: list[str]) -> None:
+    # DuckDB finds what it reads from by the variable's name.
+    rows = table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()  # noqa: F841
+    topic = TOPIC if TOPIC in columns else f"'{topics[0]}'"
+    connection.execute(
+        f"CREATE TABLE positions AS SELECT CAST({topic} AS VARCHAR) AS topic, CAST({PARTITION} AS INTEGER) AS part, "  # noqa: S608
+        f"CAST({OFFSET} AS BIGINT) AS position FROM rows WHERE {OFFSET} IS NOT NULL AND list_contains(?, {topic})",
+        [topics],
+    )
+
+
+def _insert(connection: Any, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+    named = ", ".join(f"{column} BIGINT" for column in columns)
+    connection.execute(f"CREATE TABLE {name} (topic VARCHAR, part INTEGER, {named})")
+    if rows:
+        marks = ", ".join("?" * (2 + len(columns)))
+        connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)  # noqa: S608
+
+
+def _answers(connection: Any) -> dict[Partition, Placed]:
+    repeated: dict[Partition, list[tuple[int, int]]] = {}
+    for topic, part, position, times in connection.execute(_REPEATED, [MOST_EXAMPLES]).fetchall():
+        repeated.setdefault((topic, part), []).append((position, times))
+    absent: dict[Partition, list[tuple[int, int]]] = {}
+    for topic, part, start, end in connection.execute(_ABSENT, [MOST_EXAMPLES]).fetchall():
+        absent.setdefault((topic, part), []).append((start, end))
+    found = {
+        (topic, part): Placed(rows=rows, offsets=offsets, before=before, outside=outside)
+        for topic, part, rows, offsets, before, outside in connection.execute(_TOTALS).fetchall()
+    }
+    return {
+        key: replace(found.get(key, Placed()), repeated=tuple(repeated.get(key, ())), absent=tuple(absent.get(key, ())))
+        for key in found.keys() | absent.keys()
+    }

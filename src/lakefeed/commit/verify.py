@@ -1,0 +1,296 @@
+"""Proves from outside that a feed's table holds each record once: from its metadata and the broker, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.commit.audit import findings
+from lakefeed.commit.evidence import (
+    Evidence,
+    Finding,
+    Letter,
+    Letters,
+    OtherCommit,
+    ReplayCommit,
+    spans,
+    sparse,
+)
+from lakefeed.commit.ledger import COMMIT_ID, COUNTS, FEED, FENCE, RANGES, REPLAY, REPLAY_OF, Commit
+from lakefeed.commit.outcomes import ZERO, counts_by_partition, total
+from lakefeed.commit.positions import placed
+from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.kafka.held import records_held
+from lakefeed.kafka.topics import TopicDescription, Topics
+from lakefeed.tables.reader import open_table
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+POSITION = "lakefeed.position"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One partition: what has landed, and what the topic has.
+
+    Attributes:
+        topic: its name.
+        partition: the partition.
+        start: the first offset that has verifiably landed.
+        end: one more than the last.
+        topic_start: the first offset that the topic still has; None if the topic is gone or another.
+        topic_end: one more than its last.
+        lag: offsets that have not landed yet.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_start: int | None
+    topic_end: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that are in the topic and not in the table; transactions leave some without a record."""
+        return None if self.topic_end is None else max(0, self.topic_end - self.end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What was proven about a feed.
+
+    Attributes:
+        feed: the feed's name.
+        table: its table.
+        deep: whether rows were compared by their own offsets.
+        commits: commits that were verified.
+        whole: whether they are all that the feed made; else older snapshots have expired.
+        first_batch: the oldest of them; None without any.
+        last_batch: the newest.
+        offsets: offsets that they span.
+        records: records among them.
+        dead_letters: of the records.
+        skipped: of the records.
+        rows: rows that the commits added.
+        replayed: rows that replays of dead letters added.
+        partitions: where each stands.
+        findings: faults first, then notes.
+    """
+
+    feed: str
+    table: str
+    deep: bool
+    commits: int
+    whole: bool
+    first_batch: int | None
+    last_batch: int | None
+    offsets: int
+    records: int
+    dead_letters: int
+    skipped: int
+    rows: int
+    replayed: int
+    partitions: tuple[Standing, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """What disproves exactly-once."""
+        return tuple(each for each in self.findings if each.fault)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        """What one should know of, or what cannot be told."""
+        return tuple(each for each in self.findings if not each.fault)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--output json``."""
+        plain = asdict(self)
+        plain["partitions"] = [{**asdict(each), "lag": each.lag} for each in self.partitions]
+        return {"verified": not self.faults, **plain}
+
+
+def verified(config: PipelineConfig, *, connections: Connections, deep: bool = False) -> Verification:
+    """Holds a feed's commits, its dead letters, and the broker's offsets against each other.
+
+    May run beside the feed: it sees the table at one moment. Reads metadata, and where the dead letters were; the
+    broker counts again only where a range has fewer records than offsets.
+
+    Args:
+        config: the pipeline.
+        connections: store and catalogs.
+        deep: also read each row's own topic, partition and offset, which the table has to keep.
+
+    Raises:
+        ConfigError: the sink keeps no offsets, or with ``deep`` the table does not.
+        ResourceMissing: the table is not there.
+        Unreachable: the broker, the catalog or the store does not answer.
+    """
+    sink, source = config.sink.iceberg, config.source.kafka
+    assert source is not None  # The model holds exactly one kind.
+    if sink is None:
+        raise ConfigError(
+            "a Parquet feed cannot be verified from outside: _spark_metadata lists files by batch id, and has neither "
+            "offsets nor counts to hold them against",
+            where=config.sink.parquet.path if config.sink.parquet else None,
+            hint="land the feed in an Iceberg table; docs/exactly-once.md says what Parquet guarantees",
+        )
+    table = open_table(sink.table, connections=connections)
+    evidence = _gathered(config, source, table, connections, deep=deep)
+    commits = evidence.commits
+    counts = sum((total(each.counts) for each in commits), ZERO)
+    return Verification(
+        feed=config.name,
+        table=sink.table,
+        deep=deep,
+        commits=len(commits),
+        whole=evidence.whole,
+        first_batch=commits[0].batch_id if commits else None,
+        last_batch=commits[-1].batch_id if commits else None,
+        offsets=sum(each.ranges.records for each in commits),
+        records=counts.records,
+        dead_letters=counts.dead_letters,
+        skipped=counts.skipped,
+        rows=sum(each.rows for each in commits),
+        replayed=sum(each.rows for each in evidence.replays),
+        partitions=tuple(_standings(evidence)),
+        findings=tuple(findings(evidence)),
+    )
+
+
+def _gathered(
+    config: PipelineConfig, source: KafkaSource, table: Table, connections: Connections, *, deep: bool
+) -> Evidence:
+    feed = config.name
+    ancestors, whole = _ancestors(table)
+    commits = tuple(_commits(ancestors, feed))
+    recorded = table.properties.get(f"{POSITION}.{feed}")
+    # After the table, so that no batch of it can be without them.
+    letters = None
+    if config.dead_letters is not None and config.dead_letters.table is not None:
+        letters = _letters(config.dead_letters.table, feed, connections)
+    covered = spans(commits)
+    topics = _topics(source, {topic for topic, _ in covered})
+    same = {
+        name
+        for name, found in topics.items()
+        if found is not None and commits[-1].ranges.topic_ids.get(name, found.topic_id) == found.topic_id
+    }
+    asked = [each for each in sparse(commits) if each.topic in same]
+    return Evidence(
+        commits=commits,
+        whole=whole,
+        recorded=_recorded(recorded),
+        recorded_known=recorded is None or recorded.startswith("{"),
+        fence=table.properties.get(f"{FENCE}.{feed}"),
+        replays=tuple(_replays(ancestors, feed)),
+        others=tuple(_others(ancestors)),
+        letters=letters,
+        letters_topic=config.dead_letters.topic if config.dead_letters else None,
+        topics=topics,
+        held=records_held(source, asked, topics={name: found for name, found in topics.items() if found is not None}),
+        transformed=config.transform is not None,
+        placed=placed(table, covered, letters=letters.letters if letters else ()) if deep and commits else None,
+    )
+
+
+def _ancestors(table: Table) -> tuple[list[tuple[int, dict[str, str]]], bool]:
+    """The snapshots that the table's present state descends from, oldest first, and whether none is missing."""
+    by_id: dict[int, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
+    found: list[tuple[int, dict[str, str]]] = []
+    snapshot = table.current_snapshot()
+    oldest = None
+    while snapshot is not None:
+        summary = snapshot.summary
+        properties = summary.additional_properties if summary is not None else {}
+        operation = summary.operation.value if summary is not None else ""
+        found.append((snapshot.snapshot_id, {**properties, "operation": operation}))
+        oldest = snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else by_id.get(parent)
+    return found[::-1], oldest is None or oldest.parent_snapshot_id is None
+
+
+def _commits(ancestors: Sequence[tuple[int, dict[str, str]]], feed: str) -> Iterator[Commit]:
+    for snapshot_id, summary in ancestors:
+        if summary.get(FEED) == feed and RANGES in summary:
+            yield Commit.of(snapshot_id, summary)
+
+
+def _replays(ancestors: Sequence[tuple[int, dict[str, str]]], feed: str) -> Iterator[ReplayCommit]:
+    for snapshot_id, summary in ancestors:
+        if summary.get(REPLAY_OF) == feed and REPLAY in summary:
+            counts = counts_by_partition(summary.get(COUNTS, "{}"))
+            yield ReplayCommit(summary[REPLAY], snapshot_id, int(summary.get("added-records", 0)), counts)
+
+
+def _others(ancestors: Sequence[tuple[int, dict[str, str]]]) -> Iterator[OtherCommit]:
+    """Compactions change no rows and are left out."""
+    for snapshot_id, summary in ancestors:
+        if COMMIT_ID in summary or FEED in summary or summary["operation"] == "replace":
+            continue
+        deleted = ("deleted-records", "added-position-deletes", "added-equality-deletes")
+        yield OtherCommit(
+            snapshot_id,
+            summary["operation"],
+            int(summary.get("added-records", 0)),
+            sum(int(summary.get(name, 0)) for name in deleted),
+        )
+
+
+def _recorded(text: str | None) -> OffsetRanges | None:
+    """The position as ``io.lakefeed.commit.Ledger`` keeps it in a table property."""
+    if text is None or not text.startswith("{"):
+        return None
+    return OffsetRanges.from_json(json.dumps(json.loads(text)["ranges"]))
+
+
+def _letters(name: str, feed: str, connections: Connections) -> Letters:
+    from pyiceberg.expressions import EqualTo
+
+    try:
+        table = open_table(name, connections=connections)
+    except ResourceMissing:
+        return Letters()
+    ancestors, whole = _ancestors(table)
+    condition = EqualTo("feed", feed)  # type: ignore[call-arg, misc]  # pyiceberg's plugin is missing
+    columns = ("topic", "partition", "offset", "replay")
+    rows = table.scan(row_filter=condition, selected_fields=columns).to_arrow().to_pylist()
+    return Letters(
+        tuple(_commits(ancestors, feed)),
+        whole,
+        tuple(Letter(row["topic"], row["partition"], row["offset"], row["replay"]) for row in rows),
+    )
+
+
+def _topics(source: KafkaSource, names: set[str]) -> dict[str, TopicDescription | None]:
+    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    # Also the quickest way to learn that nobody answers.
+    there = set(cluster.list())
+    return {name: cluster.describe(name) if name in there else None for name in sorted(names)}
+
+
+def _standings(evidence: Evidence) -> Iterator[Standing]:
+    described: Mapping[str, TopicDescription | None] = evidence.topics
+    ids = evidence.commits[-1].ranges.topic_ids if evidence.commits else {}
+    for (topic, partition), (start, end) in sorted(spans(evidence.commits).items()):
+        found = described.get(topic)
+        if found is not None and ids.get(topic, found.topic_id) != found.topic_id:
+            found = None
+        offsets = next((each for each in found.partitions if each.id == partition), None) if found else None
+        yield Standing(
+            topic=topic,
+            partition=partition,
+            start=start,
+            end=end,
+            topic_start=offsets.start_offset if offsets else None,
+            topic_end=offsets.end_offset if offsets else None,
+        )

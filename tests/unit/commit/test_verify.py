@@ -1,0 +1,292 @@
+"""What a feed's commits can say of themselves: right ones pass, and each way to be wrong is found where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from lakefeed.commit.audit import findings
+from lakefeed.commit.evidence import (
+    Evidence,
+    Finding,
+    Letter,
+    Letters,
+    OtherCommit,
+    Placed,
+    ReplayCommit,
+    spans,
+    sparse,
+)
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.outcomes import Counts, total
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+
+TOPIC = "trips"
+ID = "id-one"
+Step = tuple[int, int, int]
+
+
+def described(ends: Sequence[int], *, starts: Sequence[int] = (), topic_id: str = ID) -> TopicDescription:
+    return TopicDescription(
+        name=TOPIC,
+        topic_id=topic_id,
+        partitions=tuple(
+            PartitionDescription(id=number, leader=1, start_offset=starts[number] if starts else 0, end_offset=end)
+            for number, end in enumerate(ends)
+        ),
+    )
+
+
+def feed(batches: Sequence[Sequence[Step]], *, partitions: int) -> tuple[Commit, ...]:
+    """Commits whose batches have, for each partition, so many (good, dead, skipped) records."""
+    position = [0] * partitions
+    commits = []
+    for number, steps in enumerate(batches):
+        ranges, counts = [], {}
+        for partition, (good, dead, skipped) in enumerate(steps):
+            start, records = position[partition], good + dead + skipped
+            position[partition] += records
+            ranges.append(OffsetRange(TOPIC, partition, start, position[partition]))
+            if records:
+                counts[TOPIC, partition] = Counts(records, dead, skipped)
+        commits.append(
+            Commit(
+                "f",
+                number,
+                OffsetRanges(tuple(ranges), {TOPIC: ID}),
+                fence="1 a",
+                snapshot_id=100 + number,
+                rows=total(counts).rows,
+                counts=counts,
+            )
+        )
+    return tuple(commits)
+
+
+def evidence(commits: tuple[Commit, ...]) -> Evidence:
+    """All as it should be."""
+    letters, written = [], []
+    for commit in commits:
+        for each in commit.ranges.ranges:
+            counts = commit.counts.get((each.topic, each.partition), Counts())
+            letters += [Letter(each.topic, each.partition, each.start + index) for index in range(counts.dead_letters)]
+        if dead := total(commit.counts).dead_letters:
+            written.append(replace(commit, rows=dead))
+    ends = [end for _, (_, end) in sorted(spans(commits).items())]
+    return Evidence(
+        commits=commits,
+        recorded=commits[-1].ranges,
+        fence="1 a",
+        letters=Letters(tuple(written), True, tuple(letters)),
+        topics={TOPIC: described(ends)},
+    )
+
+
+def faults(given_evidence: Evidence) -> list[str]:
+    return [each.kind for each in findings(given_evidence) if each.fault]
+
+
+def notes(given_evidence: Evidence) -> list[str]:
+    return [each.kind for each in findings(given_evidence) if not each.fault]
+
+
+def only(given_evidence: Evidence) -> Finding:
+    [found] = findings(given_evidence)
+    return found
+
+
+def step() -> st.SearchStrategy[Step]:
+    return st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 2))
+
+
+feeds = st.integers(1, 4).flatmap(
+    lambda partitions: st.lists(st.lists(step(), min_size=partitions, max_size=partitions), min_size=1, max_size=6).map(
+        lambda batches: feed(batches, partitions=partitions)
+    )
+)
+GOOD = feed([[(10, 1, 0), (5, 0, 1)], [(3, 0, 0), (0, 0, 0)], [(7, 1, 0), (2, 0, 0)]], partitions=2)
+
+
+def changed(commits: tuple[Commit, ...], number: int, ranges: tuple[OffsetRange, ...]) -> tuple[Commit, ...]:
+    commit = replace(commits[number], ranges=OffsetRanges(ranges, commits[number].ranges.topic_ids))
+    return (*commits[:number], commit, *commits[number + 1 :])
+
+
+@given(feeds)
+def test_a_feed_that_is_right_has_no_findings(commits: tuple[Commit, ...]) -> None:
+    assert findings(evidence(commits)) == []
+
+
+@given(feeds, st.data())
+def test_a_commit_that_is_gone_leaves_a_gap_wherever_it_had_offsets(
+    commits: tuple[Commit, ...], data: st.DataObject
+) -> None:
+    assume(len(commits) > 2)
+    gone = data.draw(st.integers(1, len(commits) - 2))
+    left = (*commits[:gone], *commits[gone + 1 :])
+    gaps = {
+        (each.partition, each.start, each.end)
+        for each in findings(replace(evidence(commits), commits=left))
+        if each.kind == "gap"
+    }
+    assert gaps == {(each.partition, each.start, each.end) for each in commits[gone].ranges.ranges if each.records}
+
+
+@given(feeds, st.data())
+def test_a_commit_that_landed_twice_overlaps_wherever_it_had_offsets(
+    commits: tuple[Commit, ...], data: st.DataObject
+) -> None:
+    number = data.draw(st.integers(0, len(commits) - 1))
+    twice = (*commits[: number + 1], commits[number], *commits[number + 1 :])
+    found = [each for each in findings(replace(evidence(commits), commits=twice)) if each.kind == "overlap"]
+    assert {(each.partition, each.start, each.end) for each in found} == {
+        (each.partition, each.start, each.end) for each in commits[number].ranges.ranges if each.records
+    }
+    assert all(each.snapshot_id == commits[number].snapshot_id and each.fault for each in found)
+
+
+@given(feeds, st.data())
+def test_offsets_without_a_record_are_right_only_if_the_broker_says_so(
+    commits: tuple[Commit, ...], data: st.DataObject
+) -> None:
+    places = [(number, each) for number, commit in enumerate(commits) for each in commit.ranges.ranges if each.records]
+    assume(places)
+    number, place = data.draw(st.sampled_from(places))
+    key = (place.topic, place.partition)
+    counts = commits[number].counts[key]
+    uncounted = replace(counts, records=counts.dead_letters + counts.skipped)
+    assume(uncounted.records < counts.records)
+    less = {**commits[number].counts, key: uncounted}
+    commit = replace(commits[number], counts=less, rows=total(less).rows)
+    left = (*commits[:number], commit, *commits[number + 1 :])
+    assert sparse(left) == [place]
+    base = replace(evidence(commits), commits=left)
+    assert faults(replace(base, held={place: counts.records})) == ["records"]
+    assert findings(replace(base, held={place: uncounted.records})) == []
+    # Compaction may have removed some since.
+    assert findings(replace(base, held={place: 0})) == []
+    assert notes(replace(base, held={place: None})) == ["untold"]
+    assert faults(replace(base, held={place: None})) == []
+
+
+def test_a_partition_that_is_new_begins_anywhere_and_one_that_is_gone_is_a_fault() -> None:
+    grown = changed(GOOD, 2, (*GOOD[2].ranges.ranges, OffsetRange(TOPIC, 2, 0, 0)))
+    base = evidence(grown)
+    assert findings(base) == []
+    shrunk = changed(GOOD, 1, GOOD[1].ranges.ranges[:1])
+    found = only(evidence(shrunk))
+    assert (found.kind, found.partition, found.batch_id, found.start) == ("forgotten", 1, 1, 6)
+
+
+def test_a_topic_that_was_made_again_is_found_in_the_ledger_and_on_the_broker() -> None:
+    other = replace(GOOD[2], ranges=OffsetRanges(GOOD[2].ranges.ranges, {TOPIC: "id-two"}))
+    mixed = replace(evidence((*GOOD[:2], other)), topics={TOPIC: described([22, 8], topic_id="id-two")})
+    assert only(mixed).kind == "topic-changed"
+    assert (
+        only(replace(evidence(GOOD), topics={TOPIC: described([99, 99], topic_id="id-two")})).kind == "topic-recreated"
+    )
+    missing = replace(evidence(GOOD), topics={TOPIC: None})
+    assert (faults(missing), notes(missing)) == ([], ["topic-missing"])
+
+
+def test_the_topic_must_still_have_what_was_not_read_and_all_that_was() -> None:
+    lost = only(replace(evidence(GOOD), topics={TOPIC: described([22, 7])}))
+    assert (lost.kind, lost.partition, lost.start, lost.end) == ("ahead", 1, 7, 8)
+    passed = only(replace(evidence(GOOD), topics={TOPIC: described([50, 50], starts=[22, 11])}))
+    assert (passed.kind, passed.partition, passed.start, passed.end) == ("overtaken", 1, 8, 11)
+
+
+def test_rows_are_held_against_counts_unless_a_transform_decides() -> None:
+    more = (*GOOD[:2], replace(GOOD[2], rows=GOOD[2].rows + 1))
+    found = only(evidence(more))
+    assert (found.kind, found.batch_id, found.snapshot_id) == ("rows", 2, 102)
+    transformed = replace(evidence(more), transformed=True)
+    assert (faults(transformed), notes(transformed)) == ([], ["transform"])
+
+
+def test_a_zombies_commit_is_found_by_its_fence() -> None:
+    fenced = tuple(replace(each, fence=fence) for each, fence in zip(GOOD, ("1 a", "2 b", "1 a"), strict=True))
+    assert faults(replace(evidence(fenced), fence="2 b")) == ["fence"]
+    assert faults(replace(evidence(fenced[:2]), fence="1 a")) == ["fence"]
+    assert faults(replace(evidence(fenced[:2]), fence="3 c")) == []
+
+
+def test_another_position_in_the_properties_is_a_rollback_or_a_commit_past_the_check() -> None:
+    assert faults(replace(evidence(GOOD), recorded=GOOD[1].ranges)) == ["position"]
+    assert faults(replace(evidence(GOOD), recorded=None, recorded_known=False)) == ["position"]
+    nothing = Evidence(commits=(), recorded=GOOD[2].ranges)
+    assert faults(nothing) == ["position"]
+    assert findings(Evidence(commits=())) == []
+    assert (faults(replace(nothing, whole=False)), notes(replace(nothing, whole=False))) == ([], ["expired"])
+
+
+def test_what_has_expired_and_what_others_did_is_said() -> None:
+    others = (OtherCommit(7, "append", 3, 0), OtherCommit(8, "delete", 0, 2))
+    found = findings(replace(evidence(GOOD), whole=False, others=others))
+    assert [each.kind for each in found] == ["expired", "others"]
+    assert "from batch 0" in found[0].what
+    assert "added 3 rows and deleted 2" in found[1].what
+
+
+def test_each_dead_letter_is_there_or_replayed_or_dropped() -> None:
+    base = evidence(GOOD)
+    assert base.letters is not None
+    first, last = base.letters.letters
+    replay = ReplayCommit("r", 200, 1, {(TOPIC, 0): Counts(1, 0, 0)})
+    replayed = replace(base, replays=(replay,), letters=replace(base.letters, letters=(last,)))
+    assert findings(replayed) == []
+    # A replay that was cut off has landed its letters, and the next one deletes them.
+    marked = replace(first, replay_id="r")
+    assert findings(replace(replayed, letters=replace(base.letters, letters=(marked, last)))) == []
+    assert faults(replace(base, replays=(replay,))) == ["letters-surplus"]
+    dropped = replace(base, letters=replace(base.letters, letters=(last,)))
+    assert (faults(dropped), notes(dropped)) == ([], ["letters-dropped"])
+    assert faults(replace(base, letters=replace(base.letters, letters=(first, first)))) == ["letters-twice"]
+    assert faults(replace(base, letters=None)) == ["letters-unkept"]
+    assert notes(replace(base, letters=None, letters_topic="dead")) == ["letters-in-topic"]
+
+
+def test_dead_letters_that_were_never_written_are_a_fault_but_for_the_newest_batch() -> None:
+    base = evidence(GOOD)
+    assert base.letters is not None
+    kept = base.letters
+    newest = replace(base, letters=Letters(kept.commits[:1], True, kept.letters[:1]))
+    assert (faults(newest), notes(newest)) == ([], ["letters-pending"])
+    oldest = replace(base, letters=Letters(kept.commits[1:], True, kept.letters[1:]))
+    assert faults(oldest) == ["letters"]
+    # Where the letters' own history is cut, their number says what is left.
+    cut = replace(base, letters=Letters((), False, kept.letters))
+    assert findings(cut) == []
+
+
+def test_rows_are_compared_by_their_own_offsets() -> None:
+    right = {(TOPIC, 0): Placed(20, 20), (TOPIC, 1): Placed(7, 7)}
+    base = replace(evidence(GOOD), placed=right)
+    assert findings(base) == []
+
+    def with_first(place: Placed, **more: object) -> Evidence:
+        return replace(base, placed={**right, (TOPIC, 0): place}, **more)  # type: ignore[arg-type]
+
+    doubled = only(with_first(Placed(22, 20, repeated=((3, 2), (4, 2)))))
+    assert (doubled.kind, doubled.start, doubled.end) == ("duplicates", 3, 5)
+    assert "2 rows" in doubled.what
+    missing = only(with_first(Placed(18, 18, absent=((4, 6),))))
+    assert (missing.kind, missing.start, missing.end) == ("missing", 4, 6)
+    assert "2 of 20 rows" in missing.what
+    deleted = with_first(Placed(18, 18), others=(OtherCommit(7, "delete", 0, 2),))
+    assert (faults(deleted), sorted(notes(deleted))) == ([], ["missing", "others"])
+    assert faults(with_first(Placed(20, 20, outside=1))) == ["outside"]
+    assert faults(with_first(Placed(20, 20, before=1))) == ["outside"]
+    assert notes(with_first(Placed(20, 20, before=1), whole=False)) == ["expired", "before"]
+
+
+@pytest.mark.parametrize("count", [0, 12])
+def test_counts_must_belong_to_a_range(count: int) -> None:
+    counts = {**GOOD[1].counts, (TOPIC, 9): Counts(count)}
+    stray = replace(GOOD[1], counts=counts, rows=total(counts).rows)
+    assert faults(evidence((GOOD[0], stray, GOOD[2]))) == ["counts"]
