@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>Used in a filter just above the decoder, where each record passes once and in order.
  */
-final class OutcomeFunction implements ScalarFunction<Boolean>, Serializable {
+public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializable {
     private static final long serialVersionUID = 1L;
     /** In place of a schema id: the record has none. */
     private static final int NO_SCHEMA = -1;
