@@ -12,7 +12,7 @@ from lakefeed.commit.ledger import Commit, SnapshotProperties
 from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.failures import ErrorBudget, seconds_of
-from lakefeed.dead_letters.table import DeadLetterTable
+from lakefeed.dead_letters.place import DeadLetterPlace
 from lakefeed.decode import RECORD, DecodeSpec, Policy, decoded, judged
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
@@ -87,7 +87,7 @@ class Landing:
         keep: tuple[str, ...],
         transform: Callable[[DataFrame], DataFrame],
         key: DecodeSpec | None = None,
-        dead_letters: DeadLetterTable | None = None,
+        dead_letters: DeadLetterPlace | None = None,
         budget: ErrorBudget | None = None,
     ) -> None:
         self._spark = spark
@@ -125,12 +125,12 @@ class Landing:
     def _settle(self, last: Commit) -> None:
         """Writes the dead letters of the sink's last commit, if a crash came between the two."""
         expected = total(last.counts).dead_letters
-        if self._dead_letters is None or not expected or self._dead_letters.has(last):
+        if self._dead_letters is None or not expected:
             return
         spans = [
             each for each in last.ranges.ranges if last.counts.get((each.topic, each.partition), ZERO).dead_letters
         ]
-        self._dead_letters.write(self.judged, last, spans=spans, expected=expected)
+        self._dead_letters.complete(self.judged, last, spans=spans, expected=expected)
 
     def land(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> Landed:
         """Lands a batch, unless the sink has it already.

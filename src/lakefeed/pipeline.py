@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.outcomes import ZERO
 from lakefeed.config.connect import preflight
+from lakefeed.config.failures import DeadLetters
 from lakefeed.config.load import load
 from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.config.names import catalog_of
 from lakefeed.config.problem import raise_first_error
-from lakefeed.dead_letters.letters import Choice
+from lakefeed.dead_letters.letters import Choice, TableReader
+from lakefeed.dead_letters.place import DeadLetterPlace, DeadLetterReader
 from lakefeed.dead_letters.replay import Replay, Replayed
 from lakefeed.dead_letters.table import DeadLetterTable
+from lakefeed.dead_letters.topic import DeadLetterTopic
+from lakefeed.dead_letters.topic_reader import TopicReader
 from lakefeed.decode import DecodeSpec, Expectation, Policy, decoded, rows
 from lakefeed.decode.resolve import key_spec_of, put_credentials, spec_of, writer_schemas
 from lakefeed.errors import ConfigError, LakefeedError
@@ -202,36 +207,54 @@ class Pipeline:
             step: told when the letters are ``marked`` and when their rows are ``landed``.
 
         Raises:
-            ConfigError: the pipeline has no dead-letter table, or its sink takes batches only.
+            ConfigError: the pipeline keeps no dead letters, or its sink takes batches only.
         """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
-        letters = self.dead_letter_table
+        self.dead_letters()
         spark = spark or self.session()
         try:
             sink = self._sink(spark)
             if not isinstance(sink, IcebergTable):
                 raise ConfigError("dead letters can be replayed into an Iceberg table only", where=sink.location())
-            replay = Replay(spark, letters, feed=self.config.name)
-            landing = self._landing(spark, sink, replay.records(choice), fenced=False)
-            return replay.run(landing, sink.ledger, choice, step=step)
+            letters = self.dead_letter_place(spark)
+            landing = self._landing(spark, sink, letters.records(choice), fenced=False)
+            return Replay(letters, feed=self.config.name).run(landing, sink.ledger, choice, step=step)
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error
 
-    @property
-    def dead_letter_table(self) -> str:
-        """The table that dead letters go to.
+    def dead_letters(self) -> DeadLetterReader:
+        """The dead letters, to look at without Spark.
 
         Raises:
-            ConfigError: the pipeline names none.
+            ConfigError: the pipeline keeps none.
         """
+        kept = self._kept
+        if kept.table is not None:
+            return TableReader(kept.table, connections=self.connections)
+        return TopicReader(kept.topic or "", cluster=self._kafka)
+
+    def dead_letter_place(self, spark: SparkSession) -> DeadLetterPlace:
+        """Where the dead letters are kept: to write them, replay them or drop them.
+
+        Raises:
+            ConfigError: the pipeline keeps none, or the table's catalog is not declared.
+        """
+        kept = self._kept
+        if kept.table is not None:
+            self.connections.catalog(catalog_of(kept.table))
+            return DeadLetterTable(spark, kept.table, feed=self.config.name, source=self._kafka)
+        return DeadLetterTopic(spark, kept.topic or "", feed=self.config.name, source=self._kafka)
+
+    @property
+    def _kept(self) -> DeadLetters:
         if self.config.dead_letters is None:
             raise ConfigError(
                 f"pipeline '{self.config.name}' keeps no dead letters",
-                hint="dead_letters: {table: catalog.namespace.table}",
+                hint="dead_letters: {table: catalog.namespace.table}, or {topic: name}",
             )
-        return self.config.dead_letters.table
+        return self.config.dead_letters
 
     def _run(
         self,
@@ -282,8 +305,7 @@ class Pipeline:
         config = self.config
         dead_letters = None
         if config.dead_letters is not None:
-            self.connections.catalog(config.dead_letters.catalog)
-            dead_letters = DeadLetterTable(spark, config.dead_letters.table, feed=config.name, source=self._kafka)
+            dead_letters = self.dead_letter_place(spark)
             dead_letters.ensure()
         latest, writer_schema = writer_schemas(config.decode, self._kafka)
         schema = ReaderSchema(

@@ -47,21 +47,22 @@ def dead_letters() -> None:
 @output_option
 def list_(pipeline: Path, limit: int, output: str, **chosen: Any) -> None:
     """Show the dead letters of PIPELINE by reason, and one by one."""
-    from lakefeed.dead_letters.letters import find, kinds, position_of
+    from lakefeed.dead_letters.letters import kinds, position_of
     from lakefeed.pipeline import Pipeline
 
     declared = Pipeline.from_file(pipeline)
-    found = find(declared.dead_letter_table, _choice(declared.config.name, chosen), connections=declared.connections)
+    kept = declared.dead_letters()
+    found = kept.find(_choice(declared.config.name, chosen))
     grouped = kinds(found)
     document = {
-        "table": declared.dead_letter_table,
+        kept.kind: kept.name,
         "count": len(found),
         "reasons": [asdict(each) for each in grouped],
         "dead_letters": found[:limit],
     }
 
     def text() -> None:
-        click.echo(f"{declared.dead_letter_table}: {len(found):,} dead letters of feed {declared.config.name}")
+        click.echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {declared.config.name}")
         for kind in grouped:
             click.echo(f"{kind.count:>10,}  {kind.reason}")
         if found:
@@ -86,7 +87,7 @@ def show(pipeline: Path, position: str, value_file: Path | None, output: str) ->
 
     declared = Pipeline.from_file(pipeline)
     choice = Choice.at(declared.config.name, position)
-    letter = one(declared.dead_letter_table, choice, connections=declared.connections)
+    letter = one(declared.dead_letters(), choice)
     if value_file is not None:
         value_file.write_bytes(letter["value"] or b"")
 
@@ -115,7 +116,7 @@ def replay(pipeline: Path, master: str | None, output: str, **chosen: Any) -> No
     from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
-    declared.dead_letter_table  # noqa: B018  # Says at once if there is none.
+    declared.dead_letters()  # Says at once if there are none.
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay"))
     done = declared.replay(_choice(declared.config.name, chosen), spark=spark)
 
@@ -137,20 +138,18 @@ def replay(pipeline: Path, master: str | None, output: str, **chosen: Any) -> No
 @output_option
 def drop(pipeline: Path, yes: bool, master: str | None, output: str, **chosen: Any) -> None:
     """Delete dead letters of PIPELINE for good."""
-    from lakefeed.dead_letters.letters import find
-    from lakefeed.dead_letters.replay import Replay
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
     choice = _choice(declared.config.name, chosen)
-    count = len(find(declared.dead_letter_table, choice, connections=declared.connections))
+    count = len(declared.dead_letters().find(choice))
     if count and not yes:
         click.confirm(f"Delete {count:,} dead letters of feed {declared.config.name}?", abort=True, err=True)
     dropped = 0
     if count:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
-        dropped = Replay(spark, declared.dead_letter_table, feed=declared.config.name).drop(choice)
+        dropped = declared.dead_letter_place(spark).drop(choice)
     emit(output, {"dropped": dropped}, lambda: click.echo(f"{dropped:,} dead letters dropped"))
 
 

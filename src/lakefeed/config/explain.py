@@ -172,10 +172,12 @@ def _unknown(place: Place, document: Document, root: type[BaseModel]) -> Problem
         hints.append("Spark settings belong in the block spark")
     elif near := _near(word, names):
         hints.append(f"did you mean '{near[0]}'?")
-    if not hints or word in elsewhere:
+    if not hints or (word in elsewhere and f"{word}s" not in names):
         meant = word if word in elsewhere else next(iter(_near(word, list(elsewhere))), None)
         if meant is not None and not hints:
-            hints.append(f"did you mean {' or '.join(elsewhere[meant])}?")
+            # 'topic' is another block's own word, and more often a slip for 'topics'.
+            places = [*elsewhere.get(f"{word}s", []), *elsewhere[meant]]
+            hints.append(f"did you mean {' or '.join(dict.fromkeys(places))}?")
         elif meant is not None:
             hints.append(f"'{word}' belongs to {' and '.join(elsewhere[word])}")
     if not hints:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from lakefeed.config.base import Model
-from lakefeed.config.names import TableName, catalog_of
+from lakefeed.config.base import Model, OneOf
+from lakefeed.config.names import TableName, TopicName
 
 DURATION = re.compile(r"^\s*(\d+)\s*(second|minute|hour|day)s?\s*$")
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
@@ -86,15 +86,17 @@ class ErrorBudget(Bounds):
         return self
 
 
-class DeadLetters(Model):
+class DeadLetters(OneOf):
     """Where records go that cannot be decoded or break an expectation, instead of stopping the feed."""
 
-    table: TableName = Field(description="An Iceberg table, catalog.namespace.table; several feeds may share it.")
+    __kinds__ = ("table", "topic")
+    table: TableName | None = Field(
+        None, description="An Iceberg table, catalog.namespace.table; several feeds may share it."
+    )
+    topic: TopicName | None = Field(
+        None,
+        description="Or a topic of the source's cluster, created if it is missing; several feeds may share it.",
+    )
     budget: ErrorBudget | None = Field(
         None, description="When it is too many: the feed stops, and the batch is not written. Default: never."
     )
-
-    @property
-    def catalog(self) -> str:
-        """The catalog's name."""
-        return catalog_of(self.table)

@@ -15,11 +15,10 @@ from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
-from lakefeed.config.names import Identifier, TableName, catalog_of
+from lakefeed.config.names import TOPIC, Identifier, TableName, catalog_of
 from lakefeed.kafka.client_options import consumer_complaints
 
 Scalar = str | int | float | bool
-TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 TRIGGER = re.compile(r"^\s*(\d+)\s*(second|minute|hour)s?\s*$")
 AVAILABLE_NOW = "available-now"
 
@@ -74,6 +73,12 @@ class KafkaSource(Model):
         if (self.topics is None) == (self.topics_pattern is None):
             raise ValueError("give either topics or topics_pattern")
         return self
+
+    def reads(self, topic: str) -> bool:
+        """Whether a topic of this name is among those to read."""
+        if self.topics is not None:
+            return topic in self.topics
+        return re.fullmatch(self.topics_pattern or "", topic) is not None
 
 
 class Source(OneOf):
@@ -248,6 +253,13 @@ class PipelineConfig(Model):
             wanted += ["decode.on_null"] if self.decode.on_null == "dead_letter" else []
             if wanted:
                 raise ValueError(f"{wanted[0]} makes dead letters, and dead_letters does not say where they go")
+        return self
+
+    @model_validator(mode="after")
+    def _no_circle(self) -> PipelineConfig:
+        kafka, topic = self.source.kafka, self.dead_letters.topic if self.dead_letters else None
+        if kafka is not None and topic is not None and kafka.reads(topic):
+            raise ValueError(f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
         return self
 
     def connections(self, environment: Mapping[str, str]) -> Connections:

@@ -15,6 +15,8 @@ from lakefeed.tables.reader import open_table
 if TYPE_CHECKING:
     from pyiceberg.expressions import BooleanExpression
 
+    from lakefeed.dead_letters.place import DeadLetterReader
+
 POSITION = re.compile(r"(?:(?P<topic>[A-Za-z0-9._-]+):)?(?P<partition>\d+):(?P<offset>\d+)")
 SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
 
@@ -126,18 +128,37 @@ def find(table: str, choice: Choice, *, connections: Connections, whole: bool = 
     return sorted(found, key=lambda each: (each["topic"], each["partition"], each["offset"]))
 
 
-def one(table: str, choice: Choice, *, connections: Connections) -> dict[str, Any]:
+class TableReader:
+    """Looks at a dead-letter table.
+
+    Args:
+        name: the table.
+        connections: store and catalogs.
+    """
+
+    kind = "table"
+
+    def __init__(self, name: str, *, connections: Connections) -> None:
+        self.name = name
+        self._connections = connections
+
+    def find(self, choice: Choice, *, whole: bool = False) -> list[dict[str, Any]]:
+        """The letters that are meant, by position: see ``find``."""
+        return find(self.name, choice, connections=self._connections, whole=whole)
+
+
+def one(reader: DeadLetterReader, choice: Choice) -> dict[str, Any]:
     """The one letter at a position.
 
     Raises:
         ResourceMissing: there is none.
         ConfigError: several topics have a letter at this position.
     """
-    found = find(table, choice, connections=connections, whole=True)
+    found = reader.find(choice, whole=True)
     if not found:
         raise ResourceMissing(
             f"feed '{choice.feed}' has no dead letter at partition {choice.partition}, offset {choice.offset}",
-            where=table,
+            where=f"{reader.kind} {reader.name}",
             hint="lakefeed dead-letters list shows those that it has",
         )
     if len({each["topic"] for each in found}) > 1:

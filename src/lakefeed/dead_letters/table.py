@@ -8,11 +8,13 @@ They are read from Kafka again, and only where the batch had any: batches withou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.ledger import COMMIT_ID, CONTINUITY, ROWS, Commit, Ledger
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.models import KafkaSource
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.dead_letters.place import RECORD_COLUMNS
 from lakefeed.decode import RECORD
 from lakefeed.kafka.source import read_batch
 from lakefeed.sinks.iceberg import create_table
@@ -25,6 +27,12 @@ COLUMNS = (
     "value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>, reason STRING, schema_id INT, "
     "failed_at TIMESTAMP, replay STRING"
 )
+CHOSEN = """WHERE feed = :feed AND replay IS NULL
+AND (:wanted_topic IS NULL OR topic = :wanted_topic)
+AND (:wanted_partition IS NULL OR partition = :wanted_partition)
+AND (:wanted_offset IS NULL OR offset = :wanted_offset)
+AND (:wanted_schema_id IS NULL OR schema_id = :wanted_schema_id)
+AND (:wanted_reason IS NULL OR contains(reason, :wanted_reason))"""
 
 
 class DeadLetterTable:
@@ -40,6 +48,7 @@ class DeadLetterTable:
     def __init__(self, spark: SparkSession, table: str, *, feed: str, source: KafkaSource) -> None:
         self._spark = spark
         self._table = table
+        self._feed = feed
         self._source = source
         self.ledger = Ledger(spark, table, feed)
 
@@ -59,10 +68,13 @@ class DeadLetterTable:
                 },
             )
 
-    def has(self, commit: Commit) -> bool:
-        """Whether the dead letters of these offset ranges are in the table."""
+    def complete(
+        self, judge: Callable[[DataFrame], DataFrame], commit: Commit, *, spans: Sequence[OffsetRange], expected: int
+    ) -> None:
+        """Writes the dead letters of the last commit, unless the table has them: they are one commit too."""
         last = self.ledger.last()
-        return last is not None and last.ranges == commit.ranges
+        if last is None or last.ranges != commit.ranges:
+            self.write(judge, commit, spans=spans, expected=expected)
 
     def write(
         self, judge: Callable[[DataFrame], DataFrame], commit: Commit, *, spans: Sequence[OffsetRange], expected: int
@@ -85,10 +97,7 @@ class DeadLetterTable:
             .select(
                 sf.lit(commit.feed).alias("feed"),
                 sf.lit(commit.batch_id).cast("bigint").alias("batch_id"),
-                *(
-                    record[name].alias(name)
-                    for name in ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-                ),
+                *(record[name].alias(name) for name in RECORD_COLUMNS),
                 reason.alias("reason"),
                 sf.col(f"{RECORD}.schema_id").alias("schema_id"),
                 sf.current_timestamp().alias("failed_at"),
@@ -105,3 +114,58 @@ class DeadLetterTable:
         for key, value in properties.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
+
+    def records(self, choice: Choice) -> DataFrame:
+        """The unmarked letters that are meant, as the records that they were."""
+        chosen = self._sql(f"SELECT * FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
+        return chosen.select(*RECORD_COLUMNS)
+
+    def drop(self, choice: Choice) -> int:
+        """Deletes the unmarked letters that are meant; returns how many."""
+        count = self._sql(f"SELECT replay FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice)).count()  # noqa: S608
+        self._sql(f"DELETE FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
+        return count
+
+    def mark(self, positions: DataFrame, replay_id: str) -> None:
+        """Marks the letters at these (topic, partition, offset), in one commit."""
+        positions.createOrReplaceTempView("lakefeed_replayed")
+        self._sql(
+            "MERGE INTO IDENTIFIER(:letters) l USING lakefeed_replayed r "
+            "ON l.feed = :feed AND l.topic = r.topic AND l.partition = r.partition AND l.offset = r.offset "
+            "WHEN MATCHED THEN UPDATE SET replay = :replay",
+            replay=replay_id,
+        )
+
+    def marked(self, replay_id: str) -> DataFrame:
+        """The records of one replay."""
+        from pyspark.sql import functions as sf
+
+        return self._of_feed().filter(sf.col("replay") == replay_id).select(*RECORD_COLUMNS)
+
+    def unmark(self, replay_id: str) -> None:
+        """Takes a replay's marks away."""
+        self._sql(
+            "UPDATE IDENTIFIER(:letters) SET replay = NULL WHERE feed = :feed AND replay = :replay", replay=replay_id
+        )
+
+    def delete_marked(self, replay_id: str) -> None:
+        """Deletes the letters of one replay."""
+        self._sql("DELETE FROM IDENTIFIER(:letters) WHERE feed = :feed AND replay = :replay", replay=replay_id)
+
+    def open_replays(self) -> list[str]:
+        """Ids of the replays whose marks are still there."""
+        open_ = self._of_feed().filter("replay IS NOT NULL").select("replay").distinct()
+        return [row.replay for row in open_.collect()]
+
+    def _of_feed(self) -> DataFrame:
+        from pyspark.sql import functions as sf
+
+        return self._spark.table(self._table).filter(sf.col("feed") == self._feed)
+
+    def _sql(self, statement: str, **arguments: Any) -> DataFrame:
+        return self._spark.sql(statement, args={"letters": self._table, "feed": self._feed, **arguments})
+
+
+def _arguments(choice: Choice) -> dict[str, Any]:
+    named = ("topic", "partition", "offset", "schema_id", "reason")
+    return {f"wanted_{name}": getattr(choice, name) for name in named}

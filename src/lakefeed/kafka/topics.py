@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
 
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.kafka.librdkafka import librdkafka_settings
@@ -169,6 +175,20 @@ class Topics:
                 for number in numbers
             ),
         )
+
+    def setting(self, name: str, key: str) -> str | None:
+        """A setting of a topic as it holds now, such as ``max.message.bytes``; None if the broker has no such.
+
+        Raises:
+            AccessDenied: these credentials may not see it.
+            Unreachable: no broker answers.
+        """
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        try:
+            found = self._answer(self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource])
+        except KafkaException as error:
+            raise self._error(error, name) from None
+        return str(found[key].value) if key in found else None
 
     def end_offsets(self, name: str) -> dict[int, int]:
         """The end offset of each partition: one request to each broker, cheap enough to poll.
