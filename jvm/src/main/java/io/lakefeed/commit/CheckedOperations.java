@@ -4,6 +4,8 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.TableMetadata;
@@ -23,6 +25,8 @@ import org.apache.iceberg.io.LocationProvider;
  */
 final class CheckedOperations implements TableOperations {
     private final TableOperations operations;
+    /** Snapshots whose commit has failed, or has landed and the answer was lost. */
+    private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
 
     CheckedOperations(TableOperations operations) {
         this.operations = operations;
@@ -48,7 +52,7 @@ final class CheckedOperations implements TableOperations {
                 continue;
             }
             Ledger.Commit last = Ledger.last(changed, snapshot.parentId(), feed);
-            if (last != null && last.commitId() != null && last.commitId().equals(snapshot.summary().get(Ledger.COMMIT_ID))) {
+            if (last != null && last.is(Ledger.Commit.of(snapshot))) {
                 // It had landed, and the answer was lost.
                 return;
             }
@@ -58,7 +62,9 @@ final class CheckedOperations implements TableOperations {
         if (added.isEmpty() && landedBefore(base, changed)) {
             return;
         }
+        added.forEach(snapshot -> unanswered.add(snapshot.snapshotId()));
         operations.commit(base, withPositions(base, changed, positions));
+        added.forEach(snapshot -> unanswered.remove(snapshot.snapshotId()));
     }
 
     private static void check(TableMetadata base, Snapshot snapshot, String feed, Ledger.Commit last) {
@@ -87,15 +93,16 @@ final class CheckedOperations implements TableOperations {
 
     /**
      * Whether this change would take the table back to a snapshot that a retry thinks its own: Iceberg does so
-     * when a commit landed, its answer was lost and another commit came on top of it.
+     * when a commit landed, its answer was lost and another commit came on top of it. Whose commit it is does not
+     * matter: other feeds and other writers would be taken back all the same.
      */
-    private static boolean landedBefore(TableMetadata base, TableMetadata changed) {
+    private boolean landedBefore(TableMetadata base, TableMetadata changed) {
         Snapshot target = changed.currentSnapshot();
         Snapshot head = base.currentSnapshot();
         if (target == null || head == null || target.snapshotId() == head.snapshotId()) {
             return false;
         }
-        return Outcomes.of(target.summary().get(Ledger.COMMIT_ID)) != null;
+        return unanswered.contains(target.snapshotId());
     }
 
     /**

@@ -47,6 +47,11 @@ final class Ledger {
                     summary.get(COMMIT_ID), snapshot.snapshotId(), snapshot.sequenceNumber(), parsed(summary.get(RANGES)));
         }
 
+        /** Whether the other is the same commit tried again. An id alone could be that of another run's batch. */
+        boolean is(Commit other) {
+            return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
+        }
+
         /** As a table property. */
         String toJson() {
             ObjectNode json = JSON.createObjectNode();
@@ -79,13 +84,24 @@ final class Ledger {
         if (recorded == null) {
             return null;
         }
-        Snapshot newest = head == null ? null : table.snapshot(head);
         Commit position = recorded.equals(ROLLED_BACK) ? null : Commit.ofJson(recorded);
-        if (position == null || newest == null || newest.sequenceNumber() < position.sequenceNumber()) {
+        if (position == null || !mayDescendFrom(table, head, position)) {
             throw new BatchRefused("the table was rolled back to before the commits of feed '" + feed
                     + "' that it still knows; where the feed stands cannot be told");
         }
         return position;
+    }
+
+    /**
+     * Whether the position can be below the oldest snapshot that is left of this line. It cannot if the line is known
+     * to its root, or to a snapshot from before the position: then another engine has rolled the table back.
+     */
+    private static boolean mayDescendFrom(TableMetadata table, Long head, Commit position) {
+        Snapshot oldest = head == null ? null : table.snapshot(head);
+        while (oldest != null && oldest.parentId() != null && table.snapshot(oldest.parentId()) != null) {
+            oldest = table.snapshot(oldest.parentId());
+        }
+        return oldest != null && oldest.parentId() != null && oldest.sequenceNumber() > position.sequenceNumber();
     }
 
     private static Snapshot newest(TableMetadata table, Long head, String feed) {

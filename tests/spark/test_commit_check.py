@@ -1,0 +1,393 @@
+"""The catalog's compare-and-set on a feed's progress, on a SQLite catalog and local files: what lands and what not."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.commit.fence import take_fence
+from lakefeed.commit.ledger import COMMIT_ID, CONTINUITY, ROWS, Commit, Ledger
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.errors import CheckpointMismatch
+from lakefeed.local.catalog import make_catalog
+from lakefeed.session import FEED_CATALOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG = "checked"
+FEED = "trips"
+ROUNDS = 15
+
+
+def declare(spark: SparkSession, folder: Path, *, implementation: str = FEED_CATALOG) -> None:
+    for key, value in {
+        "": implementation,
+        ".type": "jdbc",
+        ".uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
+        ".warehouse": f"file://{folder}",
+        ".jdbc.schema-version": "V1",
+        ".cache-enabled": "false",
+    }.items():
+        spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checked")
+
+
+@pytest.fixture(scope="module")
+def checked(spark: SparkSession, folder: Path) -> SparkSession:
+    make_catalog(folder / "catalog.db")
+    declare(spark, folder)
+    spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
+    return spark
+
+
+@dataclass
+class Table:
+    """One test's table, and the verbs that a feed has for it."""
+
+    spark: SparkSession
+    name: str
+
+    def land(
+        self,
+        start: int,
+        end: int,
+        *,
+        commit_id: str | None = None,
+        spark: SparkSession | None = None,
+        properties: Mapping[str, str] | None = None,
+        ranges: OffsetRanges | None = None,
+        fence: str | None = None,
+        feed: str = FEED,
+    ) -> None:
+        """Appends as many rows as the range has offsets, as the sink does."""
+        session = spark or self.spark
+        commit = Commit(feed, start, ranges or span(start, end), fence=fence)
+        writer = session.range(start, end).coalesce(1).writeTo(self.name)
+        written = {**commit.properties(), COMMIT_ID: commit_id or uuid.uuid4().hex, **(properties or {})}
+        for key, value in written.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        writer.append()
+
+    def plain(self, *ids: int) -> None:
+        """A commit of no feed."""
+        self.spark.sql(f"INSERT INTO {self.name} VALUES {', '.join(f'({each})' for each in ids)}")
+
+    def set_property(self, key: str, value: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{key}'='{value}')")
+
+    def ids(self) -> list[int]:
+        return sorted(row.id for row in self.spark.table(self.name).collect())
+
+    def head(self) -> int:
+        return int(self.snapshots()[-1])
+
+    def snapshots(self) -> list[int]:
+        found = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.snapshots ORDER BY committed_at").collect()
+        return [row.snapshot_id for row in found]
+
+    def call(self, procedure: str, arguments: str = "") -> None:
+        name = self.name.removeprefix(f"{CATALOG}.")
+        self.spark.sql(f"CALL {CATALOG}.system.{procedure}(table => '{name}'{arguments})").collect()
+
+    def expire(self) -> None:
+        """Leaves the newest snapshot alone."""
+        time.sleep(0.01)
+        self.call("expire_snapshots", ", older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1")
+
+    def ledger(self, feed: str = FEED) -> Ledger:
+        return Ledger(self.spark, self.name, feed)
+
+    def position(self) -> str | None:
+        return self.ledger().properties().get(f"lakefeed.position.{FEED}")
+
+
+@pytest.fixture
+def table(checked: SparkSession) -> Table:
+    name = f"{CATALOG}.ns.t{uuid.uuid4().hex[:8]}"
+    checked.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
+    return Table(checked, name)
+
+
+def span(start: int, end: int, *, topic_id: str = "id-one", more: Sequence[OffsetRange] = ()) -> OffsetRanges:
+    return OffsetRanges((OffsetRange("topic", 0, start, end), *more), {"topic": topic_id})
+
+
+def refused(landing: Callable[[], None], because: str) -> None:
+    """The commit is refused for that reason, and nothing of it is left."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    with pytest.raises((Py4JJavaError, PySparkException)) as raised:
+        landing()
+    assert "lakefeed refuses the commit" in str(raised.value)
+    assert because in str(raised.value)
+
+
+def together(*actions: Callable[[], None]) -> list[BaseException | None]:
+    """Runs them at the same time; what became of each."""
+    start = threading.Barrier(len(actions))
+    outcomes: list[BaseException | None] = [None] * len(actions)
+
+    def run(number: int) -> None:
+        start.wait()
+        try:
+            actions[number]()
+        except Exception as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(actions))]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(120)
+    assert not any(each.is_alive() for each in threads)
+    return outcomes
+
+
+def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
+    table.land(0, 3)
+    table.land(3, 5)
+    refused(lambda: table.land(6, 8), "topic-0 begins at 6, the table ends at 5")
+    refused(lambda: table.land(4, 8), "topic-0 begins at 4, the table ends at 5")
+    refused(lambda: table.land(5, 6, ranges=span(5, 6, topic_id="id-two")), "is another one now")
+    refused(lambda: table.land(0, 3), "topic-0 begins at 0")
+    grown = span(5, 6, more=[OffsetRange("topic", 1, 0, 0)])
+    table.land(5, 6, ranges=grown)
+    refused(lambda: table.land(6, 7), "topic-1 is in the table but not in the batch")
+    assert table.ids() == [0, 1, 2, 3, 4, 5]
+    assert len(table.snapshots()) == 3
+    # Each feed has a position of its own.
+    table.land(0, 1, feed="others")
+    assert table.ids() == [0, 0, 1, 2, 3, 4, 5]
+
+
+def test_empty_batches_move_nothing_and_sparse_ones_may_leave_out(table: Table) -> None:
+    table.land(0, 2)
+    table.land(2, 2)
+    sparse = {CONTINUITY: "sparse", ROWS: "2"}
+    table.land(5, 7, properties=sparse)
+    refused(lambda: table.land(6, 8, properties=sparse), "begins at 6")
+    refused(lambda: table.land(8, 9, properties=sparse), "the commit has 1 rows, and should have 2")
+    assert table.ids() == [0, 1, 5, 6]
+
+
+def test_the_same_commit_tried_again_is_done_already(table: Table) -> None:
+    table.land(0, 2, commit_id="one")
+    table.land(0, 2, commit_id="one")
+    assert table.ids() == [0, 1]
+    assert len(table.snapshots()) == 1
+    # The id alone is not enough: a run with a new checkpoint counts its batches from 0 again.
+    table.land(2, 4, commit_id="one")
+    assert table.ids() == [0, 1, 2, 3]
+
+
+def lose_answers(folder: Path) -> None:
+    """From now on each commit to the catalog lands and is reported as a conflict: updates through a view count none."""
+    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
+        catalog.executescript(
+            """
+            BEGIN IMMEDIATE;
+            ALTER TABLE iceberg_tables RENAME TO kept;
+            CREATE VIEW iceberg_tables AS SELECT * FROM kept;
+            CREATE TRIGGER lost INSTEAD OF UPDATE ON iceberg_tables BEGIN
+              UPDATE kept SET metadata_location = new.metadata_location,
+                previous_metadata_location = new.previous_metadata_location
+              WHERE catalog_name = old.catalog_name AND table_namespace = old.table_namespace
+                AND table_name = old.table_name;
+            END;
+            COMMIT;
+            """
+        )
+
+
+def give_answers(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
+        catalog.executescript(
+            "BEGIN IMMEDIATE; DROP TRIGGER IF EXISTS lost; DROP VIEW iceberg_tables;"
+            "ALTER TABLE kept RENAME TO iceberg_tables; COMMIT;"
+        )
+
+
+def pointer(folder: Path, name: str) -> str:
+    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
+        [[found]] = catalog.execute(
+            "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?", [name.rpartition(".")[2]]
+        ).fetchall()
+    return str(found)
+
+
+def test_a_commit_whose_answer_is_lost_has_landed_once(table: Table, folder: Path) -> None:
+    table.land(0, 2)
+    lose_answers(folder)
+    try:
+        table.land(2, 4)
+    finally:
+        give_answers(folder)
+    assert table.ids() == [0, 1, 2, 3]
+    table.land(4, 5)
+    assert table.ids() == [0, 1, 2, 3, 4]
+
+
+def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, folder: Path) -> None:
+    table.land(0, 2)
+    table.set_property("commit.retry.min-wait-ms", "2000")
+    lose_answers(folder)
+    before = pointer(folder, table.name)
+    first = threading.Thread(target=lambda: table.land(2, 4))
+    first.start()
+    try:
+        deadline = time.monotonic() + 60
+        while pointer(folder, table.name) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        give_answers(folder)
+    table.plain(100)
+    first.join(60)
+    assert table.ids() == [0, 1, 2, 3, 100]
+    table.land(4, 5)
+    assert table.ids() == [0, 1, 2, 3, 4, 100]
+
+
+def test_of_two_that_race_for_a_range_exactly_one_wins(table: Table, checked: SparkSession, folder: Path) -> None:
+    other = checked.newSession()
+    declare(other, folder)
+    for number in range(ROUNDS):
+        start, end = 2 * number, 2 * number + 2
+        outcomes = together(
+            lambda start=start, end=end: table.land(start, end),  # type: ignore[misc]
+            lambda start=start, end=end: table.land(start, end, spark=other),  # type: ignore[misc]
+        )
+        losers = [str(each) for each in outcomes if each is not None]
+        assert len(losers) == 1, f"round {number}: {losers}"
+        assert "lakefeed refuses the commit" in losers[0]
+    assert table.ids() == list(range(2 * ROUNDS))
+    assert len(table.snapshots()) == ROUNDS
+
+
+def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> None:
+    old = take_fence(table.spark, table.name, FEED)
+    table.land(0, 2, fence=old)
+    table.land(2, 4, fence=old)
+    new = take_fence(table.spark, table.name, FEED)
+    refused(lambda: table.land(4, 6, fence=old), "another driver has taken over")
+    refused(lambda: table.land(4, 6), "another driver has taken over")
+    table.land(4, 6, fence=new)
+    refused(lambda: table.set_property(f"lakefeed.fence.{FEED}", old), "is taken")
+    assert table.ids() == [0, 1, 2, 3, 4, 5]
+
+
+def test_two_that_take_the_fence_together_get_different_ones(table: Table) -> None:
+    fences: list[str] = []
+
+    def take_five() -> None:
+        fences.extend(take_fence(table.spark, table.name, FEED) for _ in range(5))
+
+    outcomes = together(take_five, take_five)
+    assert [str(each) for each in outcomes if each is not None] == []
+    assert sorted(int(each.split()[0]) for each in fences) == list(range(1, 11))
+
+
+def test_the_position_outlives_its_snapshots(table: Table) -> None:
+    table.land(0, 2)
+    table.plain(100)
+    table.expire()
+    assert table.ledger().last() is None
+    refused(lambda: table.land(0, 2), "topic-0 begins at 0, the table ends at 2")
+    refused(lambda: table.land(3, 4), "topic-0 begins at 3")
+    table.land(2, 4)
+    assert table.ids() == [0, 1, 2, 3, 100]
+
+
+def test_after_a_rollback_the_feed_goes_on_where_the_table_is(table: Table) -> None:
+    table.land(0, 2)
+    first = table.head()
+    table.land(2, 4)
+    table.call("rollback_to_snapshot", f", snapshot_id => {first}")
+    assert table.ids() == [0, 1]
+    refused(lambda: table.land(4, 6), "begins at 4, the table ends at 2")
+    with pytest.raises(CheckpointMismatch):
+        table.ledger().is_in_table(Commit(FEED, 2, span(4, 6)))
+    table.land(2, 5)
+    assert table.ids() == [0, 1, 2, 3, 4]
+
+
+def test_the_position_follows_a_rollback_even_if_the_snapshots_go_then(table: Table) -> None:
+    table.land(0, 2)
+    first = table.head()
+    table.land(2, 4)
+    table.call("rollback_to_snapshot", f", snapshot_id => {first}")
+    table.plain(100)
+    table.expire()
+    refused(lambda: table.land(4, 6), "begins at 4, the table ends at 2")
+    table.land(2, 4)
+    assert table.ids() == [0, 1, 2, 3, 100]
+
+
+def cut_history(table: Table) -> int:
+    """A table whose feed is known by its property alone, and that can still go back to before the feed."""
+    table.plain(100)
+    before = table.head()
+    table.spark.sql(f"ALTER TABLE {table.name} CREATE TAG before")
+    table.land(0, 2)
+    table.land(2, 4)
+    table.plain(101)
+    table.expire()
+    assert table.ledger().last() is None
+    assert table.position() is not None
+    return before
+
+
+def test_history_cut_then_rolled_back_past_the_feed_then_appended_to(table: Table) -> None:
+    before = cut_history(table)
+    table.call("set_current_snapshot", f", snapshot_id => {before}")
+    table.plain(102)
+    refused(lambda: table.land(4, 6), "was rolled back to before the commits")
+    refused(lambda: table.land(0, 2), "was rolled back to before the commits")
+    assert table.ids() == [100, 102]
+
+
+def test_the_same_by_an_engine_without_the_check(table: Table, checked: SparkSession, folder: Path) -> None:
+    before = cut_history(table)
+    plain = checked.newSession()
+    declare(plain, folder, implementation="org.apache.iceberg.spark.SparkCatalog")
+    elsewhere = Table(plain, table.name)
+    elsewhere.call("set_current_snapshot", f", snapshot_id => {before}")
+    elsewhere.plain(102)
+    refused(lambda: table.land(4, 6), "was rolled back to before the commits")
+    assert table.ids() == [100, 102]
+
+
+def test_what_others_do_with_the_table_keeps_working(table: Table) -> None:
+    table.land(0, 2)
+    first = table.head()
+    for number in range(1, 4):
+        table.land(2 * number, 2 * number + 2)
+    table.call("rewrite_data_files", ", options => map('min-input-files', '2')")
+    table.land(8, 10)
+    table.call("rewrite_manifests")
+    table.spark.sql(f"MERGE INTO {table.name} t USING (SELECT 0L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE")
+    table.spark.sql(f"DELETE FROM {table.name} WHERE id = 1")
+    table.land(10, 12)
+    assert table.ids() == list(range(2, 12))
+    past = table.spark.sql(f"SELECT id FROM {table.name} VERSION AS OF {first} ORDER BY id").collect()
+    assert [row.id for row in past] == [0, 1]
+    table.call("remove_orphan_files", ", older_than => TIMESTAMP '2020-01-01 00:00:00'")
+    table.expire()
+    table.land(12, 14)
+    assert table.ids() == list(range(2, 14))
+    assert [each.ranges for each in table.ledger().commits()] == [span(12, 14), span(10, 12)]
