@@ -36,7 +36,7 @@ class DemoReport:
     Attributes:
         produced: records written into the topic.
         rows: rows of the table, counted by DuckDB over pyiceberg.
-        dead_letters: records read from the topic that are no row of the table.
+        dead_letters: records that became dead letters.
         verified: whether count, distinct keys and all sums of the table equal those of the rows produced.
         expected: the totals of the rows produced, from Spark.
         found: the totals of the table, from DuckDB over pyiceberg.
@@ -134,7 +134,7 @@ class Demo:
         return DemoReport(
             produced=produced,
             rows=found.records,
-            dead_letters=run.records - run.rows,
+            dead_letters=run.dead_letters,
             batches=run.batches,
             seconds=run.seconds,
             rows_per_second=round(run.rows_per_second),
