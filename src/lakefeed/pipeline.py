@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.outcomes import ZERO
+from lakefeed.commit.verify import Verification, verified
 from lakefeed.config.connect import preflight
 from lakefeed.config.failures import DeadLetters
 from lakefeed.config.load import load
@@ -223,6 +224,10 @@ class Pipeline:
             return Replay(letters, feed=self.config.name).run(landing, sink.ledger, choice, step=step)
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error
+
+    def verify(self, *, deep: bool = False) -> Verification:
+        """Proves, without Spark, that each record has landed once; see ``lakefeed.commit.verify``."""
+        return verified(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:
         """The dead letters, to look at without Spark.

@@ -28,11 +28,10 @@ def verify(context: click.Context, pipeline: Path, deep: bool, output: str) -> N
 
     Exit status: 0 if all is proven, 1 if there is a fault, 2 if it cannot be verified.
     """
-    from lakefeed.commit.verify import verified
     from lakefeed.pipeline import Pipeline
 
     declared = Pipeline.from_file(pipeline)
-    done = verified(declared.config, connections=declared.connections, deep=deep)
+    done = declared.verify(deep=deep)
     emit(output, done.as_dict(), lambda: _print(done))
     context.exit(1 if done.faults else 0)
 
