@@ -26,10 +26,12 @@ FROM positions p LEFT JOIN spans s USING (topic, part)
 _TOTALS = """
 SELECT topic, part, count(*) FILTER (covered), count(DISTINCT position) FILTER (covered), count(*) FILTER (before),
        count(*) FILTER (NOT covered AND NOT before)
-FROM placed GROUP BY ALL
+FROM placed GROUP BY topic, part
 """
 _REPEATED = """
-SELECT topic, part, position, count(*) AS times FROM placed WHERE covered GROUP BY ALL HAVING times > 1
+SELECT * FROM (
+  SELECT topic, part, position, count(*) AS times FROM placed WHERE covered GROUP BY topic, part, position
+) WHERE times > 1
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """

@@ -1,0 +1,75 @@
+"""Rows by their own offsets, on a real Iceberg table in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+
+from lakefeed.commit.evidence import Letter, Placed
+from lakefeed.commit.positions import placed
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+FIELDS = [
+    ("id", pa.int64()),
+    ("kafka_topic", pa.string()),
+    ("kafka_partition", pa.int32()),
+    ("kafka_offset", pa.int64()),
+]
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
+    opened = load_catalog("c", **properties)
+    opened.create_namespace("ns")
+    yield opened
+    opened.close()
+
+
+def table(catalog: Catalog, rows: list[tuple[Any, ...]], *, columns: int = 4) -> Table:
+    schema = pa.schema(FIELDS[:columns])
+    made = catalog.create_table("ns.rows", schema=schema)
+    made.append(pa.Table.from_pylist([dict(zip(schema.names, row, strict=False)) for row in rows], schema=schema))
+    return made
+
+
+def test_rows_are_counted_by_where_they_come_from(catalog: Catalog) -> None:
+    rows = [
+        *((number, "a", 0, number) for number in range(10, 20) if number not in (13, 14, 17)),
+        (1, "a", 0, 15),
+        (2, "a", 0, 15),
+        (3, "a", 0, 4),
+        (4, "a", 0, 20),
+        (5, "a", 7, 0),
+        (6, "somebody else's", 0, 12),
+        (7, None, None, None),
+        (8, "b", 0, 0),
+    ]
+    spans = {("a", 0): (10, 20), ("a", 1): (0, 0), ("b", 0): (0, 2)}
+    assert placed(table(catalog, rows), spans, letters=[Letter("a", 0, 17)]) == {
+        ("a", 0): Placed(rows=9, offsets=7, before=1, outside=1, repeated=((15, 3),), absent=((13, 15),)),
+        ("a", 7): Placed(outside=1),
+        ("b", 0): Placed(rows=1, offsets=1, absent=((1, 2),)),
+    }
+
+
+def test_only_the_first_examples_are_told(catalog: Catalog) -> None:
+    rows = [(number, "a", 0, number) for number in range(0, 100, 2)] * 2
+    found = placed(table(catalog, rows), {("a", 0): (0, 100)}, letters=())["a", 0]
+    assert (found.rows, found.offsets) == (100, 50)
+    assert len(found.repeated) == len(found.absent) == 20
+    assert (found.repeated[0], found.absent[-1]) == ((0, 2), (39, 40))
+
+
+def test_columns_that_are_not_kept_are_named(catalog: Catalog) -> None:
+    without = table(catalog, [(1, "a")], columns=2)
+    with pytest.raises(ConfigError, match="kafka_partition and kafka_offset"):
+        placed(without, {("a", 0): (0, 1)}, letters=())
