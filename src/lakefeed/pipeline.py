@@ -221,7 +221,7 @@ class Pipeline:
                 raise ConfigError("dead letters can be replayed into an Iceberg table only", where=sink.location())
             letters = self.dead_letter_place(spark)
             landing = self._landing(spark, sink, letters.records(choice), fenced=False)
-            return Replay(letters, feed=self.config.name).run(landing, sink.ledger, choice, step=step)
+            return Replay(letters, feed=self.config.name).run(landing, sink, choice, step=step)
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error
 

@@ -248,3 +248,27 @@ def test_the_commands(lake: SparkSession, feed: Feed) -> None:
     kept = feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).dead_letter_place(lake)
     assert kept.drop(Choice(feed=feed.name, reason="wrong magic")) == 2
     assert [each["value"] for each in letters(feed)] == [b""]
+
+
+def test_of_two_replays_at_once_the_later_one_lands_the_letters(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 20)))
+    blocks: dict[str, Any] = {
+        "decode": REGISTRY,
+        "dead_letters": {"table": dead(feed)},
+        "expect": {"small": {"rule": "id < 10", "on_violation": "dead_letter"}},
+    }
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    del blocks["expect"]
+    choice = Choice(feed=feed.name)
+    second = []
+
+    def overtaken(step: str) -> None:
+        if step == "marked":
+            second.append(feed.pipeline(**blocks).replay(choice, spark=lake))
+
+    with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
+        feed.pipeline(**blocks).replay(choice, spark=lake, step=overtaken)
+    assert second[0].rows == 10
+    assert sorted(row["id"] for row in feed.rows()) == list(range(20))
+    assert letters(feed) == []

@@ -12,13 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.ledger import REPLAY, REPLAY_OF, Ledger
+from lakefeed.commit.ledger import FENCE, REPLAY, REPLAY_OF, Ledger
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import DeadLetterPlace
 from lakefeed.decode import RECORD
 
 if TYPE_CHECKING:
     from lakefeed.landing import Landing
+    from lakefeed.sinks.iceberg import IcebergTable
+
+REPLAYS = ".replays"
+"""Behind the feed's name, in the name of the fence of its replays (``Ledger.java``)."""
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,11 @@ class ReplayCommit:
 
     feed: str
     replay_id: str
+    fence: str
 
     def properties(self) -> dict[str, str]:
         """For the snapshot's summary."""
-        return {REPLAY: self.replay_id, REPLAY_OF: self.feed}
+        return {REPLAY: self.replay_id, REPLAY_OF: self.feed, FENCE: self.fence}
 
 
 class Replay:
@@ -67,7 +72,7 @@ class Replay:
     def run(
         self,
         landing: Landing,
-        ledger: Ledger,
+        table: IcebergTable,
         choice: Choice,
         *,
         step: Callable[[str], None] = lambda done: None,
@@ -76,11 +81,13 @@ class Replay:
 
         Args:
             landing: the feed's, begun.
-            ledger: of the feed's table.
+            table: the feed's.
             choice: which letters.
             step: told when a step is done; for tests that cut a replay off.
         """
-        finished = self.settle(ledger)
+        # Whoever replays last is the one that can: the one before lands nothing more, so its marks can be taken away.
+        fence = table.take_fence(REPLAYS)
+        finished = self.settle(table.ledger)
         judged = landing.judged(self._letters.records(choice))
         verdicts = judged.select(
             *(f"{RECORD}.record.{name}" for name in ("topic", "partition", "offset")),
@@ -94,7 +101,7 @@ class Replay:
         replay_id = uuid.uuid4().hex
         self._letters.mark(good.select("topic", "partition", "offset"), replay_id)
         step("marked")
-        counts = landing.land_replay(self._letters.marked(replay_id), ReplayCommit(self._feed, replay_id))
+        counts = landing.land_replay(self._letters.marked(replay_id), ReplayCommit(self._feed, replay_id, fence))
         step("landed")
         self._letters.delete_marked(replay_id)
         return Replayed(replay_id, counts.rows, counts.skipped, all_letters - landable, finished)

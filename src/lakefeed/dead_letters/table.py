@@ -132,7 +132,7 @@ class DeadLetterTable:
         self._sql(
             "MERGE INTO IDENTIFIER(:letters) l USING lakefeed_replayed r "
             "ON l.feed = :feed AND l.topic = r.topic AND l.partition = r.partition AND l.offset = r.offset "
-            "WHEN MATCHED THEN UPDATE SET replay = :replay",
+            "WHEN MATCHED AND l.replay IS NULL THEN UPDATE SET replay = :replay",
             replay=replay_id,
         )
 

@@ -95,9 +95,13 @@ class IcebergTable:
             self._change(rows, renames(recorded.schema) if recorded else ())
         self._columns = self._spark.table(self._sink.table).schema
 
-    def take_fence(self) -> str:
-        """Makes this driver the only one whose commits of the feed succeed, until another takes a fence."""
-        return take_fence(self._spark, self._sink.table, self._feed)
+    def take_fence(self, suffix: str = "") -> str:
+        """Makes this driver the only one whose commits of the feed succeed, until another takes a fence.
+
+        Args:
+            suffix: behind the feed's name, for what is fenced apart from its batches.
+        """
+        return take_fence(self._spark, self._sink.table, f"{self._feed}{suffix}")
 
     def location(self) -> str:
         """Where the table's files are, as its metadata says."""

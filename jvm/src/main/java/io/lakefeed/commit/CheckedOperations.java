@@ -47,6 +47,10 @@ final class CheckedOperations implements TableOperations {
         }
         Map<String, String> positions = new HashMap<>();
         for (Snapshot snapshot : added) {
+            String replayOf = snapshot.summary().get(Ledger.REPLAY_OF);
+            if (replayOf != null) {
+                checkFence(base, snapshot.summary(), replayOf + Ledger.REPLAYS);
+            }
             String feed = snapshot.summary().get(Ledger.FEED);
             if (feed == null || !snapshot.summary().containsKey(Ledger.RANGES)) {
                 continue;
@@ -69,12 +73,7 @@ final class CheckedOperations implements TableOperations {
 
     private static void check(TableMetadata base, Snapshot snapshot, String feed, Ledger.Commit last) {
         Map<String, String> summary = snapshot.summary();
-        String taken = base.properties().get(Ledger.FENCES + feed);
-        String fence = summary.get(Ledger.FENCE);
-        if (taken != null && !taken.equals(fence)) {
-            throw new BatchRefused("another driver has taken over feed '" + feed + "': its fence is " + taken
-                    + ", this driver's " + fence);
-        }
+        checkFence(base, summary, feed);
         if (last != null) {
             boolean sparse = "sparse".equals(summary.get(Ledger.CONTINUITY));
             List<String> faults =
@@ -88,6 +87,15 @@ final class CheckedOperations implements TableOperations {
         String addedRows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
         if (rows != null && !rows.equals(addedRows)) {
             throw new BatchRefused("the commit has " + addedRows + " rows, and should have " + rows);
+        }
+    }
+
+    private static void checkFence(TableMetadata base, Map<String, String> summary, String feed) {
+        String taken = base.properties().get(Ledger.FENCES + feed);
+        String fence = summary.get(Ledger.FENCE);
+        if (taken != null && !taken.equals(fence)) {
+            throw new BatchRefused("another driver has taken over feed '" + feed + "': its fence is " + taken
+                    + ", this driver's " + fence);
         }
     }
 

@@ -28,6 +28,12 @@ final class Ledger {
     /** {@code sparse}: batches may be left out, as where only dead letters go; but none twice, and none from before. */
     static final String CONTINUITY = "lakefeed.continuity";
 
+    /** The feed whose dead letters a commit lands; it has no ranges, and a fence of its own. */
+    static final String REPLAY_OF = "lakefeed.replay-of";
+
+    /** Behind the feed's name, in the name of the fence of its replays. */
+    static final String REPLAYS = ".replays";
+
     static final String POSITION = "lakefeed.position.";
     /** Property, and the feed's name: the highest fence that a driver has taken. */
     static final String FENCES = "lakefeed.fence.";
