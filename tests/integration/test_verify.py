@@ -1,0 +1,196 @@
+"""lakefeed verify on real tables and a real broker: what is right passes, what was done behind its back is found."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from lakefeed.commit.ledger import BATCH_ID, COMMIT_ID, COUNTS, FEED, RANGES
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.verify import Verification, verified
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.kafka.topics import Topics
+from lakefeed.pipeline import Pipeline
+from lakefeed.tables.reader import open_table
+from tests.cli import lakefeed
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE: dict[str, Any] = {
+    "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
+    "metadata": ["topic", "partition", "offset"],
+    "on_null": "skip",
+}
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def checked(pipeline: Pipeline, *, deep: bool = True) -> Verification:
+    return verified(pipeline.config, connections=pipeline.connections, deep=deep)
+
+
+def kinds(done: Verification) -> tuple[list[str], list[str]]:
+    """Kinds of the faults and of the notes."""
+    return sorted({each.kind for each in done.faults}), sorted({each.kind for each in done.notes})
+
+
+def test_dead_letters_skipped_replayed_and_dropped_add_up(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    dead = f"lake.{feed.name}.dead_letters"
+    blocks: dict[str, Any] = {
+        "decode": DECODE,
+        "dead_letters": {"table": dead},
+        "expect": {"small": {"rule": "id < 90", "on_violation": "dead_letter"}},
+    }
+    feed.send([*feed.avro(trips(0, 60)), None, b"\x01"])
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    feed.send([*feed.avro(trips(60, 100)), b"\x02", None])
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    done = checked(feed.pipeline(**blocks))
+    assert kinds(done) == ([], [])
+    assert (done.commits, done.records, done.rows, done.dead_letters, done.skipped) == (2, 104, 90, 12, 2)
+    assert [each.lag for each in done.partitions] == [0, 0, 0]
+
+    blocks["expect"]["small"]["rule"] = "id < 95"
+    assert feed.pipeline(**blocks).replay(Choice(feed=feed.name), spark=lake).rows == 5
+    done = checked(feed.pipeline(**blocks))
+    assert kinds(done) == ([], [])
+    assert done.replayed == 5
+
+    lake.sql(f"DELETE FROM {dead} WHERE reason LIKE '%magic%'")
+    file = feed.write_file(**blocks)
+    shown = lakefeed("verify", file, "--deep", environment=feed.environment)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "each record once" in shown.stdout
+    assert "104 = 90 good + 12 dead letters + 2 skipped" in shown.stdout
+    assert "letters-dropped" in shown.stdout
+
+    lake.sql(f"INSERT INTO {dead} SELECT * FROM {dead} LIMIT 1")
+    told = lakefeed("verify", file, "--output", "json", environment=feed.environment)
+    assert told.returncode == 1, told.stderr
+    document = json.loads(told.stdout)
+    assert document["verified"] is False
+    assert "letters-twice" in {each["kind"] for each in document["findings"] if each["fault"]}
+
+
+def test_what_writers_past_the_check_did_is_found(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    pipeline = feed.pipeline(decode=DECODE)
+    for start in (0, 10, 20):
+        feed.send(feed.avro(trips(start, start + 10)))
+        pipeline.run(spark=lake, once=True)
+    assert kinds(checked(pipeline)) == ([], [])
+
+    table = open_table(feed.table, connections=feed.connections)
+    rows = table.scan(row_filter="id >= 18 and id < 22").to_arrow()
+    table.append(rows)
+    done = checked(pipeline)
+    assert kinds(done) == (["duplicates"], ["others"])
+    [duplicates] = done.faults
+    assert (duplicates.start, duplicates.end) == (18, 22)
+    assert kinds(checked(pipeline, deep=False)) == ([], ["others"])
+
+    # A forged commit of the feed: it begins too late, and its rows come from nowhere.
+    topic_id = Topics(feed.stack.bootstrap_servers).describe(feed.topic).topic_id
+    feed.send(feed.avro(trips(30, 40)))
+    forged = {
+        FEED: feed.name,
+        BATCH_ID: "3",
+        COMMIT_ID: "forged",
+        RANGES: OffsetRanges((OffsetRange(feed.topic, 0, 35, 39),), {feed.topic: topic_id}).to_json(),
+        COUNTS: json.dumps({feed.topic: {"0": [3, 0, 0]}}),
+    }
+    table.append(rows, snapshot_properties=forged)
+    found = {each.kind: each for each in checked(pipeline).faults}
+    assert found.keys() == {"gap", "records", "rows", "position", "duplicates", "missing"}
+    assert (found["gap"].start, found["gap"].end, found["gap"].batch_id) == (30, 35, 3)
+    assert "3 records" in found["records"].what
+    assert "the topic holds 4" in found["records"].what
+    assert found["missing"].start == 30
+
+
+def test_rows_that_are_gone_and_a_rollback_by_another_engine(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    pipeline = feed.pipeline(decode=DECODE)
+    for start in (0, 10):
+        feed.send(feed.avro(trips(start, start + 10)))
+        pipeline.run(spark=lake, once=True)
+    first = open_table(feed.table, connections=feed.connections).metadata.snapshots[0].snapshot_id
+    lake.sql(f"DELETE FROM {feed.table} WHERE id BETWEEN 4 AND 6")
+    done = checked(pipeline)
+    assert kinds(done) == ([], ["missing", "others"])
+    assert (done.notes[-1].start, done.notes[-1].end) == (4, 7)
+    open_table(feed.table, connections=feed.connections).manage_snapshots().rollback_to_snapshot(first).commit()
+    assert kinds(checked(pipeline)) == (["position"], [])
+
+
+def test_offsets_without_a_record_are_told_from_lost_ones(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
+    producer.init_transactions(30)
+    for number, values in enumerate((feed.avro(trips(0, 5)), feed.avro(trips(100, 103)), feed.avro(trips(5, 9)))):
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(feed.topic, value=value, partition=0)
+        producer.flush(30)
+        if number == 1:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    pipeline = feed.pipeline(decode=DECODE)
+    pipeline.run(spark=lake, once=True)
+    done = checked(pipeline)
+    assert kinds(done) == ([], [])
+    # Three aborted records, and three markers or two if the last is not in the range.
+    assert (done.records, done.rows) == (9, 9)
+    assert done.offsets - done.records in (5, 6)
+
+
+def test_expired_snapshots_are_said_and_the_rest_is_verified(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    pipeline = feed.pipeline(decode=DECODE)
+    for start in (0, 10, 20):
+        feed.send(feed.avro(trips(start, start + 10)))
+        pipeline.run(spark=lake, once=True)
+    name = feed.table.removeprefix("lake.")
+    lake.sql(
+        f"CALL lake.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2999-01-01', retain_last => 2)"
+    ).collect()
+    done = checked(pipeline)
+    assert kinds(done) == ([], ["before", "expired"])
+    assert (done.whole, done.first_batch, done.last_batch, done.commits) == (False, 1, 2, 2)
+
+
+def test_a_topic_that_was_made_again_is_found(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro(trips(0, 10)))
+    pipeline = feed.pipeline(decode=DECODE)
+    pipeline.run(spark=lake, once=True)
+    topics = Topics(feed.stack.bootstrap_servers)
+    topics.delete(feed.topic)
+    assert kinds(checked(pipeline)) == ([], ["topic-missing"])
+    topics.create(feed.topic, partitions=1)
+    feed.send(feed.avro(trips(0, 20)))
+    assert kinds(checked(pipeline)) == (["topic-recreated"], [])
+
+
+def test_what_cannot_be_verified_is_refused(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    with pytest.raises(ResourceMissing, match="there is no table"):
+        checked(feed.pipeline())
+    feed.send(feed.avro(trips(0, 10)))
+    feed.pipeline().run(spark=lake, once=True)
+    assert kinds(checked(feed.pipeline(), deep=False)) == ([], [])
+    with pytest.raises(ConfigError, match="kafka_partition"):
+        checked(feed.pipeline())
+    path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
+    with pytest.raises(ConfigError, match="Parquet feed cannot be verified"):
+        checked(feed.pipeline(sink={"parquet": {"path": path}}))
