@@ -126,7 +126,8 @@ class BatchOutcomes:
             record["partition"],
             record["offset"],
             sf.col(f"{RECORD}.skipped"),
-            sf.col(f"{RECORD}.reason"),
+            # Never null: generated code hands a null CASE to a function as what it was for the record before.
+            sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
             # An id out of broken bytes is no schema that the rows could cover.
             sf.coalesce(
                 sf.when(sf.col(f"{RECORD}.reason").startswith(UNKNOWN_SCHEMA), sf.lit(None))

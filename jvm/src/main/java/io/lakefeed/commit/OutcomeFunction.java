@@ -8,7 +8,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * {@code outcome(topic, partition, offset, skipped, reason, schema id)}: counts a record and says whether it becomes
- * a row. With a reason it is a dead letter.
+ * a row. With a reason it is a dead letter; without one the reason is empty, not null.
  *
  * <p>Used in a filter just above the decoder, where each record passes once and in order.
  */
@@ -41,12 +41,14 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
                 current.schemaIds.add(schemaId);
             }
         }
-        if (reason != null) {
+        if (reason.numBytes() > 0) {
             current.deadLetter(offset, reason.toString());
-        } else if (skipped) {
+            return false;
+        }
+        if (skipped) {
             current.skipped++;
         }
-        return reason == null && !skipped;
+        return !skipped;
     }
 
     private RangeOutcome begin(UTF8String topic, int partition, long offset) {
