@@ -14,6 +14,7 @@ from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.failures import ErrorBudget, seconds_of
 from lakefeed.dead_letters.place import DeadLetterPlace
 from lakefeed.decode import RECORD, DecodeSpec, Policy, decoded, judged
+from lakefeed.decode.failures import stopped_at
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
 
@@ -180,6 +181,8 @@ class Landing:
                 try:
                     landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
                 except Exception:
+                    if outcomes.refusal == "stop":
+                        raise stopped_at(outcomes.stop) from None
                     if outcomes.refusal == "budget":
                         raise self._over_budget(outcomes) from None
                     if outcomes.refusal != "schemas":

@@ -125,7 +125,7 @@ class BatchOutcomes:
             record["topic"],
             record["partition"],
             record["offset"],
-            sf.col(f"{RECORD}.skipped"),
+            sf.col(f"{RECORD}.verdict"),
             # Never null: generated code hands a null CASE to a function as what it was for the record before.
             sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
             # An id out of broken bytes is no schema that the rows could cover.
@@ -139,10 +139,15 @@ class BatchOutcomes:
         return judged.filter(is_row).drop(RECORD)
 
     @property
-    def refusal(self) -> Literal["schemas", "budget"] | None:
+    def refusal(self) -> Literal["schemas", "stop", "budget"] | None:
         """Why the commit was refused; None if it was not, or not for what was counted."""
-        found: Literal["schemas", "budget"] | None = self._outcomes.refusal()
+        found: Literal["schemas", "stop", "budget"] | None = self._outcomes.refusal()
         return found
+
+    @property
+    def stop(self) -> str:
+        """``topic …, partition …, offset …: why``, of a record that stops the feed."""
+        return str(self._outcomes.stop())
 
     @property
     def counts(self) -> Counts:

@@ -92,7 +92,6 @@ class Replay:
         verdicts = judged.select(
             *(f"{RECORD}.record.{name}" for name in ("topic", "partition", "offset")),
             f"{RECORD}.reason",
-            f"{RECORD}.skipped",
         ).localCheckpoint()
         good = verdicts.filter("reason IS NULL")
         landable, all_letters = good.count(), verdicts.count()

@@ -31,7 +31,7 @@ from lakefeed.decode.spec import (
     Raw,
     String,
 )
-from lakefeed.decode.verdict import METADATA, RECORD, Expectation, OnNull, Policy, judged
+from lakefeed.decode.verdict import METADATA, RECORD, Expectation, OnNull, Policy, is_row_or_stops, judged
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -113,9 +113,7 @@ def rows(
         ConfigError: an unknown name in ``keep``, a column that the records have not got, or a field of the value
             with the name of a metadata column.
     """
-    from pyspark.sql import functions as sf
 
     verdicts = judged(decoded_records, Policy(on_null=on_null), keep=keep)
     # In the filter, since that is never optimised away.
-    accepted = sf.col(f"{RECORD}.reason").isNull() & ~sf.col(f"{RECORD}.skipped")
-    return verdicts.filter(accepted).drop(RECORD)
+    return verdicts.filter(is_row_or_stops()).drop(RECORD)

@@ -28,13 +28,18 @@ def decode_error_of(exception: BaseException) -> DecodeError | None:
     """
     for text in _texts(exception):
         if found := _DECODE.search(text):
-            return DecodeError(
-                f"A record cannot be decoded: {found[2]}",
-                where=found[1],
-                hint="compare the record with the declared format; "
-                "lakefeed goes on after it only if the pipeline says so",
-            )
+            return stopped_at(f"{found[1]}: {found[2]}")
     return None
+
+
+def stopped_at(record: str) -> DecodeError:
+    """The error for the record that stops a job, told as ``topic …, partition …, offset …: why``."""
+    where, _, why = record.partition(": ")
+    return DecodeError(
+        f"A record cannot be decoded: {why}",
+        where=where,
+        hint="compare the record with the declared format; dead_letters in the pipeline file lets the feed go on",
+    )
 
 
 def registry_error_of(exception: BaseException) -> LakefeedError | None:

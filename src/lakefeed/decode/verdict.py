@@ -26,7 +26,11 @@ METADATA_PREFIX = "kafka_"
 """Not a bare ``_``: ``_partition`` is a name of Iceberg's own, and Spark cannot read a column that is called so."""
 
 RECORD = "_lakefeed"
-"""Column beside the rows' own: ``struct<record, schema_id, reason, skipped>``. ``reason`` makes a dead letter."""
+"""Column beside the rows' own: ``struct<record, schema_id, reason, verdict>``."""
+
+ROW, DEAD_LETTER, SKIPPED, STOP = range(4)
+"""The verdicts, as ``OutcomeFunction.java`` knows them."""
+VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": SKIPPED, "keep": ROW}
 
 ANSI = "spark.sql.ansi.enabled"
 
@@ -62,12 +66,6 @@ class Policy:
     expect: tuple[Expectation, ...] = ()
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
 
-    @property
-    def stops_at_errors(self) -> bool:
-        """Whether no record can become a dead letter."""
-        broken = any(each.on_violation == "dead_letter" for each in self.expect)
-        return self.on_error == "fail" and self.on_null != "dead_letter" and not broken
-
 
 def metadata_column(name: str) -> str:
     """The column that holds a record's ``name``, one of ``METADATA``."""
@@ -101,15 +99,25 @@ def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = 
             sf.col("decoded.value").isNull().alias("null_value"),
         ).alias(RECORD),
     )
-    reason, skipped = _verdict(rows, policy)
-    verdict = sf.struct(
+    reason, verdict = _verdict(rows, policy)
+    with_verdict = sf.struct(
         sf.col(f"{RECORD}.record").alias("record"),
         sf.col(f"{RECORD}.schema_id").alias("schema_id"),
         reason.alias("reason"),
-        skipped.alias("skipped"),
+        verdict.alias("verdict"),
     )
     with _errors_as_nulls(rows.sparkSession):
-        return rows.withColumn(RECORD, verdict)
+        return rows.withColumn(RECORD, with_verdict)
+
+
+def is_row_or_stops() -> Column:
+    """The filter for ``judged`` records that lets rows through and stops the job at the first ``STOP``."""
+    from pyspark.sql import functions as sf
+
+    record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
+    position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
+    stop = sf.raise_error(sf.concat(position, sf.lit(": "), sf.col(f"{RECORD}.reason"))).cast("boolean")
+    return sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
 
 
 def _error(policy: Policy) -> Column:
@@ -123,33 +131,24 @@ def _error(policy: Policy) -> Column:
 
 
 def _verdict(rows: DataFrame, policy: Policy) -> tuple[Column, Column]:
-    """Why a record is a dead letter (null if it is none), and whether it is skipped."""
+    """Why a record is no row (null if it is one, or is skipped), and what becomes of it."""
     from pyspark.sql import functions as sf
 
-    error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
-    tombstone = sf.lit("the value is null (a tombstone)")
-    reason = sf.when(error.isNotNull(), error if policy.on_error == "dead_letter" else _stop(error))
-    if policy.on_null == "fail":
-        reason = reason.when(null_value, _stop(tombstone))
-    elif policy.on_null == "dead_letter":
-        reason = reason.when(null_value, tombstone)
-    elif policy.on_null not in ("skip", "keep"):
+    if policy.on_null not in VERDICTS:
         raise ConfigError(
             f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
         )
-    skipped = sf.when(error.isNull() & null_value, sf.lit(policy.on_null == "skip"))
+    error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
+    tombstone = sf.lit("the value is null (a tombstone)" if policy.on_null in ("fail", "dead_letter") else None)
+    reason = sf.when(error.isNotNull(), error).when(null_value, tombstone)
     # No rule is for a record without a value.
-    reason = reason.when(null_value, sf.lit(None))
+    verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error]).when(null_value, VERDICTS[policy.on_null])
     for each in policy.expect:
         broken = ~sf.coalesce(_rule(rows, each), sf.lit(False))
-        why = sf.lit(f"expectation {each.name}: {each.rule}")
-        if each.on_violation == "drop":
-            reason = reason.when(broken, sf.lit(None))
-            skipped = skipped.when(broken, sf.lit(True))
-        else:
-            reason = reason.when(broken, why if each.on_violation == "dead_letter" else _stop(why))
-            skipped = skipped.when(broken, sf.lit(False))
-    return reason.otherwise(sf.lit(None)).cast("string"), skipped.otherwise(sf.lit(False))
+        why = None if each.on_violation == "drop" else f"expectation {each.name}: {each.rule}"
+        reason = reason.when(broken, sf.lit(why))
+        verdict = verdict.when(broken, VERDICTS[each.on_violation])
+    return reason.otherwise(sf.lit(None)).cast("string"), verdict.otherwise(ROW)
 
 
 def _rule(rows: DataFrame, expectation: Expectation) -> Column:
@@ -187,14 +186,6 @@ def _errors_as_nulls(spark: SparkSession) -> Iterator[None]:
         yield
     finally:
         spark.conf.set(ANSI, str(before))
-
-
-def _stop(why: Column) -> Column:
-    from pyspark.sql import functions as sf
-
-    record = sf.col(f"{RECORD}.record")
-    position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
-    return sf.raise_error(sf.concat(position, sf.lit(": "), why)).cast("string")
 
 
 def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:

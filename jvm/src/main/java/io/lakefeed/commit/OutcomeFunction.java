@@ -7,13 +7,19 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * {@code outcome(topic, partition, offset, skipped, reason, schema id)}: counts a record and says whether it becomes
- * a row. With a reason it is a dead letter; without one the reason is empty, not null.
+ * {@code outcome(topic, partition, offset, verdict, reason, schema id)}: counts a record and says whether it becomes
+ * a row.
  *
  * <p>Used in a filter just above the decoder, where each record passes once and in order.
  */
 public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializable {
     private static final long serialVersionUID = 1L;
+    /** The verdicts other than a row, as {@code lakefeed.decode.verdict} has them. */
+    private static final int DEAD_LETTER = 1;
+
+    private static final int SKIPPED = 2;
+    private static final int STOP = 3;
+
     /** In place of a schema id: the record has none. */
     private static final int NO_SCHEMA = -1;
 
@@ -29,7 +35,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
 
     /** Called by generated code, once for each record. */
     public boolean invoke(
-            UTF8String topic, int partition, long offset, boolean skipped, UTF8String reason, int schemaId) {
+            UTF8String topic, int partition, long offset, int verdict, UTF8String reason, int schemaId) {
         RangeOutcome current = range;
         if (current == null || current.partition != partition || !topic.equals(this.topic)) {
             current = begin(topic, partition, offset);
@@ -41,14 +47,15 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
                 current.schemaIds.add(schemaId);
             }
         }
-        if (reason.numBytes() > 0) {
-            current.deadLetter(offset, reason.toString());
-            return false;
+        switch (verdict) {
+            case DEAD_LETTER -> current.deadLetter(offset, reason.toString());
+            case SKIPPED -> current.skipped++;
+            case STOP -> current.stop(offset, reason.toString());
+            default -> {
+                return true;
+            }
         }
-        if (skipped) {
-            current.skipped++;
-        }
-        return !skipped;
+        return false;
     }
 
     private RangeOutcome begin(UTF8String topic, int partition, long offset) {
@@ -66,7 +73,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
             DataTypes.StringType,
             DataTypes.IntegerType,
             DataTypes.LongType,
-            DataTypes.BooleanType,
+            DataTypes.IntegerType,
             DataTypes.StringType,
             DataTypes.IntegerType
         };

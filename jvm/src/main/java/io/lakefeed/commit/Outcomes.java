@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Comparator;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -83,7 +84,7 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         coveredSchemas = new HashSet<>(schemaIds);
     }
 
-    /** {@code schemas} or {@code budget} if the commit was refused for that, else null. */
+    /** {@code schemas}, {@code stop} or {@code budget} if the commit was refused for that, else null. */
     public String refusal() {
         return refusal;
     }
@@ -99,12 +100,25 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
             refusal = "schemas";
             throw new BatchRefused("the batch has records of schemas that its rows do not cover yet: " + schemaIds());
         }
+        if (stop() != null) {
+            refusal = "stop";
+            throw new BatchRefused("a record stops the feed: " + stop());
+        }
         long records = records();
         long dead = deadLetters();
         if (!bounds.stream().allMatch(bound -> bound.allows(dead, records))) {
             refusal = "budget";
             throw new BatchRefused(dead + " of " + records + " records are dead letters, more than the error budget allows");
         }
+    }
+
+    /** Where and why the feed has to stop; null if it has not. */
+    public String stop() {
+        return ranges.values().stream()
+                .filter(each -> each.stop != null)
+                .min(Comparator.comparing((RangeOutcome each) -> each.topic).thenComparing(each -> each.partition))
+                .map(each -> each.stop)
+                .orElse(null);
     }
 
     /** All records that were read. */

@@ -26,6 +26,8 @@ final class RangeOutcome implements Serializable {
     long skipped;
     long firstDead = Long.MAX_VALUE;
     long lastDead = -1;
+    /** Where and why the feed has to stop; null if it has not. */
+    String stop;
 
     /** Names a range whichever attempt has read it. */
     record Key(String topic, int partition, long firstOffset) implements Serializable {}
@@ -45,6 +47,13 @@ final class RangeOutcome implements Serializable {
 
     Key key() {
         return new Key(topic, partition, firstOffset);
+    }
+
+    /** The record ends the feed; the first one is told. */
+    void stop(long offset, String reason) {
+        if (stop == null) {
+            stop = "topic " + topic + ", partition " + partition + ", offset " + offset + ": " + reason;
+        }
     }
 
     void deadLetter(long offset, String reason) {
