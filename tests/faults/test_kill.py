@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import time
 
 import pytest
 
@@ -70,3 +72,23 @@ def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number:
     last = lakefeed(*run_it, "--once", environment=feed.environment)
     assert last.returncode == 0, last.stderr
     assert_every_row_once(feed)
+
+
+@pytest.mark.slow
+def test_a_driver_that_wakes_up_after_another_has_taken_over_commits_nothing(topic: str, feed: Feed) -> None:
+    run_it = arguments(topic, feed)
+    first = Running(run_it, feed.environment, feed.folder / "first.log")
+    first.wait_until_it_says(": batch ", times=2)
+    os.killpg(first.process.pid, signal.SIGSTOP)
+    second = lakefeed(*run_it, "--once", environment=feed.environment)
+    assert second.returncode == 0, second.stderr
+    time.sleep(60)
+    os.killpg(first.process.pid, signal.SIGCONT)
+    produced = lakefeed("produce", topic, "--generate", "taxi", "--rows", "10", environment=feed.environment)
+    assert produced.returncode == 0, produced.stderr
+    assert first.process.wait(180) == 2, first.said()
+    assert "another driver" in first.said()
+    assert "Traceback" not in first.said()
+    rows = feed.rows()
+    assert len({(row["kafka_partition"], row["kafka_offset"]) for row in rows}) == len(rows)
+    assert len(rows) == ROWS

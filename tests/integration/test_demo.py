@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from lakefeed.config.connections import Connections
 from lakefeed.local import Stack
 from lakefeed.tables.reader import open_table
@@ -36,6 +38,7 @@ def test_the_demo_verifies_what_it_lands(tmp_path: Path) -> None:
         Stack(home).down(erase=True)
 
 
+@pytest.mark.slow
 def test_the_demo_takes_real_rows(tmp_path: Path) -> None:
     home = tmp_path / "demo"
     rows = len((DATA / "trips.csv").read_text().splitlines()) - 1

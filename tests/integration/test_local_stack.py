@@ -193,6 +193,7 @@ def test_all_parts_killed(own: Stack) -> None:
     assert get(endpoints, "killed") == b"kept"
 
 
+@pytest.mark.slow
 def test_a_stopped_process_is_replaced(own: Stack) -> None:
     """Alive, but not answering: as a JVM that ran out of memory."""
     own.up()

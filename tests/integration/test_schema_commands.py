@@ -172,3 +172,20 @@ def test_what_is_not_there_has_a_name(feed: Feed, versions: list[int]) -> None:
     not_avro = run(feed, "show", feed.write_file(decode=other)).exception
     assert isinstance(not_avro, ConfigError)
     assert "has JSON schemas, and this pipeline decodes Avro" in not_avro.what
+
+
+def test_json_schema_and_protobuf_subjects_are_shown_too(lake: SparkSession, feed: Feed) -> None:
+    registry = SchemaRegistry(feed.stack.schema_registry_url)
+    document = {
+        "title": "Trip",
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "zone": {"type": "string"}},
+        "required": ["id"],
+    }
+    proto = 'syntax = "proto3"; message Trip { int64 id = 1; optional string zone = 2; }'
+    registry.register(f"{feed.topic}-json", json.dumps(document), kind="JSON")
+    registry.register(f"{feed.topic}-proto", proto, kind="PROTOBUF")
+    for block, subject in (("json_schema", "json"), ("protobuf", "proto")):
+        settings = {"registry": "${SCHEMA_REGISTRY_URL}", "subject": f"{feed.topic}-{subject}"}
+        shown = printed(feed, "show", feed.write_file(decode={block: settings}))
+        assert [(each["path"], each["registry"]) for each in shown["columns"]] == [("id", "bigint"), ("zone", "string")]

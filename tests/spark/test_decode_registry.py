@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from lakefeed import jvm
-from lakefeed.decode import ConfluentAvro, decoded, registry_error_of, rows, wire_format
+from lakefeed.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows, wire_format
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
 from tests.spark.records import avro_bytes, records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread
@@ -205,3 +205,19 @@ def test_wrong_credentials_fail_at_once(spark: SparkSession) -> None:
 def test_credentials_that_were_not_put(spark: SparkSession) -> None:
     with RegistryInAThread() as registry, pytest.raises(ConfigError, match="not known to the JVM"):
         decoded(records(spark, [b""]), spec_for(registry, credentials="never-put"))
+
+
+def test_an_id_of_another_kind_is_wrong_for_that_decoder_alone(spark: SparkSession) -> None:
+    document = {"title": "R", "type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    reader = json.dumps(schema(("a", "long")))
+    with RegistryInAThread() as registry:
+        registry.schemas[7] = {"schema": json.dumps(document), "schemaType": "JSON"}
+        value = b"\x00\x00\x00\x00\x07" + b'{"a": 1}'
+        [as_avro] = results(
+            decoded(records(spark, [value]), ConfluentAvro(registry_url=registry.url, reader_schema=reader))
+        )
+        [as_json] = results(
+            decoded(records(spark, [value]), ConfluentJson(registry_url=registry.url, reader_schema=reader))
+        )
+    assert as_avro.error == "schema id 7 is JSON, not AVRO"
+    assert (as_json.error, as_json.value.a) == (None, 1)

@@ -1,14 +1,16 @@
-"""What the registry has beside what the table has, and what the latest version would change: without a JVM."""
+"""What the registry has beside what the table has, and what the latest version would change."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
+from lakefeed.decode.avro_schema import avro_schema_of_schema
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.decode.resolve import subject_of
 from lakefeed.decode.verdict import metadata_column
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.schema.columns import columns_of, columns_of_table, types
@@ -18,6 +20,7 @@ from lakefeed.schema.fit import find
 from lakefeed.schema.history import History, read_history
 from lakefeed.schema.merge import merged
 from lakefeed.schema.reader import Recorded
+from lakefeed.session import log_path, session
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -66,39 +69,45 @@ class Outlook:
     note: str | None
 
 
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+
+
 def registered(config: PipelineConfig) -> list[RegisteredSchema]:
-    """All versions of the pipeline's subject, oldest first.
+    """All versions of the pipeline's subject, oldest first, each as the Avro record schema that says the same.
+
+    Protobuf is translated by the JVM, which is started for it.
 
     Raises:
-        ConfigError: the pipeline has no registry, or the subject no Avro schemas.
+        ConfigError: the pipeline has no registry, or the subject schemas of another kind.
         ResourceMissing: there is no such subject; the hint names those that are spelt alike.
         Unreachable: the registry does not answer.
     """
-    avro, source = config.decode.avro, config.source.kafka
-    if avro is None or avro.registry is None:
+    decode = config.decode
+    if decode.registry is None:
         raise ConfigError(
             "this pipeline decodes without a schema registry, so there are no versions to look at",
-            where=f"decode.{config.decode.kind}",
+            where=f"decode.{decode.kind}",
             hint="lakefeed schema history shows what the table remembers, lakefeed schema infer looks at the records",
         )
-    subject = avro.subject or (f"{source.topics[0]}-value" if source and source.topics else None)
-    if subject is None:
-        raise ConfigError(
-            "with topics_pattern it has to be said whose schema the table has",
-            where="decode.avro.subject",
-            hint="subject: <topic>-value of one of the topics",
-        )
-    registry = SchemaRegistry(avro.registry.url, username=avro.registry.username, password=avro.registry.password)
+    assert config.source.kafka is not None  # The model holds exactly one kind.
+    subject = subject_of(decode.subject, config.source.kafka, "value")
+    known = decode.registry
+    registry = SchemaRegistry(known.url, username=known.username, password=known.password)
     versions = registry.versions(subject)
     if not versions:
         raise ResourceMissing(f"subject {subject} has no versions", where=registry.url)
-    if other := next((each.kind for each in versions if each.kind != "AVRO"), None):
+    wanted = KINDS[decode.kind]
+    if other := next((each.kind for each in versions if each.kind != wanted), None):
         raise ConfigError(
-            f"subject {subject} has {other} schemas, and this pipeline decodes Avro",
+            f"subject {subject} has {other} schemas, and this pipeline decodes {wanted}",
             where=registry.url,
             hint="name another subject, or another format below decode",
         )
-    return versions
+    if wanted == "AVRO":
+        return versions
+    message = decode.protobuf.message if decode.protobuf else None
+    spark: Any = session("lakefeed-schema", log_file=log_path("schema")) if wanted == "PROTOBUF" else None
+    return [replace(each, text=avro_schema_of_schema(spark, each, message=message)) for each in versions]
 
 
 def table_state(name: str, *, connections: Connections) -> TableState:

@@ -56,16 +56,19 @@ final class Registry {
 
     private record Unknown(String why, long until) {}
 
+    /** An id is wrong for one kind of schema and right for another. */
+    private record Asked(int id, String kind) {}
+
     private final String url;
     private final String authorization;
     private final HttpClient http;
     private final ReentrantLock fetching = new ReentrantLock();
     private final Map<Integer, Known> schemas = new ConcurrentHashMap<>();
-    private final Map<Integer, Unknown> unknown = new LinkedHashMap<>() {
+    private final Map<Asked, Unknown> unknown = new LinkedHashMap<>() {
         private static final long serialVersionUID = 1L;
 
         @Override
-        protected boolean removeEldestEntry(Map.Entry<Integer, Unknown> eldest) {
+        protected boolean removeEldestEntry(Map.Entry<Asked, Unknown> eldest) {
             return size() > UNKNOWN_MOST;
         }
     };
@@ -140,7 +143,7 @@ final class Registry {
         if (found != null) {
             return found;
         }
-        Unknown before = unknown.get(id);
+        Unknown before = unknown.get(new Asked(id, wanted.kind()));
         if (before != null && System.nanoTime() - before.until < 0) {
             throw new BadRecord(before.why);
         }
@@ -151,7 +154,7 @@ final class Registry {
             return schema;
         } catch (BadRecord definite) {
             long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(UNKNOWN_SECONDS);
-            unknown.put(id, new Unknown(definite.getMessage(), until));
+            unknown.put(new Asked(id, wanted.kind()), new Unknown(definite.getMessage(), until));
             throw definite;
         }
     }
