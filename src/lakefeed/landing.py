@@ -181,6 +181,7 @@ class Landing:
                 try:
                     landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
                 except Exception:
+                    # Whatever Spark has made of it: our own refusal is known by the outcomes, all else goes on.
                     if outcomes.refusal == "stop":
                         raise stopped_at(outcomes.stop) from None
                     if outcomes.refusal == "budget":

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
-from lakefeed.decode.spec import ConfluentAvro, PlainAvro, registry_address
+from lakefeed.decode.spec import ConfluentAvro, PlainAvro, Registered, registry_address
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,6 +56,15 @@ def _options(spark: SparkSession, spec: ConfluentAvro | PlainAvro) -> dict[str, 
             "writer-schema": spec.writer_schema,
             "reader-schema": spec.reader_schema or spec.writer_schema,
         }
+    return registry_options(spark, spec)
+
+
+def registry_options(spark: SparkSession, spec: Registered) -> dict[str, str]:
+    """What a decoder that asks the registry is told, whatever the format.
+
+    Raises:
+        ConfigError: credentials that were not put.
+    """
     options = {
         "registry-url": registry_address(spec.registry_url),
         "reader-schema": spec.reader_schema,

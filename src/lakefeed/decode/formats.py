@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, assert_never
 
 from lakefeed import jvm
-from lakefeed.decode.avro import function_catalog
+from lakefeed.decode.avro import function_catalog, registry_options
 from lakefeed.decode.avro_schema import avro_schema_of_text
 from lakefeed.decode.spec import (
     ConfluentJson,
@@ -15,9 +15,7 @@ from lakefeed.decode.spec import (
     Csv,
     Json,
     PlainProtobuf,
-    Registered,
     String,
-    registry_address,
 )
 from lakefeed.decode.table_type import table_type
 from lakefeed.errors import ConfigError
@@ -72,28 +70,6 @@ def _options(spark: SparkSession, spec: FormatSpec) -> dict[str, str]:
         case String():
             return {"format": "string"}
     assert_never(spec)
-
-
-def registry_options(spark: SparkSession, spec: Registered) -> dict[str, str]:
-    """What a decoder that asks the registry is told.
-
-    Raises:
-        ConfigError: credentials that were not put.
-    """
-    options = {
-        "registry-url": registry_address(spec.registry_url),
-        "reader-schema": spec.reader_schema,
-        "registry-patience-seconds": str(spec.registry_patience_seconds),
-    }
-    if spec.credentials is not None:
-        if not jvm.has_credentials(spark, spec.credentials):
-            raise ConfigError(
-                "The schema registry's credentials are not known to the JVM",
-                where=f"credentials {spec.credentials!r}",
-                hint="lakefeed.jvm.put_credentials(spark, name, username=…, password=…) first",
-            )
-        options["credentials"] = spec.credentials
-    return options
 
 
 def _writer(spark: SparkSession, spec: PlainProtobuf) -> dict[str, str]:

@@ -21,7 +21,6 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
-import org.apache.avro.Schema;
 
 /**
  * Writers' schemas by id from a schema registry with Confluent's REST API.
@@ -87,11 +86,6 @@ final class Registry {
                 .version(HttpClient.Version.HTTP_1_1)
                 .connectTimeout(CONNECT)
                 .build();
-    }
-
-    /** The Avro schema with this id; see {@link #schema(int, Duration, WriterSchema)}. */
-    Schema schema(int id, Duration patience) {
-        return schema(id, patience, WriterSchema.AVRO);
     }
 
     /**
