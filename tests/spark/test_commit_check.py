@@ -5,136 +5,23 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakefeed.commit.fence import take_fence
-from lakefeed.commit.ledger import COMMIT_ID, CONTINUITY, ROWS, Commit, Ledger
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.ledger import CONTINUITY, ROWS, Commit
+from lakefeed.commit.ranges import OffsetRange
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.local.catalog import make_catalog
-from lakefeed.session import FEED_CATALOG
+from tests.spark.feed_table import FEED, Table, declare, refused, span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CATALOG = "checked"
-FEED = "trips"
 ROUNDS = 15
-
-
-def declare(spark: SparkSession, folder: Path, *, implementation: str = FEED_CATALOG) -> None:
-    for key, value in {
-        "": implementation,
-        ".type": "jdbc",
-        ".uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-        ".warehouse": f"file://{folder}",
-        ".jdbc.schema-version": "V1",
-        ".cache-enabled": "false",
-    }.items():
-        spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("checked")
-
-
-@pytest.fixture(scope="module")
-def checked(spark: SparkSession, folder: Path) -> SparkSession:
-    make_catalog(folder / "catalog.db")
-    declare(spark, folder)
-    spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
-    return spark
-
-
-@dataclass
-class Table:
-    """One test's table, and the verbs that a feed has for it."""
-
-    spark: SparkSession
-    name: str
-
-    def land(
-        self,
-        start: int,
-        end: int,
-        *,
-        commit_id: str | None = None,
-        spark: SparkSession | None = None,
-        properties: Mapping[str, str] | None = None,
-        ranges: OffsetRanges | None = None,
-        fence: str | None = None,
-        feed: str = FEED,
-    ) -> None:
-        """Appends as many rows as the range has offsets, as the sink does."""
-        session = spark or self.spark
-        commit = Commit(feed, start, ranges or span(start, end), fence=fence)
-        writer = session.range(start, end).coalesce(1).writeTo(self.name)
-        written = {**commit.properties(), COMMIT_ID: commit_id or uuid.uuid4().hex, **(properties or {})}
-        for key, value in written.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
-        writer.append()
-
-    def plain(self, *ids: int) -> None:
-        """A commit of no feed."""
-        self.spark.sql(f"INSERT INTO {self.name} VALUES {', '.join(f'({each})' for each in ids)}")
-
-    def set_property(self, key: str, value: str) -> None:
-        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{key}'='{value}')")
-
-    def ids(self) -> list[int]:
-        return sorted(row.id for row in self.spark.table(self.name).collect())
-
-    def head(self) -> int:
-        return int(self.snapshots()[-1])
-
-    def snapshots(self) -> list[int]:
-        found = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.snapshots ORDER BY committed_at").collect()
-        return [row.snapshot_id for row in found]
-
-    def call(self, procedure: str, arguments: str = "") -> None:
-        name = self.name.removeprefix(f"{CATALOG}.")
-        self.spark.sql(f"CALL {CATALOG}.system.{procedure}(table => '{name}'{arguments})").collect()
-
-    def expire(self) -> None:
-        """Leaves the newest snapshot alone."""
-        time.sleep(0.01)
-        self.call("expire_snapshots", ", older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1")
-
-    def ledger(self, feed: str = FEED) -> Ledger:
-        return Ledger(self.spark, self.name, feed)
-
-    def position(self) -> str | None:
-        return self.ledger().properties().get(f"lakefeed.position.{FEED}")
-
-
-@pytest.fixture
-def table(checked: SparkSession) -> Table:
-    name = f"{CATALOG}.ns.t{uuid.uuid4().hex[:8]}"
-    checked.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
-    return Table(checked, name)
-
-
-def span(start: int, end: int, *, topic_id: str = "id-one", more: Sequence[OffsetRange] = ()) -> OffsetRanges:
-    return OffsetRanges((OffsetRange("topic", 0, start, end), *more), {"topic": topic_id})
-
-
-def refused(landing: Callable[[], None], because: str) -> None:
-    """The commit is refused for that reason, and nothing of it is left."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    with pytest.raises((Py4JJavaError, PySparkException)) as raised:
-        landing()
-    assert "lakefeed refuses the commit" in str(raised.value)
-    assert because in str(raised.value)
 
 
 def together(*actions: Callable[[], None]) -> list[BaseException | None]:
@@ -306,7 +193,7 @@ def test_the_position_outlives_its_snapshots(table: Table) -> None:
     table.land(0, 2)
     table.plain(100)
     table.expire()
-    assert table.ledger().last() is None
+    assert next(table.ledger().commits(), None) is None
     refused(lambda: table.land(0, 2), "topic-0 begins at 0, the table ends at 2")
     refused(lambda: table.land(3, 4), "topic-0 begins at 3")
     table.land(2, 4)
@@ -347,7 +234,7 @@ def cut_history(table: Table) -> int:
     table.land(2, 4)
     table.plain(101)
     table.expire()
-    assert table.ledger().last() is None
+    assert next(table.ledger().commits(), None) is None
     assert table.position() is not None
     return before
 
@@ -361,11 +248,8 @@ def test_history_cut_then_rolled_back_past_the_feed_then_appended_to(table: Tabl
     assert table.ids() == [100, 102]
 
 
-def test_the_same_by_an_engine_without_the_check(table: Table, checked: SparkSession, folder: Path) -> None:
+def test_the_same_by_an_engine_without_the_check(table: Table, elsewhere: Table) -> None:
     before = cut_history(table)
-    plain = checked.newSession()
-    declare(plain, folder, implementation="org.apache.iceberg.spark.SparkCatalog")
-    elsewhere = Table(plain, table.name)
     elsewhere.call("set_current_snapshot", f", snapshot_id => {before}")
     elsewhere.plain(102)
     refused(lambda: table.land(4, 6), "was rolled back to before the commits")

@@ -28,24 +28,32 @@ def findings(evidence: Evidence) -> list[Finding]:
 
 
 def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
-    """Each commit begins, in each partition, where the last one that had the partition ended."""
+    """Each commit begins, in each partition, where the last one that had the partition ended, or says that it moves."""
     ends: dict[Partition, int] = {}
     ids: dict[str, str] = {}
     for number, commit in enumerate(commits):
         at = f"batch {commit.batch_id}, snapshot {commit.snapshot_id}"
+        left = commit.move.left_ids if commit.move else {}
         for topic, topic_id in commit.ranges.topic_ids.items():
-            if ids.setdefault(topic, topic_id) != topic_id:
-                yield Finding(
-                    kind="topic-changed",
-                    what=f"{at}: {topic} is another topic (id {topic_id}) than before (id {ids[topic]})",
-                    topic=topic,
-                    batch_id=commit.batch_id,
-                    snapshot_id=commit.snapshot_id,
-                )
+            if (before := ids.setdefault(topic, topic_id)) != topic_id:
+                if before != left.get(topic):
+                    yield Finding(
+                        kind="topic-changed",
+                        what=f"{at}: {topic} is another topic (id {topic_id}) than before (id {before})",
+                        topic=topic,
+                        batch_id=commit.batch_id,
+                        snapshot_id=commit.snapshot_id,
+                    )
                 ids[topic] = topic_id
                 ends = {key: end for key, end in ends.items() if key[0] != topic}
+        if commit.move is not None:
+            yield from _moved(commit, ends)
+            if commit.move.unknown:
+                ends = {}
         if number:
             for gone in commit.ranges.forgotten_after(commits[number - 1].ranges):
+                if gone.topic in left and left[gone.topic] != commit.ranges.topic_ids.get(gone.topic):
+                    continue
                 yield Finding(
                     kind="forgotten",
                     what=f"{at}: {gone.topic}-{gone.partition} is missing, the commit before has it up to {gone.end}",
@@ -73,7 +81,43 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
                     batch_id=commit.batch_id,
                     snapshot_id=commit.snapshot_id,
                 )
-            ends[key] = max(each.end, ends.get(key, 0))
+            ends[key] = each.end if commit.move else max(each.end, ends.get(key, 0))
+
+
+def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
+    """What a move leaves out or reads again; sets the ends to where it goes, if it goes from there."""
+    assert commit.move is not None
+    for (topic, partition), (start, to) in sorted(commit.move.positions.items()):
+        if ends.get((topic, partition), start) == start:
+            ends[topic, partition] = to
+        name, count = f"{topic}-{partition}", abs(to - start)
+        first, last = sorted((start, to))
+        if to > start or commit.move.reason == "accepted-loss":
+            what = f"{count:,} offsets of {name}, [{first}, {last}), were given up: --accept-loss"
+        else:
+            rows = "kept" if commit.move.deleted_rows is None else "deleted"
+            what = f"{name} was rewound from {start} to {to}; the rows of these {count:,} offsets were {rows}"
+        yield Finding(
+            kind=commit.move.reason,
+            what=f"snapshot {commit.snapshot_id}: {what}",
+            fault=False,
+            topic=topic,
+            partition=partition,
+            start=first,
+            end=last,
+            batch_id=commit.batch_id,
+            snapshot_id=commit.snapshot_id,
+        )
+    for topic, topic_id in sorted(commit.move.left_ids.items()):
+        if topic_id != commit.ranges.topic_ids.get(topic):
+            yield Finding(
+                kind=commit.move.reason,
+                what=f"snapshot {commit.snapshot_id}: the feed has left the topic {topic} with the id {topic_id}",
+                fault=False,
+                topic=topic,
+                batch_id=commit.batch_id,
+                snapshot_id=commit.snapshot_id,
+            )
 
 
 def _topics(evidence: Evidence) -> Iterator[Finding]:

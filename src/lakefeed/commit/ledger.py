@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lakefeed import jvm
+from lakefeed.commit.covered import Position
+from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts, counts_by_partition
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.errors import CheckpointMismatch
@@ -27,6 +30,13 @@ ROWS = "lakefeed.rows"
 CONTINUITY = "lakefeed.continuity"
 REPLAY = "lakefeed.replay"
 REPLAY_OF = "lakefeed.replay-of"
+MOVED = "lakefeed.moved"
+BACKFILL_OF = "lakefeed.backfill-of"
+POSITION = "lakefeed.position"
+
+
+# How the JVM module's refusals begin (io.lakefeed.commit.BatchRefused).
+REFUSED = "lakefeed refuses the commit"
 
 
 class SnapshotProperties(Protocol):
@@ -50,26 +60,53 @@ class Commit:
     counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     """Seconds since 1970."""
+    move: Move | None = None
+    """Where the commit is no batch, but moves the feed; its ranges are empty then, where it moves to."""
 
     def properties(self) -> dict[str, str]:
         """What is written into the snapshot's summary, in one step with the data."""
         written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
+        if self.move is not None:
+            written[MOVED] = self.move.to_json(self.ranges)
         return written if self.fence is None else {**written, FENCE: self.fence}
 
     @classmethod
     def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
         """Reads a snapshot's summary that has these properties."""
+        move = Move.from_json(summary[MOVED]) if MOVED in summary else None
         return cls(
             feed=summary[FEED],
             batch_id=int(summary[BATCH_ID]),
             ranges=OffsetRanges.from_json(summary[RANGES]),
             fence=summary.get(FENCE),
             snapshot_id=snapshot_id,
-            rows=int(summary.get("added-records", 0)),
+            # A move that deletes rows writes those anew that it leaves in a file; it adds none.
+            rows=0 if move else int(summary.get("added-records", 0)),
             files=int(summary.get("added-data-files", 0)),
             counts=counts_by_partition(summary.get(COUNTS, "{}")),
             committed_at=committed_at,
+            move=move,
         )
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """Old records that land beside the feed, and move no position: what their commit's snapshot carries.
+
+    Attributes:
+        feed: the feed that has not read them and never will.
+        ranges: theirs.
+        fence: of the feed's backfills, ``<feed>.backfills``.
+    """
+
+    feed: str
+    ranges: OffsetRanges
+    fence: str | None = None
+
+    def properties(self) -> dict[str, str]:
+        """For the snapshot's summary."""
+        written = {BACKFILL_OF: self.feed, RANGES: self.ranges.to_json()}
+        return written if self.fence is None else {**written, FENCE: self.fence}
 
 
 class Ledger:
@@ -101,9 +138,49 @@ class Ledger:
         """Where the table is."""
         return str(self._load().location())
 
-    def last(self) -> Commit | None:
-        """The feed's newest commit, or None if the table holds none."""
-        return next(self.commits(), None)
+    def position(self) -> Position | None:
+        """Where the feed stands, whether or not its snapshots have expired; None if the table has no commit of it.
+
+        Raises:
+            CheckpointMismatch: the table was rolled back to before all that it still knows of the feed.
+        """
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            text = jvm.java(self._spark).commit.FeedLedger.position(self._load(), self._feed)
+        except Py4JJavaError as error:
+            if REFUSED not in str(error):
+                raise
+            raise CheckpointMismatch(
+                f"the table was rolled back to before the commits of feed '{self._feed}' that it still knows: where "
+                "it stands cannot be told",
+                where=self._table,
+                hint="restore the table; or say where the feed goes on: lakefeed offsets rewind",
+            ) from None
+        return None if text is None else Position.from_json(str(text))
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commits a move of the feed's position.
+
+        Args:
+            commit: with its ``move``.
+            commit_id: known to it alone.
+            delete_where: a condition in Spark SQL; the rows that it is true of are deleted in the same commit.
+
+        Raises:
+            Py4JJavaError: Spark could not, or the commit was refused.
+        """
+        gateway: Any = self._spark._jvm
+        properties = gateway.java.util.HashMap()
+        for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
+            properties[key] = value
+        java = jvm.java(self._spark).commit.FeedLedger
+        if delete_where is not None:
+            quoted = ".".join(f"`{part}`" for part in self._table.split("."))
+            java.commit(self._spark._jsparkSession, f"DELETE FROM {quoted} WHERE {delete_where}", properties)  # noqa: S608
+        if self.rows_of(commit_id) is None:
+            # Also where there was nothing to delete: no such statement makes a snapshot then.
+            java.commit(self._load(), properties)
 
     def is_in_table(self, commit: Commit) -> bool:
         """Whether exactly these ranges are the table's last commit; False if the batch has to be written.
@@ -111,7 +188,7 @@ class Ledger:
         Raises:
             CheckpointMismatch: if the batch neither is nor follows the last commit.
         """
-        last = self.last()
+        last = self.position()
         if last is None:
             if commit.batch_id == 0:
                 return False
@@ -134,7 +211,7 @@ class Ledger:
         )
         raise CheckpointMismatch(
             f"batch {commit.batch_id} does not go on where feed '{self._feed}' ended in the table: {gaps}",
-            where=f"{self._table}, snapshot {last.snapshot_id}, batch {last.batch_id}",
+            where=f"{self._table}, snapshot {last.snapshot_id}",
             hint="the checkpoint is not this table's, or one of the two was rolled back or lost: restore it, or "
             "start with a new table and a new checkpoint location",
         )

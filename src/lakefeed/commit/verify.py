@@ -18,7 +18,7 @@ from lakefeed.commit.evidence import (
     spans,
     sparse,
 )
-from lakefeed.commit.ledger import COMMIT_ID, COUNTS, FEED, FENCE, RANGES, REPLAY, REPLAY_OF, Commit
+from lakefeed.commit.ledger import COMMIT_ID, COUNTS, FEED, FENCE, POSITION, RANGES, REPLAY, REPLAY_OF, Commit
 from lakefeed.commit.outcomes import ZERO, counts_by_partition, total
 from lakefeed.commit.positions import placed
 from lakefeed.commit.ranges import OffsetRanges
@@ -32,8 +32,6 @@ from lakefeed.tables.reader import open_table
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
-
-POSITION = "lakefeed.position"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -72,7 +72,7 @@ class DeadLetterTable:
         self, judge: Callable[[DataFrame], DataFrame], commit: Commit, *, spans: Sequence[OffsetRange], expected: int
     ) -> None:
         """Writes the dead letters of the last commit, unless the table has them: they are one commit too."""
-        last = self.ledger.last()
+        last = self.ledger.position()
         if last is None or last.ranges != commit.ranges:
             self.write(judge, commit, spans=spans, expected=expected)
 

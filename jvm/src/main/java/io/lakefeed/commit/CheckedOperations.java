@@ -1,5 +1,6 @@
 package io.lakefeed.commit;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -47,21 +48,28 @@ final class CheckedOperations implements TableOperations {
         }
         Map<String, String> positions = new HashMap<>();
         for (Snapshot snapshot : added) {
-            String replayOf = snapshot.summary().get(Ledger.REPLAY_OF);
+            Map<String, String> summary = snapshot.summary();
+            String replayOf = summary.get(Ledger.REPLAY_OF);
             if (replayOf != null) {
-                checkFence(base, snapshot.summary(), replayOf + Ledger.REPLAYS);
+                checkFence(base, summary, replayOf + Ledger.REPLAYS);
             }
-            String feed = snapshot.summary().get(Ledger.FEED);
-            if (feed == null || !snapshot.summary().containsKey(Ledger.RANGES)) {
+            boolean moves = summary.containsKey(Ledger.FEED);
+            String feed = moves ? summary.get(Ledger.FEED) : summary.get(Ledger.BACKFILL_OF);
+            if (feed == null || !summary.containsKey(Ledger.RANGES)) {
                 continue;
             }
-            Ledger.Commit last = Ledger.last(changed, snapshot.parentId(), feed);
-            if (last != null && last.is(Ledger.Commit.of(snapshot))) {
-                // It had landed, and the answer was lost.
-                return;
+            Position before = standing(changed, snapshot, feed);
+            if (moves) {
+                if (before != null && before.commit().is(Ledger.Commit.of(snapshot))) {
+                    // It had landed, and the answer was lost.
+                    return;
+                }
+                check(base, snapshot, feed, before);
+            } else {
+                checkFence(base, summary, feed + Ledger.BACKFILLS);
+                checkBackfill(summary, feed, before);
             }
-            check(base, snapshot, feed, last);
-            positions.put(Ledger.POSITION + feed, Ledger.Commit.of(snapshot).toJson());
+            positions.put(Ledger.POSITION + feed, Position.after(before, snapshot, feed).toJson());
         }
         if (added.isEmpty() && landedBefore(base, changed)) {
             return;
@@ -71,22 +79,49 @@ final class CheckedOperations implements TableOperations {
         added.forEach(snapshot -> unanswered.remove(snapshot.snapshotId()));
     }
 
-    private static void check(TableMetadata base, Snapshot snapshot, String feed, Ledger.Commit last) {
+    private static Position standing(TableMetadata changed, Snapshot snapshot, String feed) {
+        try {
+            return Position.of(changed, snapshot.parentId(), feed);
+        } catch (BatchRefused unknown) {
+            if (Ledger.movesFromUnknown(snapshot.summary())) {
+                return null;
+            }
+            throw unknown;
+        }
+    }
+
+    private static void check(TableMetadata base, Snapshot snapshot, String feed, Position last) {
         Map<String, String> summary = snapshot.summary();
         checkFence(base, summary, feed);
         if (last != null) {
-            boolean sparse = "sparse".equals(summary.get(Ledger.CONTINUITY));
-            List<String> faults =
-                    Ledger.faults(last.ranges(), Ledger.parsed(summary.get(Ledger.RANGES)), sparse);
+            List<String> faults = Ledger.faults(last.commit().ranges(), summary);
             if (!faults.isEmpty()) {
                 throw new BatchRefused("the batch does not go on where feed '" + feed + "' ended in the table: "
                         + String.join("; ", faults));
             }
+        } else if (summary.containsKey(Ledger.MOVED) && !Ledger.movesFromUnknown(summary)) {
+            throw new BatchRefused("feed '" + feed + "' has no commit in the table that it could be moved from");
         }
         String rows = summary.get(Ledger.ROWS);
         String addedRows = summary.getOrDefault(SnapshotSummary.ADDED_RECORDS_PROP, "0");
         if (rows != null && !rows.equals(addedRows)) {
             throw new BatchRefused("the commit has " + addedRows + " rows, and should have " + rows);
+        }
+    }
+
+    /** Old records may land if the table has none of them, and the feed itself will not read them. */
+    private static void checkBackfill(Map<String, String> summary, String feed, Position stands) {
+        if (stands == null || stands.covered() == null) {
+            throw new BatchRefused("it is not known which records of feed '" + feed + "' the table has");
+        }
+        JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));
+        String overlap = stands.covered().overlap(ranges);
+        if (overlap != null) {
+            throw new BatchRefused("the backfill would double records of feed '" + feed + "': " + overlap);
+        }
+        List<String> ahead = Ledger.ahead(stands.commit().ranges(), ranges);
+        if (!ahead.isEmpty()) {
+            throw new BatchRefused("feed '" + feed + "' will read these records itself: " + String.join("; ", ahead));
         }
     }
 
@@ -123,7 +158,7 @@ final class CheckedOperations implements TableOperations {
             base.properties().keySet().stream()
                     .filter(key -> key.startsWith(Ledger.POSITION))
                     .forEach(key -> properties.put(
-                            key, Ledger.recordedAfterMove(changed, key.substring(Ledger.POSITION.length()))));
+                            key, Position.afterMove(base, changed, key.substring(Ledger.POSITION.length()))));
         }
         return properties.isEmpty()
                 ? changed

@@ -3,7 +3,6 @@ package io.lakefeed.commit;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -28,6 +27,19 @@ final class Ledger {
     /** {@code sparse}: batches may be left out, as where only dead letters go; but none twice, and none from before. */
     static final String CONTINUITY = "lakefeed.continuity";
 
+    /**
+     * On a commit that moves the feed to other positions, and adds no rows: {@code {"reason":"rewind","positions":{"topic":
+     * {"id":"…","ranges":{"0":[from,to]}}}}}; the id is that of the topic that is left. The ranges are empty, where it moves to.
+     * {@code "unknown":true} in place of positions where a rollback has left nothing that tells them.
+     */
+    static final String MOVED = "lakefeed.moved";
+
+    /** The feed whose old records a commit lands, from before its beginning or left out; a fence of its own. */
+    static final String BACKFILL_OF = "lakefeed.backfill-of";
+
+    /** Behind the feed's name, in the name of the fence of its backfills. */
+    static final String BACKFILLS = ".backfills";
+
     /** The feed whose dead letters a commit lands; it has no ranges, and a fence of its own. */
     static final String REPLAY_OF = "lakefeed.replay-of";
 
@@ -39,7 +51,7 @@ final class Ledger {
     static final String FENCES = "lakefeed.fence.";
 
     /** Recorded as position when a rollback has gone behind all commits that are left. */
-    private static final String ROLLED_BACK = "rolled-back";
+    static final String ROLLED_BACK = "rolled-back";
 
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -56,22 +68,6 @@ final class Ledger {
         /** Whether the other is the same commit tried again. An id alone could be that of another run's batch. */
         boolean is(Commit other) {
             return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
-        }
-
-        /** As a table property. */
-        String toJson() {
-            ObjectNode json = JSON.createObjectNode();
-            json.put("commit-id", commitId).put("snapshot-id", snapshotId).put("sequence-number", sequenceNumber);
-            return json.set("ranges", ranges).toString();
-        }
-
-        static Commit ofJson(String text) {
-            JsonNode json = parsed(text);
-            return new Commit(
-                    json.path("commit-id").asText(null),
-                    json.path("snapshot-id").asLong(),
-                    json.path("sequence-number").asLong(),
-                    json.path("ranges"));
         }
     }
 
@@ -90,8 +86,8 @@ final class Ledger {
         if (recorded == null) {
             return null;
         }
-        Commit position = recorded.equals(ROLLED_BACK) ? null : Commit.ofJson(recorded);
-        if (position == null || !mayDescendFrom(table, head, position)) {
+        Commit position = recorded.equals(ROLLED_BACK) ? null : Position.ofJson(recorded).commit();
+        if (position == null || !mayDescendFrom(table, head, position.sequenceNumber())) {
             throw new BatchRefused("the table was rolled back to before the commits of feed '" + feed
                     + "' that it still knows; where the feed stands cannot be told");
         }
@@ -99,18 +95,18 @@ final class Ledger {
     }
 
     /**
-     * Whether the position can be below the oldest snapshot that is left of this line. It cannot if the line is known
-     * to its root, or to a snapshot from before the position: then another engine has rolled the table back.
+     * Whether a snapshot can be below the oldest one that is left of this line. It cannot if the line is known
+     * to its root, or to a snapshot from before it: then another engine has rolled the table back.
      */
-    private static boolean mayDescendFrom(TableMetadata table, Long head, Commit position) {
+    static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = head == null ? null : table.snapshot(head);
         while (oldest != null && oldest.parentId() != null && table.snapshot(oldest.parentId()) != null) {
             oldest = table.snapshot(oldest.parentId());
         }
-        return oldest != null && oldest.parentId() != null && oldest.sequenceNumber() > position.sequenceNumber();
+        return oldest != null && oldest.parentId() != null && oldest.sequenceNumber() > sequenceNumber;
     }
 
-    private static Snapshot newest(TableMetadata table, Long head, String feed) {
+    static Snapshot newest(TableMetadata table, Long head, String feed) {
         Snapshot snapshot = head == null ? null : table.snapshot(head);
         while (snapshot != null && !(feed.equals(snapshot.summary().get(FEED)) && snapshot.summary().containsKey(RANGES))) {
             Long parent = snapshot.parentId();
@@ -119,40 +115,73 @@ final class Ledger {
         return snapshot;
     }
 
-    /** The position to record when the table has moved to another line of snapshots. */
-    static String recordedAfterMove(TableMetadata table, String feed) {
-        Snapshot head = table.currentSnapshot();
-        Snapshot found = head == null ? null : newest(table, head.snapshotId(), feed);
-        return found == null ? ROLLED_BACK : Commit.of(found).toJson();
-    }
-
-    /** What is wrong with ranges that come after {@code last}; empty if they go on exactly where it ended. */
-    static List<String> faults(JsonNode last, JsonNode ranges, boolean sparse) {
+    /**
+     * What is wrong with a commit that comes after {@code last}; empty if it goes on exactly where that ended, or says
+     * rightly from where it moves away.
+     */
+    static List<String> faults(JsonNode last, Map<String, String> summary) {
+        JsonNode ranges = parsed(summary.get(RANGES));
+        JsonNode moved = positions(summary);
+        boolean sparse = "sparse".equals(summary.get(CONTINUITY));
         List<String> faults = new ArrayList<>();
         ranges.properties().forEach(topic -> {
             JsonNode before = last.path(topic.getKey());
+            JsonNode left = moved.path(topic.getKey());
             String id = topic.getValue().path("id").asText("");
             String idBefore = before.path("id").asText("");
-            if (!id.isEmpty() && !idBefore.isEmpty() && !id.equals(idBefore)) {
+            boolean another = !id.isEmpty() && !idBefore.isEmpty() && !id.equals(idBefore);
+            if (another && !idBefore.equals(left.path("id").asText(""))) {
                 faults.add("topic " + topic.getKey() + " is another one now (id " + id + ", was " + idBefore + ")");
             }
             topic.getValue().path("ranges").properties().forEach(partition -> {
                 JsonNode ended = before.path("ranges").path(partition.getKey()).path(1);
+                JsonNode move = left.path("ranges").path(partition.getKey());
                 long start = partition.getValue().path(0).asLong();
-                if (!ended.isMissingNode() && (sparse ? start < ended.asLong() : start != ended.asLong())) {
-                    faults.add(topic.getKey() + "-" + partition.getKey() + " begins at " + start + ", the table ends at "
-                            + ended.asLong());
+                String name = topic.getKey() + "-" + partition.getKey();
+                if (move.isArray() && !ended.isMissingNode() && move.path(0).asLong() != ended.asLong()) {
+                    faults.add(name + " is to be moved from " + move.path(0).asLong() + ", the table ends at " + ended.asLong());
+                } else if (move.isArray() && move.path(1).asLong() != start) {
+                    faults.add(name + " is to be moved to " + move.path(1).asLong() + " and begins at " + start);
+                } else if (!move.isArray() && !ended.isMissingNode()
+                        && (sparse ? start < ended.asLong() : start != ended.asLong())) {
+                    faults.add(name + " begins at " + start + ", the table ends at " + ended.asLong());
                 }
             });
         });
         if (!sparse) {
             last.properties().forEach(topic -> topic.getValue().path("ranges").fieldNames().forEachRemaining(partition -> {
-                if (ranges.path(topic.getKey()).path("ranges").path(partition).isMissingNode()) {
+                boolean left = moved.has(topic.getKey())
+                        && !topic.getValue().path("id").equals(ranges.path(topic.getKey()).path("id"));
+                if (!left && ranges.path(topic.getKey()).path("ranges").path(partition).isMissingNode()) {
                     faults.add(topic.getKey() + "-" + partition + " is in the table but not in the batch");
                 }
             }));
         }
         return faults;
+    }
+
+    /** Ranges of which a feed that stands at {@code position} will read something itself, or another topic's. */
+    static List<String> ahead(JsonNode position, JsonNode ranges) {
+        List<String> ahead = new ArrayList<>();
+        ranges.properties().forEach(topic -> topic.getValue().path("ranges").properties().forEach(partition -> {
+            JsonNode stands = position.path(topic.getKey());
+            JsonNode ended = stands.path("ranges").path(partition.getKey()).path(1);
+            long end = partition.getValue().path(1).asLong();
+            if (!stands.path("id").equals(topic.getValue().path("id")) || end > ended.asLong(-1)) {
+                ahead.add(topic.getKey() + "-" + partition.getKey() + " up to " + end + ", it is at " + ended.asLong(0));
+            }
+        }));
+        return ahead;
+    }
+
+    /** From where to where a commit moves the feed; nothing if it does not. */
+    static JsonNode positions(Map<String, String> summary) {
+        return parsed(summary.getOrDefault(MOVED, "{}")).path("positions");
+    }
+
+    /** Whether a commit says that it cannot be told from where it moves the feed; believed only where that is so. */
+    static boolean movesFromUnknown(Map<String, String> summary) {
+        return parsed(summary.getOrDefault(MOVED, "{}")).path("unknown").asBoolean();
     }
 
     static JsonNode parsed(String json) {

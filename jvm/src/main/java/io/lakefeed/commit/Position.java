@@ -1,0 +1,192 @@
+package io.lakefeed.commit;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.TableMetadata;
+
+/**
+ * Where a feed stands in a table, as the table's property {@value Ledger#POSITION} and the feed's name keeps it.
+ *
+ * @param commit the feed's newest commit
+ * @param covered the offsets that the table has; null if that is not known
+ * @param at the newest snapshot that has changed what is covered: a commit, a move or a backfill
+ * @param sequence that snapshot's sequence number
+ */
+record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
+    String toJson() {
+        ObjectNode json = JsonNodeFactory.instance.objectNode();
+        json.put("commit-id", commit.commitId())
+                .put("snapshot-id", commit.snapshotId())
+                .put("sequence-number", commit.sequenceNumber())
+                .set("ranges", commit.ranges());
+        if (covered != null) {
+            json.set("covered", covered.toJson());
+            json.put("covered-at", at).put("covered-sequence", sequence);
+        }
+        return json.toString();
+    }
+
+    static Position ofJson(String text) {
+        JsonNode json = Ledger.parsed(text);
+        Ledger.Commit commit = new Ledger.Commit(
+                json.path("commit-id").asText(null),
+                json.path("snapshot-id").asLong(),
+                json.path("sequence-number").asLong(),
+                json.path("ranges"));
+        Covered covered = json.has("covered") ? Covered.of(json.path("covered")) : null;
+        return new Position(
+                commit, covered, json.path("covered-at").asLong(), json.path("covered-sequence").asLong());
+    }
+
+    /**
+     * Where a feed stands in the line of snapshots up to {@code head}; null if it has no commit there.
+     *
+     * @throws BatchRefused if it cannot be told
+     */
+    static Position of(TableMetadata table, Long head, String feed) {
+        Ledger.Commit last = Ledger.last(table, head, feed);
+        if (last == null) {
+            return null;
+        }
+        String text = table.properties().get(Ledger.POSITION + feed);
+        Position recorded = text == null || text.equals(Ledger.ROLLED_BACK) ? null : ofJson(text);
+        // Another engine may have moved the table, and left the property behind.
+        boolean trusted = recorded != null
+                && recorded.commit.snapshotId() == last.snapshotId()
+                && (descends(table, head, recorded.at) || expired(table, head, recorded));
+        return new Position(last, trusted ? recorded.covered : null, trusted ? recorded.at : 0, trusted ? recorded.sequence : 0);
+    }
+
+    private static boolean expired(TableMetadata table, Long head, Position recorded) {
+        return table.snapshot(recorded.at) == null && Ledger.mayDescendFrom(table, head, recorded.sequence);
+    }
+
+    private static boolean descends(TableMetadata table, Long head, long ancestor) {
+        return line(table, head).stream().anyMatch(each -> each.snapshotId() == ancestor);
+    }
+
+    /** The snapshots up to this one that are left, newest first. */
+    private static List<Snapshot> line(TableMetadata table, Long head) {
+        List<Snapshot> line = new ArrayList<>();
+        Snapshot snapshot = head == null ? null : table.snapshot(head);
+        while (snapshot != null) {
+            line.add(snapshot);
+            snapshot = snapshot.parentId() == null ? null : table.snapshot(snapshot.parentId());
+        }
+        return line;
+    }
+
+    /** The position after one more snapshot: a commit of the feed, a move, or a backfill. */
+    static Position after(Position before, Snapshot snapshot, String feed) {
+        boolean moves = feed.equals(snapshot.summary().get(Ledger.FEED));
+        boolean unknown = "sparse".equals(snapshot.summary().get(Ledger.CONTINUITY))
+                || Ledger.movesFromUnknown(snapshot.summary());
+        Covered covered = before == null ? Covered.nothing() : before.covered;
+        if (unknown) {
+            covered = null;
+        }
+        if (covered != null) {
+            covered = Covered.of(covered.toJson());
+            apply(covered, snapshot);
+        }
+        Ledger.Commit commit = moves ? Ledger.Commit.of(snapshot) : before.commit;
+        return new Position(commit, covered, snapshot.snapshotId(), snapshot.sequenceNumber());
+    }
+
+    /**
+     * What to record when the table has moved from one line of snapshots to another, as a rollback does: the newest commit
+     * of the new line, and what is covered without what was left behind.
+     */
+    static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
+        Long head = changed.currentSnapshot() == null ? null : changed.currentSnapshot().snapshotId();
+        Snapshot newest = Ledger.newest(changed, head, feed);
+        if (newest == null) {
+            return Ledger.ROLLED_BACK;
+        }
+        return new Position(Ledger.Commit.of(newest), coveredAfterMove(base, changed, feed), head, changed.snapshot(head).sequenceNumber())
+                .toJson();
+    }
+
+    private static Covered coveredAfterMove(TableMetadata base, TableMetadata changed, String feed) {
+        String text = base.properties().get(Ledger.POSITION + feed);
+        Covered known = text.equals(Ledger.ROLLED_BACK) ? null : ofJson(text).covered;
+        List<Snapshot> left = line(base, base.currentSnapshot().snapshotId());
+        List<Snapshot> entered = line(changed, changed.currentSnapshot().snapshotId());
+        List<Long> shared = entered.stream().map(Snapshot::snapshotId).toList();
+        int leftFrom = 0;
+        while (leftFrom < left.size() && !shared.contains(left.get(leftFrom).snapshotId())) {
+            leftFrom++;
+        }
+        if (known == null || leftFrom == left.size()) {
+            return null;
+        }
+        Covered covered = Covered.of(known.toJson());
+        for (Snapshot each : left.subList(0, leftFrom)) {
+            if (concerns(each, feed) && !takeBack(covered, each)) {
+                return null;
+            }
+        }
+        List<Snapshot> added = new ArrayList<>(entered.subList(0, shared.indexOf(left.get(leftFrom).snapshotId())));
+        Collections.reverse(added);
+        added.stream().filter(each -> concerns(each, feed)).forEach(each -> apply(covered, each));
+        return covered;
+    }
+
+    private static boolean concerns(Snapshot snapshot, String feed) {
+        Map<String, String> summary = snapshot.summary();
+        return summary.containsKey(Ledger.RANGES)
+                && (feed.equals(summary.get(Ledger.FEED)) || feed.equals(summary.get(Ledger.BACKFILL_OF)));
+    }
+
+    private static void apply(Covered covered, Snapshot snapshot) {
+        Map<String, String> summary = snapshot.summary();
+        JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));
+        if (summary.containsKey(Ledger.MOVED)) {
+            covered.remove(rewound(summary));
+            covered.keep(ranges);
+        }
+        covered.add(ranges);
+    }
+
+    /** False if that cannot be told: a move to another topic has forgotten what was covered of the one before. */
+    private static boolean takeBack(Covered covered, Snapshot snapshot) {
+        Map<String, String> summary = snapshot.summary();
+        JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));
+        if (summary.containsKey(Ledger.MOVED)) {
+            JsonNode rewound = rewound(summary);
+            for (Map.Entry<String, JsonNode> topic : Ledger.positions(summary).properties()) {
+                if (!topic.getValue().path("id").equals(ranges.path(topic.getKey()).path("id"))) {
+                    return false;
+                }
+            }
+            covered.add(rewound);
+            return true;
+        }
+        covered.remove(ranges);
+        return true;
+    }
+
+    /** The offsets that a move goes back behind, as ranges. */
+    private static JsonNode rewound(Map<String, String> summary) {
+        ObjectNode rewound = JsonNodeFactory.instance.objectNode();
+        Ledger.positions(summary).properties().forEach(topic -> {
+            ObjectNode ranges = rewound.putObject(topic.getKey())
+                    .put("id", topic.getValue().path("id").asText(""))
+                    .putObject("ranges");
+            topic.getValue().path("ranges").properties().forEach(partition -> {
+                long from = partition.getValue().path(0).asLong();
+                long to = partition.getValue().path(1).asLong();
+                if (to < from) {
+                    ranges.putArray(partition.getKey()).add(to).add(from);
+                }
+            });
+        });
+        return rewound;
+    }
+}

@@ -1,0 +1,133 @@
+"""A table of a feed on a SQLite catalog and local files, and the verbs that a feed has for it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.commit.ledger import COMMIT_ID, Backfill, Commit, Ledger
+from lakefeed.commit.move import Move
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.session import FEED_CATALOG
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG = "checked"
+FEED = "trips"
+
+
+def declare(spark: SparkSession, folder: Path, *, implementation: str = FEED_CATALOG) -> None:
+    for key, value in {
+        "": implementation,
+        ".type": "jdbc",
+        ".uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
+        ".warehouse": f"file://{folder}",
+        ".jdbc.schema-version": "V1",
+        ".cache-enabled": "false",
+    }.items():
+        spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
+
+
+@dataclass
+class Table:
+    """One test's table."""
+
+    spark: SparkSession
+    name: str
+
+    def land(
+        self,
+        start: int,
+        end: int,
+        *,
+        commit_id: str | None = None,
+        spark: SparkSession | None = None,
+        properties: Mapping[str, str] | None = None,
+        ranges: OffsetRanges | None = None,
+        fence: str | None = None,
+        feed: str = FEED,
+    ) -> None:
+        """Appends as many rows as the range has offsets, as the sink does."""
+        commit = Commit(feed, start, ranges or span(start, end), fence=fence)
+        written = {**commit.properties(), COMMIT_ID: commit_id or uuid.uuid4().hex, **(properties or {})}
+        self._append(start, end, written, spark or self.spark)
+
+    def backfill(self, start: int, end: int, *, ranges: OffsetRanges | None = None, fence: str | None = None) -> None:
+        """Appends the rows of old offsets."""
+        commit = Backfill(FEED, ranges or span(start, end), fence)
+        self._append(start, end, {**commit.properties(), COMMIT_ID: uuid.uuid4().hex}, self.spark)
+
+    def move(self, start: int, to: int, *, delete: bool = False, fence: str | None = None) -> None:
+        """Moves the feed, by way of the ledger."""
+        move = Move("rewind" if to < start else "accepted-loss", {("topic", 0): (start, to)})
+        self.land_move(
+            Commit(FEED, 0, move.reaches(span(start, start)), fence, move=move), delete_from=to if delete else None
+        )
+
+    def land_move(self, commit: Commit, *, delete_from: int | None = None) -> None:
+        where = None if delete_from is None else f"id >= {delete_from}"
+        self.ledger().land_move(commit, commit_id=uuid.uuid4().hex, delete_where=where)
+
+    def covered(self) -> tuple[tuple[int, int], ...] | None:
+        position = self.ledger().position()
+        return None if position is None or position.covered is None else position.covered.intervals["topic", 0]
+
+    def _append(self, start: int, end: int, properties: Mapping[str, str], spark: SparkSession) -> None:
+        writer = spark.range(start, end).coalesce(1).writeTo(self.name)
+        for key, value in properties.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        writer.append()
+
+    def plain(self, *ids: int) -> None:
+        """A commit of no feed."""
+        self.spark.sql(f"INSERT INTO {self.name} VALUES {', '.join(f'({each})' for each in ids)}")
+
+    def set_property(self, key: str, value: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{key}'='{value}')")
+
+    def ids(self) -> list[int]:
+        return sorted(row.id for row in self.spark.table(self.name).collect())
+
+    def head(self) -> int:
+        return int(self.snapshots()[-1])
+
+    def snapshots(self) -> list[int]:
+        found = self.spark.sql(f"SELECT snapshot_id FROM {self.name}.snapshots ORDER BY committed_at").collect()
+        return [row.snapshot_id for row in found]
+
+    def call(self, procedure: str, arguments: str = "") -> None:
+        name = self.name.removeprefix(f"{CATALOG}.")
+        self.spark.sql(f"CALL {CATALOG}.system.{procedure}(table => '{name}'{arguments})").collect()
+
+    def expire(self) -> None:
+        """Leaves the newest snapshot alone."""
+        time.sleep(0.01)
+        self.call("expire_snapshots", ", older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1")
+
+    def ledger(self, feed: str = FEED) -> Ledger:
+        return Ledger(self.spark, self.name, feed)
+
+    def position(self) -> str | None:
+        return self.ledger().properties().get(f"lakefeed.position.{FEED}")
+
+
+def span(start: int, end: int, *, topic_id: str = "id-one", more: Sequence[OffsetRange] = ()) -> OffsetRanges:
+    return OffsetRanges((OffsetRange("topic", 0, start, end), *more), {"topic": topic_id})
+
+
+def refused(landing: Callable[[], None], because: str) -> None:
+    """The commit is refused for that reason, and nothing of it is left."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    with pytest.raises((Py4JJavaError, PySparkException)) as raised:
+        landing()
+    assert "lakefeed refuses the commit" in str(raised.value)
+    assert because in str(raised.value)

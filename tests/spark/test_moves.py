@@ -1,0 +1,187 @@
+"""A feed that is moved on purpose, and records that land beside it: what the table's ledger allows, and remembers."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.commit.fence import take_fence
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.move import Move
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.errors import CheckpointMismatch
+from tests.spark.feed_table import FEED, Table, refused, span
+
+
+def test_what_is_covered_grows_with_each_batch_and_outlives_its_snapshots(table: Table) -> None:
+    table.land(10, 12)
+    table.land(12, 15)
+    assert table.covered() == ((10, 15),)
+    table.plain(100)
+    table.expire()
+    assert table.covered() == ((10, 15),)
+    table.land(15, 16)
+    assert table.covered() == ((10, 16),)
+
+
+def test_a_rewind_goes_back_and_deletes_rows_in_one_commit(table: Table) -> None:
+    table.land(0, 4)
+    table.land(4, 8)
+    snapshots = len(table.snapshots())
+    table.move(8, 2, delete=True)
+    assert len(table.snapshots()) == snapshots + 1
+    assert table.ids() == [0, 1]
+    assert table.covered() == ((0, 2),)
+    refused(lambda: table.land(8, 9), "topic-0 begins at 8, the table ends at 2")
+    table.land(2, 6)
+    assert table.ids() == [0, 1, 2, 3, 4, 5]
+    assert table.covered() == ((0, 6),)
+
+
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_rewind_is_a_commit_even_if_no_row_has_to_go(table: Table, delete: bool) -> None:
+    table.land(0, 4)
+    table.spark.sql(f"DELETE FROM {table.name} WHERE id >= 2")
+    table.move(4, 2, delete=delete)
+    [newest, _] = table.ledger().commits()
+    assert newest.move == Move("rewind", {("topic", 0): (4, 2)}, {"topic": "id-one"})
+    assert newest.rows == 0
+    table.land(2, 4)
+    assert table.ids() == [0, 1, 2, 3]
+
+
+def test_given_up_records_stay_a_gap_that_the_ledger_knows(table: Table) -> None:
+    table.land(0, 4)
+    table.move(4, 10)
+    table.land(10, 12)
+    assert table.covered() == ((0, 4), (10, 12))
+    table.plain(100)
+    table.expire()
+    assert table.covered() == ((0, 4), (10, 12))
+
+
+def test_a_move_must_start_where_the_feed_stands(table: Table) -> None:
+    refused(lambda: table.move(4, 2), "has no commit in the table that it could be moved from")
+    table.land(0, 4)
+    refused(lambda: table.move(5, 2), "is to be moved from 5, the table ends at 4")
+    elsewhere = Commit(FEED, 0, span(3, 3), move=Move("rewind", {("topic", 0): (4, 2)}))
+    refused(lambda: table.land_move(elsewhere), "is to be moved to 2 and begins at 3")
+    forgetful = Commit(FEED, 0, OffsetRanges(()), move=Move("rewind"))
+    refused(lambda: table.land_move(forgetful), "is in the table but not in the batch")
+
+
+def test_a_driver_that_was_replaced_moves_nothing(table: Table) -> None:
+    old = take_fence(table.spark, table.name, FEED)
+    table.land(0, 4, fence=old)
+    new = take_fence(table.spark, table.name, FEED)
+    refused(lambda: table.move(4, 2, delete=True, fence=old), "another driver has taken over")
+    assert table.ids() == [0, 1, 2, 3]
+    table.move(4, 2, delete=True, fence=new)
+    assert table.ids() == [0, 1]
+
+
+def test_a_topic_that_was_made_again_is_entered_only_by_a_move_that_names_the_old_one(table: Table) -> None:
+    more = [OffsetRange("topic", 1, 0, 3)]
+    table.land(0, 4, ranges=span(0, 4, more=more))
+    new = span(0, 0, topic_id="id-two")
+    unnamed = Commit(FEED, 0, new, move=Move("accepted-loss", {("topic", 0): (4, 0)}, {"topic": "id-other"}))
+    refused(lambda: table.land_move(unnamed), "topic topic is another one now (id id-two, was id-one)")
+    table.land_move(Commit(FEED, 0, new, move=Move("accepted-loss", {("topic", 0): (4, 0)}, {"topic": "id-one"})))
+    table.land(0, 2, ranges=span(0, 2, topic_id="id-two"))
+    position = table.ledger().position()
+    assert position is not None
+    assert position.covered is not None
+    assert position.covered.intervals == {("topic", 0): ((0, 2),)}
+    assert position.covered.topic_ids == {"topic": "id-two"}
+
+
+def test_a_topic_can_be_left(table: Table) -> None:
+    both = OffsetRanges(
+        (OffsetRange("topic", 0, 0, 4), OffsetRange("other", 0, 0, 2)), {"topic": "id-one", "other": "o"}
+    )
+    table.land(0, 4, ranges=both)
+    table.land_move(Commit(FEED, 0, span(4, 4), move=Move("accepted-loss", {}, {"other": "o"})))
+    table.land(4, 6)
+    assert table.covered() == ((0, 6),)
+
+
+def test_a_backfill_lands_only_what_the_table_has_not_and_the_feed_will_not_read(table: Table) -> None:
+    refused(lambda: table.backfill(0, 4), "it is not known which records")
+    table.land(10, 14)
+    refused(lambda: table.backfill(8, 11), "would double records of feed 'trips': topic-0 has [10, 14) already")
+    refused(lambda: table.backfill(14, 16), "will read these records itself: topic-0 up to 16, it is at 14")
+    other = span(0, 4, topic_id="id-two")
+    refused(lambda: table.backfill(0, 4, ranges=other), "will read these records itself")
+    table.backfill(4, 10)
+    assert table.covered() == ((4, 14),)
+    refused(lambda: table.backfill(4, 10), "would double")
+    table.land(14, 16)
+    table.backfill(0, 2)
+    assert table.covered() == ((0, 2), (4, 16))
+    assert table.ids() == [0, 1, *range(4, 16)]
+
+
+def test_backfills_have_a_fence_of_their_own(table: Table) -> None:
+    feed = take_fence(table.spark, table.name, FEED)
+    table.land(10, 12, fence=feed)
+    old = take_fence(table.spark, table.name, f"{FEED}.backfills")
+    new = take_fence(table.spark, table.name, f"{FEED}.backfills")
+    refused(lambda: table.backfill(0, 4, fence=old), "another driver has taken over feed 'trips.backfills'")
+    table.backfill(0, 4, fence=new)
+    table.land(12, 13, fence=feed)
+    assert table.covered() == ((0, 4), (10, 13))
+
+
+def test_what_is_covered_follows_a_rollback(table: Table) -> None:
+    table.land(10, 12)
+    first = table.head()
+    table.backfill(0, 5)
+    second = table.head()
+    table.land(12, 14)
+    table.move(14, 11)
+    table.call("rollback_to_snapshot", f", snapshot_id => {second}")
+    assert table.covered() == ((0, 5), (10, 12))
+    table.call("rollback_to_snapshot", f", snapshot_id => {first}")
+    assert table.covered() == ((10, 12),)
+    table.backfill(0, 5)
+    table.land(12, 14)
+    assert table.covered() == ((0, 5), (10, 14))
+
+
+def test_what_is_covered_follows_the_table_back_to_a_line_that_was_left(table: Table) -> None:
+    table.land(0, 2)
+    first = table.head()
+    table.land(2, 4)
+    left = table.head()
+    table.call("rollback_to_snapshot", f", snapshot_id => {first}")
+    table.land(2, 9)
+    table.call("set_current_snapshot", f", snapshot_id => {left}")
+    assert table.covered() == ((0, 4),)
+
+
+def test_what_an_engine_without_the_check_rolls_back_is_not_known_any_more(table: Table, elsewhere: Table) -> None:
+    table.land(10, 12)
+    first = table.head()
+    table.backfill(0, 5)
+    elsewhere.call("rollback_to_snapshot", f", snapshot_id => {first}")
+    assert table.covered() is None
+    refused(lambda: table.backfill(5, 10), "it is not known which records")
+    table.land(12, 14)
+    assert table.covered() is None
+
+
+def test_where_nothing_tells_the_position_a_move_can_say_it(table: Table) -> None:
+    table.plain(100)
+    before = table.head()
+    table.land(0, 4)
+    table.call("rollback_to_snapshot", f", snapshot_id => {before}")
+    with pytest.raises(CheckpointMismatch, match="rolled back"):
+        table.ledger().position()
+    refused(lambda: table.land(0, 4), "was rolled back to before the commits")
+    table.land_move(Commit(FEED, 0, span(0, 0), move=Move("rewind", unknown=True)))
+    table.land(0, 4)
+    assert table.ids() == [0, 1, 2, 3, 100]
+    # Only where it is really not known.
+    refused(
+        lambda: table.land_move(Commit(FEED, 0, span(0, 0), move=Move("rewind", unknown=True))),
+        "topic-0 begins at 0, the table ends at 4",
+    )

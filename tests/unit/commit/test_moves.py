@@ -1,0 +1,118 @@
+"""Moves of a feed's position and what its table covers: as JSON, as arithmetic, and as an auditor sees them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.commit.audit import findings
+from lakefeed.commit.covered import Covered, Position
+from lakefeed.commit.evidence import Evidence
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.move import Move
+from lakefeed.commit.outcomes import Counts
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.errors import ConfigError
+
+keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 12))
+offsets = st.integers(0, 10**12)
+bounds = st.lists(st.integers(0, 60), unique=True, max_size=12).map(sorted)
+
+
+def at(*offsets_: int, topic_id: str = "one", start: int | None = None) -> OffsetRanges:
+    ranges = (OffsetRange("t", number, end if start is None else start, end) for number, end in enumerate(offsets_))
+    return OffsetRanges(tuple(ranges), {"t": topic_id})
+
+
+def batch(number: int, start: int, end: int, *, topic_id: str = "one") -> Commit:
+    ranges = OffsetRanges((OffsetRange("t", 0, start, end),), {"t": topic_id})
+    return Commit("f", number, ranges, rows=end - start, counts={("t", 0): Counts(end - start)}, snapshot_id=number)
+
+
+def kinds(*commits: Commit, fault: bool) -> list[str]:
+    found = findings(Evidence(commits=commits, recorded=commits[-1].ranges))
+    return [each.kind for each in found if each.fault is fault and each.kind != "topic-missing"]
+
+
+@given(
+    st.sampled_from(["rewind", "accepted-loss"]),
+    st.dictionaries(keys, st.tuples(offsets, offsets)),
+    st.none() | st.dictionaries(keys, offsets),
+    st.booleans(),
+)
+def test_moves_survive_json(
+    reason: str,
+    positions: dict[tuple[str, int], tuple[int, int]],
+    deleted: dict[tuple[str, int], int] | None,
+    unknown: bool,
+) -> None:
+    ids = {"a": "id-a", "b.c": "id-b"}
+    left = {topic: ids[topic] for topic, _ in positions}
+    move = Move(reason, positions, left, deleted, unknown)  # type: ignore[arg-type]
+    assert Move.from_json(move.to_json(OffsetRanges((), ids))) == move
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"reason":"rewind","positions":{"t":{"id":"x","ranges":{"0":[1]}}}}']
+)
+def test_what_is_no_move_says_so(text: str) -> None:
+    with pytest.raises(ConfigError, match="not a move"):
+        Move.from_json(text)
+
+
+def test_a_move_reaches_where_it_goes_and_leaves_the_rest() -> None:
+    assert Move("rewind", {("t", 1): (7, 3)}).reaches(at(5, 7, start=1)) == at(5, 3)
+
+
+@given(bounds, st.integers(0, 60), st.integers(0, 20))
+def test_what_is_missing_and_what_is_there_make_up_the_range(marks: list[int], start: int, length: int) -> None:
+    intervals = tuple(zip(marks[::2], marks[1::2], strict=False))
+    wanted = OffsetRange("t", 0, start, start + length)
+    missing = [
+        number for each in Covered({("t", 0): intervals}).missing(wanted) for number in range(each.start, each.end)
+    ]
+    there = {number for first, last in intervals for number in range(first, last)}
+    assert missing == [number for number in range(start, start + length) if number not in there]
+
+
+def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:
+    text = json.dumps(
+        {
+            "commit-id": "c",
+            "snapshot-id": 7,
+            "sequence-number": 2,
+            "ranges": json.loads(at(5, start=1).to_json()),
+            "covered": {"t": {"id": "one", "offsets": {"0": [0, 2, 4, 5]}}},
+        }
+    )
+    covered = Covered({("t", 0): ((0, 2), (4, 5))}, {"t": "one"})
+    assert Position.from_json(text) == Position(at(5, start=1), 7, "c", covered)
+    assert Position.from_json("rolled-back") is None
+    with pytest.raises(ConfigError, match="not the position"):
+        Position.from_json("{}")
+
+
+def test_an_auditor_sees_moves_as_notes() -> None:
+    rewind = Commit("f", 0, at(2), snapshot_id=9, move=Move("rewind", {("t", 0): (4, 2)}, {"t": "one"}, {("t", 0): 2}))
+    assert kinds(batch(0, 0, 4), rewind, batch(1, 2, 6), fault=True) == []
+    assert "rewind" in kinds(batch(0, 0, 4), rewind, batch(1, 2, 6), fault=False)
+    given_up = Commit("f", 0, at(9), move=Move("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}))
+    assert kinds(batch(0, 0, 4), given_up, batch(1, 9, 10), fault=True) == []
+    assert "accepted-loss" in kinds(batch(0, 0, 4), given_up, batch(1, 9, 10), fault=False)
+
+
+def test_a_move_excuses_nothing_but_itself() -> None:
+    rewind = Commit("f", 0, at(2), move=Move("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
+    assert kinds(batch(0, 0, 4), rewind, batch(1, 3, 6), fault=True) == ["gap"]
+    assert kinds(batch(0, 0, 5), rewind, batch(1, 2, 6), fault=True) == ["overlap"]
+    elsewhere = Commit("f", 0, at(3), move=Move("rewind", {("t", 0): (4, 2)}, {"t": "one"}))
+    assert kinds(batch(0, 0, 4), elsewhere, fault=True) == ["gap"]
+
+
+def test_another_topic_is_a_fault_unless_a_move_has_left_the_old_one() -> None:
+    left = Commit("f", 0, at(0, topic_id="two"), move=Move("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"}))
+    assert kinds(batch(0, 0, 4), left, batch(1, 0, 3, topic_id="two"), fault=True) == []
+    assert kinds(batch(0, 0, 4), batch(1, 0, 3, topic_id="two"), fault=True) == ["topic-changed"]
