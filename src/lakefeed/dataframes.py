@@ -16,7 +16,7 @@ from lakefeed.config.base import Model
 from lakefeed.config.decoding import Decode
 from lakefeed.config.models import IcebergSink, KafkaSource
 from lakefeed.decode import decoded, rows
-from lakefeed.decode.resolve import key_spec_of, put_credentials, spec_of
+from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
@@ -97,7 +97,7 @@ def read_topic(
         else read_batch(spark, source, ranges=ranges, headers=headers)
     )
     put_credentials(spark, how)
-    values = decoded(records, spec_of(how, source), key=key_spec_of(how, source))
+    values = decoded(records, decoding_of(how, source).spec, key=key_spec_of(how, source))
     return rows(values, keep=list(how.metadata), on_null=how.on_null)
 
 

@@ -23,8 +23,8 @@ from lakefeed.dead_letters.replay import Replay, Replayed
 from lakefeed.dead_letters.table import DeadLetterTable
 from lakefeed.dead_letters.topic import DeadLetterTopic
 from lakefeed.dead_letters.topic_reader import TopicReader
-from lakefeed.decode import DecodeSpec, Expectation, Policy, decoded, rows
-from lakefeed.decode.resolve import key_spec_of, put_credentials, spec_of, writer_schemas
+from lakefeed.decode import Expectation, Policy, decoded, rows
+from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.source import batch_ranges, read_stream
 from lakefeed.kafka.topic_ids import TopicIds
@@ -102,7 +102,7 @@ class Pipeline:
     def __init__(self, config: PipelineConfig, *, environment: Mapping[str, str] | None = None) -> None:
         self.config = config
         self.connections = config.connections(default_environment() if environment is None else environment)
-        self._spec: DecodeSpec | None = None
+        self._resolved: Decoding | None = None
 
     @classmethod
     def from_file(
@@ -136,7 +136,7 @@ class Pipeline:
         on_null = "fail" if decode.on_null == "dead_letter" else decode.on_null
         return self._transformed(
             rows(
-                decoded(records, self._decode_spec(), key=key_spec_of(decode, self._kafka)),
+                decoded(records, self._decoding().spec, key=key_spec_of(decode, self._kafka)),
                 keep=list(decode.metadata),
                 on_null=on_null,
             )
@@ -312,12 +312,12 @@ class Pipeline:
         if config.dead_letters is not None:
             dead_letters = self.dead_letter_place(spark)
             dead_letters.ensure()
-        latest, writer_schema = writer_schemas(config.decode, self._kafka)
+        decoding = self._decoding(sink)
         schema = ReaderSchema(
-            self._decode_spec(sink),
+            decoding.spec,
             policy=config.schema_.on_change,
-            latest_id=latest,
-            writer_schema=writer_schema,
+            latest_id=decoding.latest_id,
+            writer_schema=decoding.writer_schema,
             keeper=sink,
         )
         landing = Landing(
@@ -371,11 +371,12 @@ class Pipeline:
         target = sink.iceberg.table if sink.iceberg else sink.parquet.path if sink.parquet else ""
         return Owner(feed=self.config.name, sink=f"{sink.kind} {target}")
 
-    def _decode_spec(self, sink: Sink | None = None) -> DecodeSpec:
-        if self._spec is None:
+    def _decoding(self, sink: Sink | None = None) -> Decoding:
+        if self._resolved is None:
             recorded = sink.recorded_schema() if sink is not None and self.config.decode.is_sampled else None
-            self._spec = spec_of(self.config.decode, self._kafka, sampled=recorded.schema if recorded else None)
-        return self._spec
+            sampled = recorded.schema if recorded else None
+            self._resolved = decoding_of(self.config.decode, self._kafka, sampled=sampled)
+        return self._resolved
 
     @property
     def _kafka(self) -> Any:

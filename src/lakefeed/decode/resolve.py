@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,7 +14,7 @@ from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
 from lakefeed.config.models import KafkaSource
 from lakefeed.decode.avro_schema import avro_schema_of, avro_schema_of_schema
-from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.decode.spec import (
     ConfluentAvro,
     ConfluentJson,
@@ -34,7 +35,24 @@ if TYPE_CHECKING:
 Part = Literal["value", "key"]
 
 
-def spec_of(decode: Decode, source: KafkaSource, *, sampled: str | None = None) -> DecodeSpec:
+@dataclass(frozen=True)
+class Decoding:
+    """What decodes a feed's values, as the registry knew it at one moment.
+
+    Attributes:
+        spec: what decodes.
+        latest_id: id of the registered schema in ``spec``; None for formats whose records name no schema, and where a
+            schema file is given.
+        writer_schema: gives a writer's schema for its id, as an Avro one whatever it is in the registry; None for
+            formats whose records name no schema.
+    """
+
+    spec: DecodeSpec
+    latest_id: int | None = None
+    writer_schema: Callable[[int], str] | None = None
+
+
+def decoding_of(decode: Decode, source: KafkaSource, *, sampled: str | None = None) -> Decoding:
     """What decodes the values of a source. Protobuf schemas and samples want a running Spark session.
 
     Args:
@@ -49,22 +67,38 @@ def spec_of(decode: Decode, source: KafkaSource, *, sampled: str | None = None) 
         Unreachable: if the registry does not answer.
     """
     if sampled is not None and decode.is_sampled:
-        return Json(schema=sampled, sampled=True)
-    return _spec(decode, source, "value")
+        return Decoding(Json(schema=sampled, sampled=True))
+    latest = _latest(decode, source, "value")
+    spec = _spec(decode, source, latest)
+    registry = decode.registry
+    if registry is None:
+        return Decoding(spec)
+    client = _client(registry)
+    writer_schema: Callable[[int], str] = client.by_id
+    if decode.protobuf is not None or decode.json_schema is not None:
+        writer_schema = partial(_avro_schema, client, decode.protobuf.message if decode.protobuf else None)
+    return Decoding(spec, latest.schema_id if latest else None, writer_schema)
 
 
 def key_spec_of(decode: Decode, source: KafkaSource) -> DecodeSpec | None:
-    """What decodes the keys; None if they stay bytes. Errors are those of ``spec_of``."""
-    return _spec(decode.key, source, "key") if decode.key is not None else None
+    """What decodes the keys; None if they stay bytes. Errors are those of ``decoding_of``."""
+    return _spec(decode.key, source, _latest(decode.key, source, "key")) if decode.key is not None else None
 
 
-def _spec(encoded: Encoded, source: KafkaSource, part: Part) -> DecodeSpec:
+def _latest(encoded: Encoded, source: KafkaSource, part: Part) -> RegisteredSchema | None:
+    """The newest schema of the subject; None without a registry, or where a file gives the schema."""
+    if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
+        return None
+    return _client(encoded.registry).latest(subject_of(encoded.subject, source, part))
+
+
+def _spec(encoded: Encoded, source: KafkaSource, latest: RegisteredSchema | None) -> DecodeSpec:
     if encoded.avro is not None:
-        return _avro(encoded.avro, source, part)
+        return _avro(encoded.avro, latest)
     if encoded.protobuf is not None and encoded.protobuf.registry is None:
         return _plain_protobuf(encoded.protobuf)
-    if encoded.protobuf is not None or encoded.json_schema is not None:
-        return _registered(encoded, source, part)
+    if latest is not None:
+        return _registered(encoded, latest)
     if encoded.json_ is not None:
         return Json(schema=_json_schema(encoded.json_, source), sampled=encoded.is_sampled)
     if encoded.csv is not None:
@@ -72,22 +106,22 @@ def _spec(encoded: Encoded, source: KafkaSource, part: Part) -> DecodeSpec:
     return String() if encoded.string is not None else Raw()
 
 
-def _avro(avro: AvroDecode, source: KafkaSource, part: Part) -> DecodeSpec:
+def _avro(avro: AvroDecode, latest: RegisteredSchema | None) -> DecodeSpec:
     given = avro.schema_file.read_text("utf-8") if avro.schema_file else None
     if avro.registry is None:
         assert given is not None  # The model wants a schema where there is no registry.
         return PlainAvro(writer_schema=given)
-    reader = given or _client(avro.registry).latest(subject_of(avro.subject, source, part)).text
+    reader = latest.text if latest is not None else given
+    assert reader is not None  # Without a file the registry was asked.
     return ConfluentAvro(
         registry_url=avro.registry.url, reader_schema=reader, credentials=_credentials_name(avro.registry)
     )
 
 
-def _registered(encoded: Encoded, source: KafkaSource, part: Part) -> DecodeSpec:
+def _registered(encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
     registry = encoded.registry
     assert registry is not None  # The models of these formats want one.
     message = encoded.protobuf.message if encoded.protobuf else None
-    latest = _client(registry).latest(subject_of(encoded.subject, source, part))
     kind, made = ("PROTOBUF", ConfluentProtobuf) if encoded.protobuf else ("JSON", ConfluentJson)
     if latest.kind != kind:
         raise ConfigError(
@@ -137,30 +171,12 @@ def _csv(csv: CsvDecode) -> DecodeSpec:
     return Csv(schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value)
 
 
-def writer_schemas(decode: Decode, source: KafkaSource) -> tuple[int | None, Callable[[int], str] | None]:
-    """The id of the schema that ``spec_of`` begins with, and what gives a writer's schema for its id.
-
-    Both None for formats whose records name no schema; the first also where a schema file is given. Schemas
-    come as Avro ones, whatever they are in the registry.
-    """
-    registry = decode.registry
-    if registry is None:
-        return None, None
-    client = _client(registry)
-    message = decode.protobuf.message if decode.protobuf else None
-    given = decode.avro is not None and decode.avro.schema_file is not None
-    latest = None if given else client.latest(subject_of(decode.subject, source, "value")).schema_id
-    if decode.protobuf is None and decode.json_schema is None:
-        return latest, client.by_id
-    return latest, partial(_avro_schema, client, message)
-
-
 def _avro_schema(client: SchemaRegistry, message: str | None, schema_id: int) -> str:
     return avro_schema_of(_session(), client, schema_id, message=message)
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
-    """Makes the registries' credentials known to the JVM functions that ``spec_of`` names them to."""
+    """Makes the registries' credentials known to the JVM functions that a spec names them to."""
     for registry in (decode.registry, decode.key.registry if decode.key else None):
         if registry and registry.username and registry.password:
             jvm.put_credentials(
