@@ -19,7 +19,7 @@ from lakefeed.decode import decoded, rows
 from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
-from lakefeed.kafka.topic_ids import TopicIds
+from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed
 from lakefeed.query import MicroBatches, trigger_of
 from lakefeed.session import default_environment
@@ -163,7 +163,7 @@ def write_table(
             "a stream needs a checkpoint location", where="write_table", hint="checkpoint='s3a://bucket/path'"
         )
     brokers = bootstrap_servers or _named(default_environment(), "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers")
-    topic_ids = TopicIds(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
+    topic_ids = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
     Claim(spark, checkpoint, Owner(feed=feed, sink=f"iceberg {table}"))
     target.follow(frame.schema)
     fence = target.take_fence()

@@ -10,6 +10,7 @@
     │   ├── ResourceMissing       topic, bucket, table, file or subject that is not there
     │   ├── AccessDenied          credentials refused
     │   ├── CheckpointMismatch    the checkpoint belongs to another pipeline or disagrees with the table
+    │   ├── RecordsLost           a topic is not the one that was read, or lacks what was not read yet
     │   ├── SchemaIncompatible    two versions of a schema, or rows and a table, that cannot be brought together
     │   └── DecodeError           a record that the declared format cannot read
     └── WorldError                the world's fault, or a passing one: exit status 1
@@ -103,6 +104,10 @@ class AccessDenied(UserError):
 
 class CheckpointMismatch(UserError):
     """The checkpoint belongs to another pipeline, or disagrees with the table."""
+
+
+class RecordsLost(UserError):
+    """A topic is not the one that a feed has read, or no longer holds what it has not read yet."""
 
 
 class SchemaIncompatible(UserError):

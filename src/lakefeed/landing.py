@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.ledger import Commit, SnapshotProperties
+from lakefeed.commit.opening import MovableSink, moved_by
 from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.failures import ErrorBudget, seconds_of
@@ -42,11 +44,8 @@ class Landed:
     """What the user should hear of."""
 
 
-class Sink(SchemaKeeper, Protocol):
+class Sink(SchemaKeeper, MovableSink, Protocol):
     """Where the rows of a feed go, one batch in one commit."""
-
-    def location(self) -> str:
-        """Where its files are."""
 
     def take_fence(self) -> str | None:
         """Makes this driver the only one that can commit to the feed; None if the sink knows no fences."""
@@ -75,6 +74,9 @@ class Landing:
         transform: from decoded rows to the table's.
         dead_letters: where dead letters go; None if a bad record stops the feed.
         budget: when there are too many of them.
+
+    Attributes:
+        fence: of this driver, once it has begun.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class Landing:
     ) -> None:
         self._spark = spark
         self._feed = feed
-        self._fence: str | None = None
+        self.fence: str | None = None
         self._sink = sink
         self._schema = schema
         self._policy = policy
@@ -103,17 +105,19 @@ class Landing:
         self._dead_letters = dead_letters
         self._budget = _Budget(budget)
 
-    def begin(self, records: DataFrame, *, fenced: bool = True) -> None:
+    def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
         """Makes the sink ready, and takes up what the last run has left. Once, before the first batch.
 
         Args:
             records: as they come from the source; only their columns count here.
             fenced: take the feed's fence. Not for work beside a driver that runs.
+            lost: partitions whose records cannot be read again.
         """
         self._schema.begin(lambda: self.rows(records))
         if not fenced:
             return
-        self._fence = self._sink.take_fence()
+        self.fence = self._sink.take_fence()
+        self.follow()
         last = None
         for commit in self._sink.commits():
             last = last or commit
@@ -121,9 +125,20 @@ class Landing:
                 break
             self._budget.spend(total(commit.counts), at=commit.committed_at, oldest=True)
         if last is not None:
-            self._settle(last)
+            self._settle(last, lost)
 
-    def _settle(self, last: Commit) -> None:
+    def follow(self) -> None:
+        """Lets the dead letters follow a feed that was moved.
+
+        Raises:
+            CheckpointMismatch: they are ahead of it, and nobody has moved it.
+        """
+        if self._dead_letters is not None and self._sink.keeps_ledger:
+            position = self._sink.position()
+            ranges = position.ranges if position is not None else None
+            self._dead_letters.follow(ranges, moved=moved_by(position) is not None)
+
+    def _settle(self, last: Commit, lost: Collection[Partition]) -> None:
         """Writes the dead letters of the sink's last commit, if a crash came between the two."""
         expected = total(last.counts).dead_letters
         if self._dead_letters is None or not expected:
@@ -131,7 +146,8 @@ class Landing:
         spans = [
             each for each in last.ranges.ranges if last.counts.get((each.topic, each.partition), ZERO).dead_letters
         ]
-        self._dead_letters.complete(self.judged, last, spans=spans, expected=expected)
+        if not any((each.topic, each.partition) in lost for each in spans):
+            self._dead_letters.complete(self.judged, last, spans=spans, expected=expected)
 
     def land(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> Landed:
         """Lands a batch, unless the sink has it already.
@@ -141,7 +157,7 @@ class Landing:
             ErrorBudgetExceeded: it has too many dead letters; nothing of it was written.
             SchemaChanged: a writer's schema is another, and the feed is to stop then.
         """
-        commit = Commit(self._feed, batch_id, ranges, fence=self._fence)
+        commit = Commit(self._feed, batch_id, ranges, fence=self.fence)
         if self._sink.has(commit):
             return Landed(batch_id, rows=0, replayed=True)
         rows, outcomes = self._written(batch, commit)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.checkpoint import Claim, Owner
+from lakefeed.commit.opening import Opening
 from lakefeed.commit.outcomes import ZERO
+from lakefeed.commit.rewinding import RewindPlan, carry_out, plan
+from lakefeed.commit.survey import Survey, surveyed
 from lakefeed.commit.verify import Verification, verified
 from lakefeed.config.connect import preflight
 from lakefeed.config.failures import DeadLetters
 from lakefeed.config.load import load
-from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.config.models import AVAILABLE_NOW, KafkaSource, PipelineConfig
 from lakefeed.config.names import catalog_of
 from lakefeed.config.problem import raise_first_error
 from lakefeed.dead_letters.letters import Choice, TableReader
@@ -26,8 +29,9 @@ from lakefeed.dead_letters.topic_reader import TopicReader
 from lakefeed.decode import Expectation, Policy, decoded, rows
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.kafka.monitoring import MonitoringGroup
 from lakefeed.kafka.source import batch_ranges, read_stream
-from lakefeed.kafka.topic_ids import TopicIds
+from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed, Landing, Sink
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
@@ -126,9 +130,14 @@ class Pipeline:
         known = default_environment() if environment is None else environment
         return cls(load(Path(path), overrides=overrides, environment=known), environment=known)
 
-    def read(self, spark: SparkSession) -> DataFrame:
-        """The topics' records as a stream, undecoded."""
-        return read_stream(spark, self._kafka, headers="headers" in self.config.decode.metadata)
+    def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
+        """The topics' records as a stream, undecoded.
+
+        Args:
+            spark: the session.
+            starting: where a query without a checkpoint begins: see ``read_stream``.
+        """
+        return read_stream(spark, self._kafka, headers="headers" in self.config.decode.metadata, starting=starting)
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Records decoded and transformed, to look at: one that cannot be read stops it. Stream and batch alike."""
@@ -168,16 +177,21 @@ class Pipeline:
         once: bool = False,
         stop: threading.Event | None = None,
         on_batch: Callable[[BatchProgress], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
+        accept_loss: bool = False,
     ) -> RunSummary:
         """Runs until stopped, or with ``once`` until all records that are there now have landed.
 
-        A restart goes on where the last commit ended.
+        A restart goes on where the last commit ended, as the table tells it; the checkpoint is derived from that.
 
         Args:
             spark: the session to run in. Default: a new one.
             once: use the available-now trigger, whatever the file says.
             stop: set it to finish the batch at hand and return.
             on_batch: called after each batch.
+            on_note: told what the user should hear of the start, such as a checkpoint that was made anew.
+            accept_loss: go on although records are lost that were not read yet, or a topic was made again; the gap is
+                recorded in the table's ledger. Without it such a start is refused.
 
         Raises:
             LakefeedError: see ``lakefeed.errors``.
@@ -187,7 +201,14 @@ class Pipeline:
 
         spark = spark or self.session()
         try:
-            return self._run(spark, once=once, stop=stop or threading.Event(), on_batch=on_batch)
+            return self._run(
+                spark,
+                once=once,
+                stop=stop or threading.Event(),
+                on_batch=on_batch or (lambda progress: None),
+                on_note=on_note or (lambda note: None),
+                accept_loss=accept_loss,
+            )
         except LakefeedError:
             raise
         except (Py4JError, PySparkException) as error:
@@ -216,12 +237,67 @@ class Pipeline:
         self.dead_letters()
         spark = spark or self.session()
         try:
-            sink = self._sink(spark)
+            sink = self._sink(spark, self._claim(spark))
             if not isinstance(sink, IcebergTable):
                 raise ConfigError("dead letters can be replayed into an Iceberg table only", where=sink.location())
             letters = self.dead_letter_place(spark)
             landing = self._landing(spark, sink, letters.records(choice), fenced=False)
             return Replay(letters, feed=self.config.name).run(landing, sink, choice, step=step)
+        except (Py4JError, PySparkException) as error:
+            raise translated(error) from error
+
+    def survey(self) -> Survey:
+        """Where the feed stands, and what a start would do now, without Spark; see ``lakefeed.commit.survey``."""
+        return surveyed(self.config, connections=self.connections)
+
+    def plan_rewind(
+        self,
+        to: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        delete_rows: bool | None = None,
+        accept_loss: bool = False,
+    ) -> RewindPlan:
+        """What moving the feed would do, without Spark; changes nothing. See ``lakefeed.commit.rewinding.plan``."""
+        return plan(
+            self.config,
+            connections=self.connections,
+            to=to,
+            topic=topic,
+            partition=partition,
+            delete_rows=delete_rows,
+            accept_loss=accept_loss,
+        )
+
+    def rewind(self, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
+        """Moves the feed: ledger, rows, dead letters, checkpoint and monitoring group. A driver that runs is stopped.
+
+        Args:
+            agreed: what to do.
+            spark: the session to run in. Default: a new one.
+
+        Returns:
+            What the user should hear, if anything.
+
+        Raises:
+            CheckpointMismatch: the feed has gone on since this was planned.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        spark = spark or self.session()
+        try:
+            claim = self._claim(spark)
+            sink = self._sink(spark, claim)
+            return carry_out(
+                self.config,
+                agreed,
+                sink=sink,
+                claim=claim,
+                fence=sink.take_fence() if spark.catalog.tableExists(agreed.table) else None,
+                letters=self.dead_letter_place(spark) if self.config.dead_letters else None,
+            )
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error
 
@@ -267,25 +343,43 @@ class Pipeline:
         *,
         once: bool,
         stop: threading.Event,
-        on_batch: Callable[[BatchProgress], None] | None,
+        on_batch: Callable[[BatchProgress], None],
+        on_note: Callable[[str], None],
+        accept_loss: bool,
     ) -> RunSummary:
         before = s3_requests(spark)
         batches = MicroBatches(stop)
-        records = self.read(spark)
-        sink = self._sink(spark)
-        landing = self._landing(spark, sink, records)
-        topic_ids = TopicIds(self._kafka)
+        topics = SourceTopics(self._kafka)
+        claim = self._claim(spark)
+        sink = self._sink(spark, claim)
+        opening = Opening(
+            self.config.name, claim, sink, Owner.of(self.config).sink, topics.described(), accept_loss=accept_loss
+        )
+        opening.look()
+        lost = {(each.topic, each.partition) for each in opening.start.lost}
+        landing = self._landing(spark, sink, self.read(spark), lost=lost)
+        # Again: now no other driver can move the table.
+        if told := opening.look().told:
+            on_note(told)
+        opening.prepare(fence=landing.fence)
+        landing.follow()
+
+        named = self.config.kafka.monitoring_group
+        group = MonitoringGroup(self.config.kafka, named) if named is not None else None
 
         def land(batch: DataFrame, batch_id: int) -> Landed:
-            return landing.land(batch, topic_ids.identify(batch_ranges(spark, self.config.name)), batch_id)
+            ranges = topics.identify(batch_ranges(spark, self.config.name))
+            landed = landing.land(batch, ranges, batch_id)
+            told = group.publish(ranges.ranges) if group is not None else None
+            return landed if told is None else replace(landed, notes=(*landed.notes, told))
 
-        writer = records.writeStream.foreachBatch(batches.guarded(land))
+        writer = self.read(spark, starting=opening.starting).writeStream.foreachBatch(batches.guarded(land))
         budget = self.config.budget.s3_requests_per_batch if self.config.budget else None
         with FeedRequests(spark, checkpoint=self.config.checkpoint, sink=sink.location(), since=before) as requests:
             seconds = watch(
                 self._started(writer, once=once),
                 batches,
-                on_batch=on_batch or (lambda progress: None),
+                on_batch=on_batch,
                 requests=requests,
                 request_budget=budget,
             )
@@ -306,7 +400,15 @@ class Pipeline:
             batches_over_budget=batches.over_budget,
         )
 
-    def _landing(self, spark: SparkSession, sink: Sink, records: DataFrame, *, fenced: bool = True) -> Landing:
+    def _landing(
+        self,
+        spark: SparkSession,
+        sink: Sink,
+        records: DataFrame,
+        *,
+        fenced: bool = True,
+        lost: Collection[tuple[str, int]] = (),
+    ) -> Landing:
         config = self.config
         dead_letters = None
         if config.dead_letters is not None:
@@ -332,7 +434,7 @@ class Pipeline:
             dead_letters=dead_letters,
             budget=config.dead_letters.budget if config.dead_letters else None,
         )
-        landing.begin(records, fenced=fenced)
+        landing.begin(records, fenced=fenced, lost=lost)
         return landing
 
     def _policy(self) -> Policy:
@@ -355,9 +457,11 @@ class Pipeline:
             .start()
         )
 
-    def _sink(self, spark: SparkSession) -> IcebergTable | ParquetFiles:
+    def _claim(self, spark: SparkSession) -> Claim:
+        return Claim(spark, self.config.checkpoint, Owner.of(self.config))
+
+    def _sink(self, spark: SparkSession, claim: Claim) -> IcebergTable | ParquetFiles:
         put_credentials(spark, self.config.decode)
-        claim = Claim(spark, self.config.checkpoint, self._owner())
         sink = self.config.sink
         if sink.iceberg is not None:
             self.connections.catalog(sink.iceberg.catalog)
@@ -365,11 +469,6 @@ class Pipeline:
             return IcebergTable(spark, sink.iceberg, feed=self.config.name, evolves=evolves)
         assert sink.parquet is not None  # The model holds exactly one kind.
         return ParquetFiles(spark, sink.parquet, claim)
-
-    def _owner(self) -> Owner:
-        sink = self.config.sink
-        target = sink.iceberg.table if sink.iceberg else sink.parquet.path if sink.parquet else ""
-        return Owner(feed=self.config.name, sink=f"{sink.kind} {target}")
 
     def _decoding(self, sink: Sink | None = None) -> Decoding:
         if self._resolved is None:
@@ -379,5 +478,5 @@ class Pipeline:
         return self._resolved
 
     @property
-    def _kafka(self) -> Any:
-        return self.config.source.kafka
+    def _kafka(self) -> KafkaSource:
+        return self.config.kafka

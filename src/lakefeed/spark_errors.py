@@ -10,6 +10,7 @@ from lakefeed.errors import (
     CheckpointMismatch,
     JobFailed,
     LakefeedError,
+    RecordsLost,
     ResourceMissing,
     Unreachable,
 )
@@ -54,10 +55,11 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
     ),
     (
         r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange)",
-        CheckpointMismatch,
+        RecordsLost,
         "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
         "or the topic was made again",
-        "see docs/troubleshooting.md, 'records lost before they were read'",
+        "start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss goes on without "
+        "them, and records the gap in the table's ledger",
     ),
     (
         r"(?:TimeoutException.*(?:node assignment|metadata|listTopics|describeTopics)|"

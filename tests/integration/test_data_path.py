@@ -195,5 +195,3 @@ def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> N
     files, path = file_system(lake, f"{location}/race.json")
     assert checkpoint._create(files, path, "first")
     assert not checkpoint._create(files, path, "second")
-    hadoop: Any = lake._jvm
-    assert checkpoint._read(hadoop, files, path) == "first"

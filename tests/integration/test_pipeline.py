@@ -136,27 +136,6 @@ def test_a_batch_that_was_landed_but_not_marked_done_is_not_doubled(lake: SparkS
     assert by_id(feed.rows()) == trips(0, 150)
 
 
-def test_a_lost_checkpoint_is_refused_not_read_again(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic()
-    feed.send(feed.avro(trips(0, 100)))
-    feed.pipeline().run(spark=lake, once=True)
-    assert delete(lake, feed.checkpoint)
-    feed.send(feed.avro(trips(100, 150)))
-    with pytest.raises(CheckpointMismatch, match="does not go on where"):
-        feed.pipeline().run(spark=lake, once=True)
-    assert by_id(feed.rows()) == trips(0, 100)
-
-
-def test_a_table_made_again_under_an_old_checkpoint_is_refused(lake: SparkSession, feed: Feed) -> None:
-    feed.create_topic()
-    feed.send(feed.avro(trips(0, 100)))
-    feed.pipeline().run(spark=lake, once=True)
-    lake.sql(f"DROP TABLE {feed.table}")
-    feed.send(feed.avro(trips(100, 150)))
-    with pytest.raises(CheckpointMismatch, match="holds no commit"):
-        feed.pipeline().run(spark=lake, once=True)
-
-
 def test_the_checkpoint_of_another_pipeline_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 10)))

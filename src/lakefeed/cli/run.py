@@ -25,6 +25,11 @@ from lakefeed.observe.terminal import ProgressView
     help="Override a setting: --set trigger='5 seconds'.",
 )
 @click.option("--once", is_flag=True, help="Land all records that are there now, then end.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Go on although records were lost unread, or a topic was made again; the ledger says so.",
+)
 @click.option("--master", help="Spark master.  [default: local[*]]")
 @click.option(
     "--log-file",
@@ -36,6 +41,7 @@ def run(
     pipeline: Path,
     overrides: tuple[str, ...],
     once: bool,
+    accept_loss: bool,
     master: str | None,
     log_file: Path | None,
     output: str,
@@ -53,7 +59,9 @@ def run(
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
         with stop_signals(view) as stop:
-            summary = declared.run(spark=spark, once=once, stop=stop, on_batch=view.batch)
+            summary = declared.run(
+                spark=spark, once=once, stop=stop, on_batch=view.batch, on_note=view.note, accept_loss=accept_loss
+            )
     emit(
         output,
         summary.as_dict(),

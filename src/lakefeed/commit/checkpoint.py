@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from lakefeed import jvm
+from lakefeed.commit.checkpoint_state import METADATA, CheckpointFiles, CheckpointState, checkpoint_state
 from lakefeed.errors import CheckpointMismatch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from lakefeed.config.models import PipelineConfig
+
 OWNER_FILE = "lakefeed.json"
-SCHEMA = "schema"
 
 # S3A: one PUT with If-None-Match, whose refusal is the second of these exceptions.
 CREATE_WITHOUT_PROBES = "fs.s3a.create.performance"
@@ -26,6 +30,36 @@ class Owner:
 
     feed: str
     sink: str
+
+    @classmethod
+    def of(cls, config: PipelineConfig) -> Owner:
+        """A pipeline's feed and sink."""
+        sink = config.sink
+        target = sink.iceberg.table if sink.iceberg else sink.parquet.path if sink.parquet else ""
+        return cls(feed=config.name, sink=f"{sink.kind} {target}")
+
+
+@dataclass(frozen=True)
+class Note:
+    """What lakefeed keeps in a checkpoint location.
+
+    Attributes:
+        feed: the feed's name.
+        sink: its table or path.
+        schema: the schema that records are read with, where the sink has no place for it.
+        topic_ids: which topics were read, where the sink has no ledger.
+        move: the snapshot of the newest move of the feed that the checkpoint knows of.
+    """
+
+    feed: str
+    sink: str
+    schema: str | None = None
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    move: int | None = None
+
+    def to_json(self) -> str:
+        """As the file has it: what is empty is left out."""
+        return json.dumps({key: value for key, value in asdict(self).items() if value not in (None, {})}, indent=2)
 
 
 class Claim:
@@ -41,40 +75,117 @@ class Claim:
     """
 
     def __init__(self, spark: SparkSession, location: str, owner: Owner) -> None:
-        jvm: Any = spark._jvm
-        root = jvm.org.apache.hadoop.fs.Path(location)
-        self._owner = owner
-        self._files = root.getFileSystem(spark._jsc.hadoopConfiguration())
-        self._mark = jvm.org.apache.hadoop.fs.Path(root, OWNER_FILE)
-        self.schema: str | None = None
-        text = _read(jvm, self._files, self._mark)
-        if text is None:
-            if self._files.exists(jvm.org.apache.hadoop.fs.Path(root, "metadata")):
-                raise CheckpointMismatch(
-                    "the checkpoint location holds a Spark checkpoint that lakefeed did not make",
-                    where=location,
-                    hint="name another checkpoint location for this pipeline",
-                )
-            if _create(self._files, self._mark, json.dumps(asdict(owner), indent=2)):
+        gateway: Any = spark._jvm
+        session: Any = spark
+        self._location = location
+        self._java = jvm.java(spark).checkpoint.CheckpointFiles(location, session._jsc.hadoopConfiguration())
+        root = gateway.org.apache.hadoop.fs.Path(location)
+        self._files = root.getFileSystem(session._jsc.hadoopConfiguration())
+        self._mark = gateway.org.apache.hadoop.fs.Path(root, OWNER_FILE)
+        found = noted(self._reader(), where=location)
+        if found is None:
+            self.noted = self._written = Note(owner.feed, owner.sink)
+            if _create(self._files, self._mark, self.noted.to_json()):
                 return
             # Somebody else was first, a moment ago.
-            text = _read(jvm, self._files, self._mark)
-        self.schema = _schema_of(location, text or "", owner)
+            self._java.forget()
+            found = noted(self._reader(), where=location)
+        self.noted = self._written = owned(found, owner, where=location)
+
+    @property
+    def schema(self) -> str | None:
+        """The schema that was noted last."""
+        return self.noted.schema
+
+    def note(self, **changes: Any) -> None:
+        """Notes something, and what is to be remembered, in one request; in none if it is noted already."""
+        self.remember(**changes)
+        if self.noted != self._written:
+            _create(self._files, self._mark, self.noted.to_json(), overwrite=True)
+            self._written = self.noted
+
+    def remember(self, **changes: Any) -> None:
+        """To be noted together with what is noted next."""
+        self.noted = replace(self.noted, **changes)
 
     def note_schema(self, schema: str) -> None:
         """Notes the schema that records are read with, where the sink itself has no place for it."""
-        _create(self._files, self._mark, json.dumps({**asdict(self._owner), SCHEMA: schema}, indent=2), overwrite=True)
-        self.schema = schema
+        self.note(schema=schema)
+
+    def state(self) -> CheckpointState:
+        """How far Spark has come there, as it was when the location was claimed."""
+        return checkpoint_state(self._reader())
+
+    def discard(self) -> None:
+        """Removes what Spark keeps there: the next query begins anew."""
+        self._java.discard()
+
+    def _reader(self) -> CheckpointFiles:
+        return _JavaFiles(self._java)
 
 
-def _read(jvm: Any, files: Any, path: Any) -> str | None:
-    if not files.exists(path):
+class _JavaFiles:
+    def __init__(self, files: Any) -> None:
+        self._files = files
+
+    def names(self) -> Sequence[str]:
+        return str(self._files.names()).split("\n")
+
+    def read(self, name: str) -> str:
+        return str(self._files.read(name))
+
+
+def noted(files: CheckpointFiles, *, where: str) -> Note | None:
+    """What lakefeed has noted in a location; None if it is new.
+
+    Raises:
+        CheckpointMismatch: it is not lakefeed's.
+    """
+    names = files.names()
+    if OWNER_FILE not in names:
+        if METADATA in names:
+            raise CheckpointMismatch(
+                "the checkpoint location holds a Spark checkpoint that lakefeed did not make",
+                where=where,
+                hint="name another checkpoint location for this pipeline",
+            )
         return None
-    stream = files.open(path)
     try:
-        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-    finally:
-        stream.close()
+        document = json.loads(files.read(OWNER_FILE))
+        # A newer lakefeed may have noted more.
+        return Note(**{each.name: document[each.name] for each in fields(Note) if each.name in document})
+    except (ValueError, TypeError, AttributeError):
+        raise CheckpointMismatch(
+            f"{OWNER_FILE} in the checkpoint location is not what lakefeed writes",
+            where=f"{where}/{OWNER_FILE}",
+            hint="name another checkpoint location for this pipeline",
+        ) from None
+
+
+def owned(found: Note | None, owner: Owner, *, where: str) -> Note:
+    """The note, if it is this owner's.
+
+    Raises:
+        CheckpointMismatch: it is another's; the error says what differs, and what that means.
+    """
+    note = found or Note(owner.feed, owner.sink)
+    meanings = {
+        "feed": ("name", "a feed goes on under its own name only: this one would begin anew beside it"),
+        "sink": ("sink", "what has landed is in the old one, and would be missing in the new one"),
+    }
+    changes = [
+        f"\n    {setting}: {getattr(note, key)} → {getattr(owner, key)}: {meaning}"
+        for key, (setting, meaning) in meanings.items()
+        if getattr(note, key) != getattr(owner, key)
+    ]
+    if changes:
+        raise CheckpointMismatch(
+            f"the checkpoint belongs to feed '{note.feed}' into {note.sink}; "
+            f"this is feed '{owner.feed}' into {owner.sink}{''.join(changes)}",
+            where=where,
+            hint="put the setting back; or name a checkpoint location of this pipeline's own, which begins anew",
+        )
+    return note
 
 
 def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> bool:
@@ -94,25 +205,3 @@ def _create(files: Any, path: Any, text: str, *, overwrite: bool = False) -> boo
             return False
         raise
     return True
-
-
-def _schema_of(location: str, text: str, owner: Owner) -> str | None:
-    """The schema that is noted in a file of this owner."""
-    try:
-        document = json.loads(text)
-        schema: str | None = document.pop(SCHEMA, None)
-        found = Owner(**document)
-    except (ValueError, TypeError, AttributeError):
-        raise CheckpointMismatch(
-            f"{OWNER_FILE} in the checkpoint location is not what lakefeed writes",
-            where=f"{location}/{OWNER_FILE}",
-            hint="name another checkpoint location for this pipeline",
-        ) from None
-    if found != owner:
-        raise CheckpointMismatch(
-            f"the checkpoint belongs to feed '{found.feed}' into {found.sink}; "
-            f"this is feed '{owner.feed}' into {owner.sink}",
-            where=location,
-            hint="give each pipeline a checkpoint location of its own",
-        )
-    return schema

@@ -35,6 +35,12 @@ class KafkaSource(Model):
     max_records_per_batch: PositiveInt = Field(
         1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."
     )
+    monitoring_group: str | None = Field(
+        None,
+        min_length=1,
+        description="Consumer group that is set to the feed's position after each batch, for tools that watch lag. "
+        "Nothing reads it back.",
+    )
     options: dict[str, Scalar] = Field(
         default_factory=dict,
         description="Kafka client settings with the prefix kafka., for instance kafka.max.poll.records.",
@@ -261,6 +267,12 @@ class PipelineConfig(Model):
         if kafka is not None and topic is not None and kafka.reads(topic):
             raise ValueError(f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
         return self
+
+    @property
+    def kafka(self) -> KafkaSource:
+        """The source: Kafka is the only kind."""
+        assert self.source.kafka is not None  # The model holds exactly one kind.
+        return self.source.kafka
 
     def connections(self, environment: Mapping[str, str]) -> Connections:
         """Store and catalogs: as declared, the rest from the environment."""

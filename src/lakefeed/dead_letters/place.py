@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.commit.ledger import Commit
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.dead_letters.letters import Choice
 
 if TYPE_CHECKING:
@@ -52,6 +52,17 @@ class DeadLetterPlace(Protocol):
 
     def complete(self, judge: Judge, commit: Commit, *, spans: Sequence[OffsetRange], expected: int) -> None:
         """Writes what a crash has left out of the last commit's dead letters; nothing if it has all of them."""
+
+    def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
+        """Removes the letters of records past a feed's position, since they are read again; returns how many.
+
+        Args:
+            position: the newest commit of the feed's rows; None if there is none.
+            moved: whether the feed was moved there on purpose.
+
+        Raises:
+            CheckpointMismatch: there are such letters, and nobody has moved the feed.
+        """
 
     def records(self, choice: Choice) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""

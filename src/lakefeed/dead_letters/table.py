@@ -7,15 +7,18 @@ They are read from Kafka again, and only where the batch had any: batches withou
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.ledger import COMMIT_ID, CONTINUITY, ROWS, Commit, Ledger
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.rewind import rows_where, step_back
 from lakefeed.config.models import KafkaSource
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import RECORD_COLUMNS
 from lakefeed.decode import RECORD
+from lakefeed.errors import CheckpointMismatch
 from lakefeed.kafka.source import read_batch
 from lakefeed.sinks.iceberg import create_table
 
@@ -114,6 +117,30 @@ class DeadLetterTable:
         for key, value in properties.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
+
+    def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
+        """Takes the letters back that are of offsets past the feed's position, and the ledger with them."""
+        if not self._spark.catalog.tableExists(self._table):
+            return 0
+        stands = self.ledger.position()
+        if stands is None:
+            return 0
+        step = step_back(self._feed, stands.ranges, position)
+        if step is None:
+            return 0
+        if not moved:
+            raise CheckpointMismatch(
+                f"the dead letters of feed '{self._feed}' are further than its rows: the rows' table was rolled back, "
+                "made again, or is another one",
+                where=self._table,
+                hint="restore the table; or delete these dead letters, and go on where the table is: "
+                "lakefeed offsets rewind pipeline.yaml --to table",
+            )
+        condition = rows_where(step.deleted, columns=("topic", "partition", "offset"))
+        where = f"feed = '{self._feed}' AND ({condition})"
+        count = self._spark.table(self._table).filter(where).count()
+        self.ledger.land_move(step.commit, commit_id=uuid.uuid4().hex, delete_where=where if count else None)
+        return count
 
     def records(self, choice: Choice) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""

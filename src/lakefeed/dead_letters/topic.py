@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from lakefeed.commit.ledger import Commit
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.models import KafkaSource
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import RECORD_COLUMNS
@@ -146,6 +146,10 @@ class DeadLetterTopic:
             **shared,
             "kafka.bootstrap.servers": self._source.bootstrap_servers,
         }
+
+    def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
+        """Nothing: a topic keeps no ledger, and what it has of records that are read again it will have twice."""
+        return 0
 
     def records(self, choice: Choice) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""

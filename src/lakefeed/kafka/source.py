@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges, spark_offsets
@@ -14,14 +14,27 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def read_stream(spark: SparkSession, source: KafkaSource, *, headers: bool = False) -> DataFrame:
+def read_stream(
+    spark: SparkSession,
+    source: KafkaSource,
+    *,
+    headers: bool = False,
+    starting: Mapping[str, Mapping[int, int]] | None = None,
+) -> DataFrame:
     """The records of the source's topics as a streaming DataFrame, undecoded.
 
     Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for.
+
+    Args:
+        spark: the session.
+        source: the topics.
+        headers: whether headers are wanted.
+        starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
+            the source says.
     """
     reader = spark.readStream.format("kafka").options(**_client(source)).options(**_subscription(source))
     return (
-        reader.option("startingOffsets", source.start)
+        reader.option("startingOffsets", source.start if starting is None else json.dumps(starting))
         .option("maxOffsetsPerTrigger", source.max_records_per_batch)
         .option("failOnDataLoss", "true")
         .option("includeHeaders", headers)

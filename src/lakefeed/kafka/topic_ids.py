@@ -2,21 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.models import KafkaSource
-from lakefeed.kafka.topics import Topics
+from lakefeed.errors import RecordsLost
+from lakefeed.kafka.topics import TopicDescription, Topics
 
 
-class TopicIds:
-    """Ids of a source's topics, asked for once for each topic."""
+class SourceTopics:
+    """The topics that a source reads."""
 
     def __init__(self, source: KafkaSource) -> None:
+        self._source = source
         self._topics = Topics(source.bootstrap_servers, options=dict(source.options))
         self._ids: dict[str, str] = {}
 
+    def described(self) -> dict[str, TopicDescription | None]:
+        """Each of them as it is now; None for one that is named and not there.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        there = set(self._topics.list())
+        names = self._source.topics or [name for name in there if self._source.reads(name)]
+        found = {name: self._topics.describe(name) if name in there else None for name in sorted(names)}
+        self.expect({name: each.topic_id for name, each in found.items() if each is not None})
+        return found
+
+    def expect(self, ids: Mapping[str, str]) -> None:
+        """The ids that the topics have, and have to keep."""
+        self._ids = dict(ids)
+
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """The same ranges with the ids of their topics."""
-        names = {each.topic for each in ranges.ranges}
-        for name in sorted(names - self._ids.keys()):
-            self._ids[name] = self._topics.describe(name).topic_id
-        return OffsetRanges(ranges.ranges, {name: self._ids[name] for name in names})
+        """The same ranges with the ids of their topics, asked for now: one request.
+
+        Raises:
+            RecordsLost: a topic was made again since it was asked for before.
+        """
+        ids = self._topics.ids(sorted({each.topic for each in ranges.ranges}))
+        for name, topic_id in ids.items():
+            if self._ids.setdefault(name, topic_id) != topic_id:
+                raise RecordsLost(
+                    f"the topic {name} was made again while the feed was reading it (its id was {self._ids[name]}, and "
+                    f"is {topic_id}); nothing of this batch is written",
+                    where=self._source.bootstrap_servers,
+                    hint="start the feed again: it says what is lost, and how to go on",
+                )
+        return OffsetRanges(ranges.ranges, ids)

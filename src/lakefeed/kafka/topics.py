@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -176,6 +177,26 @@ class Topics:
             ),
         )
 
+    def ids(self, names: Sequence[str]) -> dict[str, str]:
+        """The ids of topics, in one request.
+
+        Raises:
+            ResourceMissing: one of them is not there.
+            AccessDenied: these credentials may not describe it.
+            Unreachable: no broker answers.
+        """
+        if not names:
+            return {}
+        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=_TIMEOUT_SECONDS)
+        found: dict[str, str] = {}
+        for name, answer in answers.items():
+            try:
+                described: Any = self._answer(answer)
+            except KafkaException as error:
+                raise self._error(error, name) from None
+            found[name] = str(described.topic_id)
+        return found
+
     def setting(self, name: str, key: str) -> str | None:
         """A setting of a topic as it holds now, such as ``max.message.bytes``; None if the broker has no such.
 
@@ -202,6 +223,21 @@ class Topics:
             return self._settled(lambda: self._offsets(name, numbers, _LATEST))
         except KafkaException as error:
             raise self._error(error, name) from None
+
+    def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
+        """The offset of each partition's first record with this timestamp or a later one; without those that have none.
+
+        Raises:
+            ResourceMissing: there is no such topic.
+            Unreachable: no broker answers.
+        """
+        spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
+        try:
+            numbers = [each.id for each in self._describe(name).partitions]
+            found = self._settled(lambda: self._offsets(name, numbers, spec))
+        except KafkaException as error:
+            raise self._error(error, name) from None
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def delete(self, name: str) -> None:
         """Deletes a topic and what it holds.

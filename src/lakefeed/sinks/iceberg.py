@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from lakefeed.commit.covered import Position
 from lakefeed.commit.fence import take_fence
 from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
 from lakefeed.config.models import IcebergSink, PartitionTransform
@@ -43,6 +44,8 @@ class IcebergTable:
         feed: the feed's name.
         evolves: whether its columns follow the rows'.
     """
+
+    keeps_ledger = True
 
     def __init__(self, spark: SparkSession, sink: IcebergSink, *, feed: str, evolves: bool = True) -> None:
         self._evolves = evolves
@@ -110,6 +113,21 @@ class IcebergTable:
     def commits(self) -> Iterator[Commit]:
         """The feed's commits, newest first."""
         return self.ledger.commits()
+
+    def position(self) -> Position | None:
+        """Where the feed stands; None if there is no table, or it has no commit of the feed.
+
+        Raises:
+            CheckpointMismatch: the table was rolled back, and nothing tells where the feed stands.
+        """
+        return self.ledger.position() if self._spark.catalog.tableExists(self._sink.table) else None
+
+    def logged(self) -> None:
+        """Batch ids say nothing here."""
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commits a move of the feed's position: see ``Ledger.land_move``."""
+        self.ledger.land_move(commit, commit_id=commit_id, delete_where=delete_where)
 
     def has(self, commit: Commit) -> bool:
         """Whether the table has exactly these ranges already, from before a restart.

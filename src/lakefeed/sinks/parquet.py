@@ -31,6 +31,8 @@ class ParquetFiles:
         claim: the feed's checkpoint, where the schema is noted.
     """
 
+    keeps_ledger = False
+
     def __init__(self, spark: SparkSession, sink: ParquetSink, claim: Claim) -> None:
         session: Any = spark
         self._sink = sink
@@ -69,6 +71,27 @@ class ParquetFiles:
     def commits(self) -> Iterator[Commit]:
         """None: the log has files, not offsets."""
         return iter(())
+
+    def position(self) -> None:
+        """Not known: the log has files, not offsets."""
+
+    def logged(self) -> int | None:
+        """The newest batch in the log; None if it is empty."""
+        newest = int(self._files.logged())
+        return None if newest < 0 else newest
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Refused: there is no ledger to move in.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "a Parquet feed cannot be moved: its log is numbered by batches and knows no offsets",
+            where=self._sink.path,
+            hint="name another path and another checkpoint location, which reads the topics again; or land the feed in "
+            "an Iceberg table",
+        )
 
     def has(self, commit: Commit) -> bool:
         """Never known beforehand: Spark's sink itself leaves a batch out that its log has, without one more request."""

@@ -1,0 +1,156 @@
+"""``lakefeed offsets``: where a feed stands, and to move it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+
+if TYPE_CHECKING:
+    from lakefeed.commit.rewinding import RewindPlan
+    from lakefeed.commit.survey import Survey
+
+pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+
+
+@click.group()
+def offsets() -> None:
+    """Where a feed stands, and move it: checkpoint, ledger and monitoring group together."""
+
+
+@offsets.command()
+@pipeline_argument
+@output_option
+@click.pass_context
+def show(context: click.Context, pipeline: Path, output: str) -> None:
+    """Show where PIPELINE stands in each partition, and what a start would do now.
+
+    Starts no Spark, changes nothing, and may run beside the feed.
+
+    Exit status: 0 if a start would go on, 1 if it would be refused.
+    """
+    from lakefeed.pipeline import Pipeline
+
+    found = Pipeline.from_file(pipeline).survey()
+    emit(output, found.as_dict(), lambda: _print_survey(found))
+    context.exit(0 if found.refusal is None else 1)
+
+
+@offsets.command()
+@pipeline_argument
+@click.option(
+    "--to",
+    required=True,
+    metavar="TARGET",
+    help="earliest, latest, table, timestamp:2026-11-20T06:30, snapshot:ID, topic:partition:offset,… or the JSON of "
+    "Spark's offsets.",
+)
+@click.option("--topic", help="Only this topic.")
+@click.option("--partition", type=click.IntRange(0), help="Only partitions of this number.")
+@click.option(
+    "--delete-rows/--keep-rows",
+    default=None,
+    help="What becomes of the rows of records that are read again: deleted in the same commit, or kept beside the new.",
+)
+@click.option("--accept-loss", is_flag=True, help="Leave records unread where the feed moves forward.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--master", help="Spark master.  [default: local[*]]")
+@output_option
+def rewind(
+    pipeline: Path,
+    to: str,
+    topic: str | None,
+    partition: int | None,
+    delete_rows: bool | None,
+    accept_loss: bool,
+    dry_run: bool,
+    yes: bool,
+    master: str | None,
+    output: str,
+) -> None:
+    """Move PIPELINE to other offsets: ledger, rows, dead letters, checkpoint and monitoring group together.
+
+    --to table leaves the feed where its table is and makes the checkpoint anew. A driver that runs is stopped at its
+    next commit. Whatever is cut off is completed by the next start, or by the same command once more.
+    """
+    from lakefeed.pipeline import Pipeline
+    from lakefeed.session import log_path
+
+    declared = Pipeline.from_file(pipeline)
+    agreed = declared.plan_rewind(
+        to, topic=topic, partition=partition, delete_rows=delete_rows, accept_loss=accept_loss
+    )
+    if dry_run:
+        emit(output, {**agreed.as_dict(), "done": False}, lambda: _print_plan(agreed))
+        return
+    if not yes:
+        _print_plan(agreed, err=True)
+        click.confirm("Move the feed?", abort=True, err=True)
+    spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-rewind"))
+    if told := declared.rewind(agreed, spark=spark):
+        click.echo(told, err=True)
+
+    def text() -> None:
+        _print_plan(agreed)
+        click.echo("done; the next start goes on there")
+
+    emit(output, {**agreed.as_dict(), "done": True}, text)
+
+
+def _print_survey(found: Survey) -> None:
+    click.echo(f"{found.feed} in {found.sink}: ", nl=False)
+    if found.refusal is None:
+        click.secho(f"a start {found.start}", fg="green", bold=True)
+    else:
+        click.secho("a start would be refused", fg="red", bold=True)
+    if found.batch_id is not None:
+        click.echo(f"  the checkpoint has batch {found.batch_id} {'done' if found.committed else 'planned'}")
+    lines: list[tuple[str, ...]] = [
+        ("partition", "checkpoint", "table", "group", "in the topic", "lag", "the table has")
+    ]
+    for each in found.partitions:
+        there = "-" if each.topic_start is None else f"[{each.topic_start}, {each.topic_end})"
+        has = "-" if each.covered is None else " ".join(f"[{start}, {end})" for start, end in each.covered) or "nothing"
+        cells = (each.checkpoint, each.table, each.group)
+        numbers = ("-" if cell is None else f"{cell}" for cell in cells)
+        lines.append(
+            (f"{each.topic}-{each.partition}", *numbers, there, "-" if each.lag is None else f"{each.lag:,}", has)
+        )
+    _print_columns(lines, err=False)
+    if found.refusal is not None:
+        click.echo()
+        click.echo(str(found.refusal))
+
+
+def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
+    if not agreed.moves:
+        click.echo(f"{agreed.feed} stays where {agreed.table} is; its checkpoint is made anew", err=err)
+    else:
+        click.echo(f"{agreed.feed} in {agreed.table}:", err=err)
+        lines: list[tuple[str, ...]] = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]
+        for each in agreed.moves:
+            start = "?" if each.start is None else f"{each.start}"
+            rows = "-" if each.rows is None else f"{each.rows:,}"
+            name = f"{each.topic}-{each.partition}"
+            lines.append(
+                (name, start, f"{each.to}", f"{each.again:,}", f"{each.given_up:,}", rows, f"{each.letters:,}")
+            )
+        _print_columns(lines, err=err)
+    if agreed.rows:
+        click.echo(
+            f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new ones'}", err=err
+        )
+    if agreed.letters:
+        click.echo(f"{agreed.letters:,} dead letters are deleted", err=err)
+
+
+def _print_columns(lines: Sequence[tuple[str, ...]], *, err: bool) -> None:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for name, *cells in lines:
+        padded = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        click.echo(f"  {name.ljust(widths[0])}  {padded}", err=err)

@@ -1,0 +1,149 @@
+"""Opens a feed: finds how it starts, and makes checkpoint, ledger and dead letters ready for it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from lakefeed.commit.checkpoint import Claim
+from lakefeed.commit.checkpoint_state import CheckpointState, Partition
+from lakefeed.commit.covered import Position
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.losses import Loss
+from lakefeed.commit.move import Move
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.start import Facts, Start, decide, starting_offsets
+from lakefeed.kafka.topics import TopicDescription
+
+
+class MovableSink(Protocol):
+    """What a start asks of a sink."""
+
+    keeps_ledger: bool
+    """Whether it says which offsets it holds."""
+
+    def location(self) -> str:
+        """Where its files are."""
+
+    def position(self) -> Position | None:
+        """Where the feed stands; None if the sink has nothing of it, or keeps no ledger."""
+
+    def logged(self) -> int | None:
+        """The newest batch that a log by batch ids has; None without any, or without such a log."""
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commits a move of the feed."""
+
+
+@dataclass
+class Opening:
+    """How one run of a feed starts.
+
+    Attributes:
+        feed: its name.
+        claim: its hold on the checkpoint location.
+        sink: where its rows go.
+        name: of the sink, as the pipeline file has it.
+        topics: those that it reads, as they are now.
+        accept_loss: go on although records are lost.
+        start: what was decided last.
+    """
+
+    feed: str
+    claim: Claim
+    sink: MovableSink
+    name: str
+    topics: Mapping[str, TopicDescription | None]
+    accept_loss: bool = False
+    start: Start = field(default_factory=Start)
+    _state: CheckpointState | None = None
+    _position: Position | None = None
+
+    def look(self) -> Start:
+        """Decides. Before anything is changed, and again when no other driver can move the table any more.
+
+        Raises:
+            CheckpointMismatch: the sink lacks what the checkpoint takes for landed.
+            RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
+        """
+        if self._state is None:
+            self._state = self.claim.state()
+        self._position = self.sink.position()
+        facts = Facts(
+            feed=self.feed,
+            sink=self.name,
+            keeps_ledger=self.sink.keeps_ledger,
+            checkpoint=self._state,
+            last=self._position,
+            unknown_move=moved_by(self._position) not in (None, self.claim.noted.move),
+            logged=self.sink.logged(),
+            topics=self.topics,
+            noted_ids=self.claim.noted.topic_ids,
+        )
+        self.start = decide(facts, accept_loss=self.accept_loss)
+        if not self.sink.keeps_ledger:
+            ids = {name: each.topic_id for name, each in self.topics.items() if each is not None}
+            self.claim.remember(topic_ids=ids)
+        return self.start
+
+    def prepare(self, *, fence: str | None) -> None:
+        """Does what was decided: records a loss, and removes a checkpoint that is not to be gone on from."""
+        if self.start.lost and self._position is not None:
+            commit = loss_move(self.feed, self._position.ranges, self.start.lost, self.topics, fence=fence)
+            self.sink.land_move(commit, commit_id=uuid.uuid4().hex)
+            self._position = self.sink.position()
+        if self.start.discard:
+            self.claim.discard()
+            if (snapshot_id := moved_by(self._position)) is not None:
+                self.claim.remember(move=snapshot_id)
+        self.claim.note()
+
+    @property
+    def starting(self) -> Mapping[str, Mapping[int, int]] | None:
+        """Where a query without a checkpoint begins; None to leave it to the pipeline file."""
+        if self.start.positions is None:
+            return None
+        return starting_offsets(self.start.positions, self.topics)
+
+
+def moved_by(position: Position | None) -> int | None:
+    """The snapshot that moved the feed, if its newest commit did: only such a one has no records at all."""
+    return position.snapshot_id if position is not None and not position.ranges.records else None
+
+
+def loss_move(
+    feed: str,
+    before: OffsetRanges,
+    lost: Sequence[Loss],
+    topics: Mapping[str, TopicDescription | None],
+    *,
+    fence: str | None,
+) -> Commit:
+    """The commit that records what is given up.
+
+    Args:
+        feed: its name.
+        before: of its newest commit.
+        lost: what is given up.
+        topics: as they are now.
+        fence: of this driver.
+    """
+    left = {each.topic for each in lost if each.kind in ("recreated", "gone", "unread")}
+    moved = {(each.topic, each.partition): (each.position, each.go_on_at) for each in lost}
+    ends: dict[Partition, int] = {}
+    ids: dict[str, str] = {}
+    for each in before.ranges:
+        _, to = moved.get((each.topic, each.partition), (each.end, each.end))
+        described = topics.get(each.topic)
+        if to is not None and described is not None:
+            ends[each.topic, each.partition] = to
+            ids[each.topic] = described.topic_id
+    move = Move(
+        reason="accepted-loss",
+        positions={key: (start, to) for key, (start, to) in moved.items() if to is not None},
+        left_ids={topic: topic_id for topic, topic_id in before.topic_ids.items() if topic in left},
+    )
+    ranges = OffsetRanges(tuple(OffsetRange(*key, at, at) for key, at in ends.items()), ids)
+    return Commit(feed, 0, ranges, fence=fence, move=move)

@@ -1,0 +1,283 @@
+"""The classic traps: checkpoint, table and topic that do not fit each other any more. Each ends rightly, or is refused.
+
+The table of what is expected is in docs/exactly-once.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.kafka.topics import Topics
+from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed.tables.reader import open_table
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE = {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]}
+
+
+class Case:
+    """A feed with one kind of sink, and what can befall it."""
+
+    def __init__(self, lake: SparkSession, feed: Feed, *, parquet: bool = False) -> None:
+        self.lake, self.feed, self.parquet = lake, feed, parquet
+        self.path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
+        self.notes: list[str] = []
+
+    def pipeline(self, **blocks: Any) -> Pipeline:
+        sink = {"parquet": {"path": self.path}} if self.parquet else {"iceberg": {"table": self.feed.table}}
+        return self.feed.pipeline(**{"decode": DECODE, "sink": sink, **blocks})
+
+    def run(self, *, accept_loss: bool = False, **blocks: Any) -> RunSummary:
+        self.notes = []
+        return self.pipeline(**blocks).run(
+            spark=self.lake, once=True, accept_loss=accept_loss, on_note=self.notes.append
+        )
+
+    def send(self, ids: Iterable[int], *, partition: int = 0) -> None:
+        self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=partition)
+
+    def land(self, *spans: tuple[int, int]) -> None:
+        """A batch for each span of ids, in a topic of one partition."""
+        self.feed.create_topic(partitions=1)
+        for start, end in spans:
+            self.send(range(start, end))
+            self.run()
+
+    def ids(self) -> list[int]:
+        if self.parquet:
+            return sorted(row.id for row in self.lake.read.parquet(self.path).select("id").collect())
+        return sorted(row["id"] for row in self.feed.rows())
+
+    def delete(self, name: str = "") -> None:
+        """Deletes a file or folder of the checkpoint."""
+        jvm: Any = self.lake._jvm
+        path = jvm.org.apache.hadoop.fs.Path(f"{self.feed.checkpoint}/{name}".rstrip("/"))
+        assert path.getFileSystem(self.lake._jsc.hadoopConfiguration()).delete(path, True)
+
+    def roll_checkpoint_back(self, batch: int) -> None:
+        self.delete(f"commits/{batch}")
+        self.delete(f"offsets/{batch}")
+
+    def make_topic_again(self, count: int) -> None:
+        topics = Topics(self.feed.stack.bootstrap_servers)
+        topics.delete(self.feed.topic)
+        while self.feed.topic in topics.list():
+            pass
+        self.feed.create_topic(partitions=1)
+        self.send(range(1000, 1000 + count))
+
+    def remove_records(self, before: int) -> None:
+        admin = AdminClient({"bootstrap.servers": self.feed.stack.bootstrap_servers})
+        for each in admin.delete_records([TopicPartition(self.feed.topic, 0, before)]).values():
+            each.result()
+
+    def first_snapshot(self) -> int:
+        table = open_table(self.feed.table, connections=self.feed.connections)
+        return min(table.metadata.snapshots, key=lambda each: each.timestamp_ms).snapshot_id
+
+    def verified(self) -> tuple[list[str], list[str]]:
+        done = self.pipeline().verify(deep=True)
+        return sorted({each.kind for each in done.faults}), sorted({each.kind for each in done.notes})
+
+
+@pytest.fixture
+def case(lake: SparkSession, feed: Feed) -> Case:
+    return Case(lake, feed)
+
+
+@pytest.fixture
+def files(lake: SparkSession, feed: Feed) -> Case:
+    return Case(lake, feed, parquet=True)
+
+
+def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
+    case.land((0, 5), (5, 9))
+    case.roll_checkpoint_back(1)
+    case.send(range(9, 12))
+    case.run()
+    assert case.ids() == list(range(12))
+    assert case.notes == ["the checkpoint is older than the table; goes on where the table is, with a new one"]
+    assert case.verified() == ([], [])
+
+
+@pytest.mark.parametrize("gone", ["", "metadata", "offsets", "commits"])
+def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
+    case.land((0, 5), (5, 9))
+    case.delete(gone)
+    case.send(range(9, 12))
+    case.run()
+    assert case.ids() == list(range(12))
+    assert len(case.notes) == 1
+    assert "goes on where the table is" in case.notes[0]
+    assert case.verified() == ([], [])
+
+
+def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> None:
+    case.land((0, 5), (5, 9))
+    case.delete("commits/1")
+    case.send(range(9, 12))
+    case.run()
+    assert case.ids() == list(range(12))
+    assert case.notes == []
+
+
+@pytest.mark.parametrize("count", [2, 9, 20])
+def test_topic_made_again_with_fewer_equal_and_more_records(case: Case, count: int) -> None:
+    case.land((0, 5), (5, 9))
+    case.make_topic_again(count)
+    with pytest.raises(RecordsLost, match=r"made again.*up to 9, the new one holds \[0, ") as refused:
+        case.run()
+    assert "lakefeed run pipeline.yaml --accept-loss" in str(refused.value)
+    assert case.ids() == list(range(9))
+    case.run(accept_loss=True)
+    assert case.ids() == [*range(9), *range(1000, 1000 + count)]
+    assert "goes on although records are lost" in case.notes[0]
+    case.send([7])
+    case.run()
+    assert len(case.ids()) == 9 + count + 1
+    assert case.notes == []
+
+
+def test_retention_passed(case: Case) -> None:
+    case.land((0, 5))
+    case.send(range(5, 20))
+    case.remove_records(8)
+    with pytest.raises(RecordsLost, match=r"stands at 5, the topic begins at 8: 3 offsets were removed"):
+        case.run()
+    case.run(accept_loss=True)
+    assert case.ids() == [*range(5), *range(8, 20)]
+    faults, notes = case.verified()
+    assert (faults, "accepted-loss" in notes) == ([], True)
+
+
+def test_retention_passed_a_batch_that_was_planned(case: Case) -> None:
+    case.land((0, 5), (5, 9))
+    case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
+    case.delete("commits/1")
+    case.remove_records(7)
+    with pytest.raises(RecordsLost, match="stands at 5, the topic begins at 7"):
+        case.run()
+    case.run(accept_loss=True)
+    assert case.ids() == [*range(5), *range(7, 9)]
+
+
+def test_partitions_added_between_batches_and_before_a_resume(case: Case) -> None:
+    case.feed.create_topic(partitions=3)
+    case.send(range(5), partition=1)
+    case.run()
+    admin = AdminClient({"bootstrap.servers": case.feed.stack.bootstrap_servers})
+    [done] = admin.create_partitions([NewPartitions(case.feed.topic, 12)]).values()
+    done.result()
+    case.send(range(5, 8), partition=11)
+    case.run()
+    assert case.ids() == list(range(8))
+    case.delete()
+    case.send(range(8, 10), partition=7)
+    case.run()
+    assert case.ids() == list(range(10))
+    assert case.verified() == ([], [])
+
+
+def test_open_and_aborted_transactions(case: Case) -> None:
+    case.feed.create_topic(partitions=1)
+    servers = {"bootstrap.servers": case.feed.stack.bootstrap_servers}
+
+    def sent(number: int, ids: Iterable[int]) -> Producer:
+        producer = Producer({**servers, "transactional.id": f"{case.feed.name}-{number}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        for each in ids:
+            producer.produce(case.feed.topic, value=json.dumps({"id": each}).encode(), partition=0)
+        producer.flush(30)
+        return producer
+
+    sent(1, range(3)).commit_transaction(30)
+    sent(2, range(100, 103)).abort_transaction(30)
+    case.run()
+    assert case.ids() == [0, 1, 2]
+    still_open = sent(3, range(3, 6))
+    case.run()
+    assert case.ids() == [0, 1, 2]
+    case.delete()
+    still_open.commit_transaction(30)
+    case.run()
+    assert case.ids() == list(range(6))
+    assert case.verified() == ([], [])
+
+
+def test_table_rolled_back(case: Case) -> None:
+    case.land((0, 5), (5, 9))
+    case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
+    with pytest.raises(CheckpointMismatch, match="landed up to 9 for the checkpoint, and up to 5 in the table") as told:
+        case.run()
+    assert "lakefeed offsets rewind pipeline.yaml --to table" in str(told.value)
+    # Without its checkpoint there is nothing that disagrees with the table.
+    case.delete()
+    case.run()
+    assert case.ids() == list(range(9))
+
+
+def test_table_dropped(case: Case) -> None:
+    case.land((0, 5))
+    case.lake.sql(f"DROP TABLE {case.feed.table}")
+    with pytest.raises(CheckpointMismatch, match="the table holds no commit of the feed"):
+        case.run()
+    assert not case.lake.catalog.tableExists(case.feed.table)
+
+
+@pytest.mark.parametrize("gone", ["", "metadata"])
+def test_parquet_whose_checkpoint_is_lost(files: Case, gone: str) -> None:
+    files.land((0, 5))
+    files.delete(gone)
+    files.send(range(5, 8))
+    if gone == "metadata":
+        # The log of batches is whole: only Spark's id of the query is another.
+        files.run()
+        assert files.ids() == list(range(8))
+        return
+    with pytest.raises(CheckpointMismatch, match="the checkpoint is empty: it was lost or rolled back"):
+        files.run()
+
+
+def test_parquet_whose_checkpoint_was_rolled_back(files: Case) -> None:
+    files.land((0, 5), (5, 9))
+    files.roll_checkpoint_back(1)
+    files.send(range(9, 12))
+    with pytest.raises(CheckpointMismatch, match="batches up to 1 in its log, the checkpoint is at batch 0"):
+        files.run()
+
+
+def test_parquet_whose_files_were_removed(files: Case) -> None:
+    files.land((0, 5))
+    jvm: Any = files.lake._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{files.path}/_spark_metadata")
+    assert path.getFileSystem(files.lake._jsc.hadoopConfiguration()).delete(path, True)
+    with pytest.raises(CheckpointMismatch, match="is empty, the checkpoint has landed up to batch 0"):
+        files.run()
+
+
+def test_parquet_whose_topic_was_made_again(files: Case) -> None:
+    files.land((0, 5))
+    files.make_topic_again(9)
+    with pytest.raises(RecordsLost, match="made again") as refused:
+        files.run(accept_loss=True)
+    assert "another path" in str(refused.value)
+    assert files.ids() == list(range(5))
+
+
+def test_parquet_whose_topic_lost_records(files: Case) -> None:
+    files.land((0, 5))
+    files.send(range(5, 9))
+    files.remove_records(7)
+    with pytest.raises(RecordsLost, match="2 offsets were removed"):
+        files.run()

@@ -1,0 +1,277 @@
+"""How a feed starts, as a table: what is found, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lakefeed.commit.checkpoint import Note, Owner, noted, owned
+from lakefeed.commit.checkpoint_state import CheckpointState, checkpoint_state
+from lakefeed.commit.covered import Position
+from lakefeed.commit.losses import losses
+from lakefeed.commit.opening import loss_move, moved_by
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.start import Facts, Start, decide, starting_offsets
+from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
+from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+
+P0, P1 = ("t", 0), ("t", 1)
+
+
+def topic(*offsets: tuple[int, int], topic_id: str = "A") -> TopicDescription:
+    partitions = tuple(
+        PartitionDescription(id=number, leader=1, start_offset=start, end_offset=end)
+        for number, (start, end) in enumerate(offsets)
+    )
+    return TopicDescription(name="t", topic_id=topic_id, partitions=partitions)
+
+
+def position(*ends: int, start: int = 0, topic_id: str = "A") -> Position:
+    ranges = tuple(OffsetRange("t", number, min(start, end), end) for number, end in enumerate(ends))
+    return Position(OffsetRanges(ranges, {"t": topic_id}), snapshot_id=7)
+
+
+def checkpoint(batch: int | None, end: int = 0, *, start: int | None = None, **others: Any) -> CheckpointState:
+    """Committed if it has no start."""
+    if batch is None:
+        return CheckpointState(**others)
+    begins = None if start is None else {P0: start}
+    return CheckpointState(batch_id=batch, committed=start is None, start=begins, end={P0: end}, **others)
+
+
+def facts(state: CheckpointState, last: Position | None, **others: Any) -> Facts:
+    known: dict[str, Any] = {"topics": {"t": topic((0, 100))}, "keeps_ledger": True, **others}
+    return Facts(feed="f", sink="lake.n.t", checkpoint=state, last=last, **known)
+
+
+NEW_CHECKPOINT = Start(discard=True, positions={P0: 9})
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "expected"),
+    [
+        pytest.param(checkpoint(None), None, Start(), id="a new feed"),
+        pytest.param(checkpoint(0, 9, start=0), None, Start(), id="first batch planned"),
+        pytest.param(checkpoint(1, 9), position(9), Start(), id="equal"),
+        pytest.param(checkpoint(1, 9, start=5), position(9), Start(), id="landed, not marked done"),
+        pytest.param(checkpoint(2, 20, start=9), position(9), Start(), id="one ahead"),
+        pytest.param(checkpoint(None), position(9), NEW_CHECKPOINT, id="checkpoint lost"),
+        pytest.param(checkpoint(0, 5), position(9), NEW_CHECKPOINT, id="rolled back"),
+        pytest.param(checkpoint(1, 7, start=5), position(9), NEW_CHECKPOINT, id="rolled back, planned another way"),
+        pytest.param(checkpoint(1, 9, damage="x"), position(9), NEW_CHECKPOINT, id="damaged"),
+        pytest.param(checkpoint(None, damage="x"), position(9), NEW_CHECKPOINT, id="removal cut off"),
+        pytest.param(checkpoint(None, damage="x"), None, Start(discard=True), id="removal cut off, no table"),
+        pytest.param(checkpoint(2, 200, start=9), position(9), NEW_CHECKPOINT, id="a plan that cannot be read"),
+    ],
+)
+def test_what_goes_on(state: CheckpointState, last: Position | None, expected: Start) -> None:
+    found = decide(facts(state, last))
+    assert (found.discard, found.positions, found.lost) == (expected.discard, expected.positions, ())
+    assert (found.told is not None) == (found.positions is not None)
+
+
+@pytest.mark.parametrize(
+    ("state", "last"),
+    [
+        pytest.param(checkpoint(1, 9), position(5), id="table rolled back"),
+        pytest.param(checkpoint(2, 20, start=9), position(5), id="table rolled back, next one planned"),
+        pytest.param(checkpoint(0, 9), None, id="table dropped"),
+        pytest.param(checkpoint(1, 9, start=5), None, id="table dropped, next one planned"),
+    ],
+)
+def test_a_table_that_lacks_what_the_checkpoint_has_is_refused(state: CheckpointState, last: Position | None) -> None:
+    with pytest.raises(CheckpointMismatch, match="lacks what its checkpoint takes for landed") as refused:
+        decide(facts(state, last), accept_loss=True)
+    assert refused.value.hint is not None
+    assert "--to table" in refused.value.hint
+
+
+def test_a_move_that_the_checkpoint_does_not_know_wins_over_it() -> None:
+    moved = position(3, start=3)
+    assert moved_by(moved) == 7
+    assert moved_by(position(3)) is None
+    found = decide(facts(checkpoint(1, 9), moved, unknown_move=True))
+    assert (found.discard, found.positions) == (True, {P0: 3})
+    with pytest.raises(CheckpointMismatch):
+        decide(facts(checkpoint(1, 9), moved))
+
+
+def test_a_partition_that_is_new_begins_where_it_begins() -> None:
+    grown = {"t": topic((0, 100), (40, 50))}
+    assert starting_offsets({P0: 9}, grown) == {"t": {0: 9, 1: -2}}
+    # The first batch of a new checkpoint was planned with it, and not landed.
+    planned = CheckpointState(batch_id=0, start={P0: 9, P1: 40}, end={P0: 12, P1: 50})
+    assert decide(facts(planned, position(9), topics=grown)) == Start()
+    later = CheckpointState(batch_id=4, start={P0: 9}, end={P0: 12, P1: 50})
+    assert decide(facts(later, position(9), topics=grown)) == Start()
+    # It was read, and the table has nothing of it.
+    landed = CheckpointState(batch_id=4, committed=True, end={P0: 9, P1: 50})
+    with pytest.raises(CheckpointMismatch, match="t-1 is landed up to 50"):
+        decide(facts(landed, position(9), topics=grown))
+
+
+@pytest.mark.parametrize(
+    ("now", "kind", "go_on"),
+    [
+        (topic((0, 5), topic_id="B"), "recreated", 0),
+        (topic((0, 9), topic_id="B"), "recreated", 0),
+        (topic((2, 90), topic_id="B"), "recreated", 2),
+        (topic((12, 90)), "overtaken", 12),
+        (topic((0, 8)), "ahead", 8),
+        (topic(), "gone", None),
+        (None, "gone", None),
+    ],
+)
+def test_records_that_are_lost_are_given_up_only_when_told_to(
+    now: TopicDescription | None, kind: str, go_on: int | None
+) -> None:
+    known = facts(checkpoint(1, 9), position(9), topics={"t": now})
+    with pytest.raises(RecordsLost) as refused:
+        decide(known)
+    assert refused.value.hint is not None
+    assert "lakefeed run pipeline.yaml --accept-loss" in refused.value.hint
+    found = decide(known, accept_loss=True)
+    [lost] = found.lost
+    assert (lost.kind, lost.position, lost.go_on_at) == (kind, 9, go_on)
+    assert (found.discard, found.positions) == (True, {} if go_on is None else {P0: go_on})
+
+
+def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
+    [lost] = losses({("old", 0): 4}, {"old": "C"}, {"t": topic((0, 9))})
+    assert lost.kind == "unread"
+    both = OffsetRanges((OffsetRange("old", 0, 0, 4), OffsetRange("t", 0, 0, 9)), {"old": "C", "t": "A"})
+    commit = loss_move("f", both, [lost], {"t": topic((0, 9))}, fence="1 x")
+    assert commit.ranges == OffsetRanges((OffsetRange("t", 0, 9, 9),), {"t": "A"})
+    assert commit.move is not None
+    assert (commit.move.positions, commit.move.left_ids) == ({}, {"old": "C"})
+
+
+def test_a_position_at_the_edge_of_the_topic_loses_nothing() -> None:
+    assert list(losses({P0: 9}, {"t": "A"}, {"t": topic((9, 9))})) == []
+    assert list(losses({P0: 9}, {}, {"t": topic((0, 20))})) == []
+
+
+def test_the_move_of_a_topic_made_again_has_the_old_id_and_the_new() -> None:
+    before = position(9, 4).ranges
+    now = {"t": topic((0, 3), topic_id="B")}
+    lost = tuple(losses({P0: 9, P1: 4}, {"t": "A"}, now))
+    commit = loss_move("f", before, lost, now, fence=None)
+    assert commit.ranges == OffsetRanges((OffsetRange("t", 0, 0, 0),), {"t": "B"})
+    assert commit.move is not None
+    assert (commit.move.positions, commit.move.left_ids) == ({P0: (9, 0)}, {"t": "A"})
+
+
+@pytest.mark.parametrize(
+    ("state", "logged", "refused"),
+    [
+        (checkpoint(None), None, None),
+        (checkpoint(0, 9, start=0), None, None),
+        (checkpoint(0, 9, start=0), 0, None),
+        (checkpoint(3, 9), 3, None),
+        (checkpoint(3, 9, start=5, damage="metadata"), 3, None),
+        (checkpoint(None), 2, "the checkpoint is empty"),
+        (checkpoint(3, 9), 4, "batches up to 4 in its log, the checkpoint is at batch 3"),
+        (checkpoint(3, 9), 2, "ends at batch 2, the checkpoint has landed up to batch 3"),
+        (checkpoint(3, 9, start=5), 1, "ends at batch 1"),
+        (checkpoint(3, 9), None, "is empty"),
+    ],
+)
+def test_a_log_of_batch_ids_must_be_the_checkpoints(
+    state: CheckpointState, logged: int | None, refused: str | None
+) -> None:
+    known = facts(state, None, keeps_ledger=False, logged=logged, noted_ids={"t": "A"})
+    if refused is None:
+        assert decide(known) == Start()
+        return
+    with pytest.raises(CheckpointMismatch, match=refused):
+        decide(known, accept_loss=True)
+
+
+def test_without_a_ledger_no_loss_can_be_accepted() -> None:
+    again = {"t": topic((0, 50), topic_id="B")}
+    known = facts(checkpoint(3, 9), None, keeps_ledger=False, logged=3, noted_ids={"t": "A"}, topics=again)
+    with pytest.raises(RecordsLost, match="made again"):
+        decide(known, accept_loss=True)
+
+
+class Files:
+    def __init__(self, files: Mapping[str, str]) -> None:
+        self._files = files
+
+    def names(self) -> list[str]:
+        return list(self._files)
+
+    def read(self, name: str) -> str:
+        return self._files[name]
+
+
+def entry(offset: int) -> str:
+    return f'v1\n{{"batchWatermarkMs":0}}\n{{"t":{{"0":{offset}}}}}'
+
+
+WHOLE = {
+    "metadata": "",
+    "sources/0/0": '\0v1\n{"t":{"0":2}}',
+    "offsets/0": entry(5),
+    "commits/0": "v1",
+    "offsets/1": entry(9),
+    "commits/1": "v1",
+    "offsets/.2.tmp": "",
+}
+
+
+def without(*names: str) -> Files:
+    return Files({name: text for name, text in WHOLE.items() if name not in names})
+
+
+def test_a_checkpoint_is_read() -> None:
+    assert checkpoint_state(without()) == checkpoint(1, 9)
+    assert checkpoint_state(without("commits/1")) == checkpoint(1, 9, start=5)
+    assert checkpoint_state(without("offsets/1", "commits/1", "commits/0")) == checkpoint(0, 5, start=2)
+    assert checkpoint_state(Files({})) == checkpoint(None)
+    assert checkpoint_state(Files({"metadata": "", "sources/0/0": ""})) == checkpoint(None)
+
+
+@pytest.mark.parametrize(
+    ("files", "damage"),
+    [
+        (without("metadata"), "'metadata' is gone"),
+        (without("commits/0", "commits/1"), "entries"),
+        (without("offsets/1"), None),
+        (without("offsets/0", "commits/1"), "entries"),
+        (without("offsets/0", "offsets/1"), "log of its batches is gone"),
+        (Files({"sources/0/0": ""}), "log of its batches is gone"),
+        (Files({**WHOLE, "offsets/1": ""}), "'offsets/1' is broken"),
+        (Files({**WHOLE, "offsets/1": "v1\n{}"[:4]}), "'offsets/1' is broken"),
+    ],
+)
+def test_damage_of_a_checkpoint_is_seen(files: Files, damage: str | None) -> None:
+    found = checkpoint_state(files).damage
+    if damage is None:
+        # One entry of commits is younger than all of offsets: nothing that Spark leaves.
+        assert found is not None
+    else:
+        assert found is not None
+        assert damage in found
+
+
+def test_a_note_of_an_older_or_newer_lakefeed_is_read() -> None:
+    older = Files({"lakefeed.json": '{"feed": "f", "sink": "s"}'})
+    assert noted(older, where="x") == Note("f", "s")
+    newer = Files({"lakefeed.json": '{"feed": "f", "sink": "s", "move": 3, "more": 1}'})
+    found = noted(newer, where="x")
+    assert found == Note("f", "s", move=3)
+    assert '"move": 3' in found.to_json()
+    assert noted(Files({}), where="x") is None
+    for wrong in ({"metadata": ""}, {"lakefeed.json": "{}"}, {"lakefeed.json": "["}, {"lakefeed.json": "[]"}):
+        with pytest.raises(CheckpointMismatch):
+            noted(Files(wrong), where="x")
+
+
+def test_another_pipeline_is_refused_with_what_differs() -> None:
+    with pytest.raises(LakefeedError) as refused:
+        owned(Note("f", "iceberg a.b.c"), Owner("f", "iceberg a.b.d"), where="x")
+    assert "sink: iceberg a.b.c → iceberg a.b.d: what has landed is in the old one" in str(refused.value)
+    assert "name: " not in str(refused.value)
