@@ -19,6 +19,7 @@
         ├── PortTaken             another process listens where ours should
         ├── SchemaChanged         a writer's schema became another, and the pipeline is to stop then
         ├── ErrorBudgetExceeded   too many records that cannot become rows
+        ├── TableBusy             others are at work on the table, and come first
         └── JobFailed             Spark stopped for a reason that no class above names
 """
 
@@ -136,6 +137,10 @@ class SchemaChanged(WorldError):
 
 class ErrorBudgetExceeded(WorldError):
     """More records could not become rows than the pipeline allows; nothing of their batch was written."""
+
+
+class TableBusy(WorldError):
+    """Others are at work on the table and come first: another upkeep job, or writers whose commits keep winning."""
 
 
 class JobFailed(WorldError):

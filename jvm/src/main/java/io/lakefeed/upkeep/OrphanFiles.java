@@ -1,0 +1,93 @@
+package io.lakefeed.upkeep;
+
+import java.sql.Timestamp;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.regex.Pattern;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.actions.DeleteOrphanFiles;
+import org.apache.iceberg.io.FileInfo;
+import org.apache.iceberg.io.SupportsPrefixOperations;
+import org.apache.iceberg.spark.actions.DeleteOrphanFilesSparkAction;
+import org.apache.iceberg.spark.actions.SparkActions;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * Iceberg's {@code DeleteOrphanFiles} with a listing of our own.
+ *
+ * <p>Its own listing takes all that is below the table's location for the table's: a checkpoint or another table in there
+ * would be deleted. This one looks at {@code data/} and {@code metadata/} alone, and at names that Iceberg gives; by prefix, a
+ * thousand files a request, and with their sizes.
+ */
+public final class OrphanFiles {
+    private static final Pattern OURS = Pattern.compile(
+            ".*\\.(parquet|orc|avro|puffin|stats|metadata\\.json|metadata\\.json\\.gz|gz\\.metadata\\.json)");
+    private static final StructType FILES = new StructType()
+            .add("file_path", DataTypes.StringType)
+            .add("last_modified", DataTypes.TimestampType);
+
+    private OrphanFiles() {}
+
+    /**
+     * Finds the files that no snapshot and no metadata file knows.
+     *
+     * @param olderThan milliseconds since 1970; files made later are left alone
+     * @param delete whether to delete them
+     * @return how many they are, and how many bytes
+     */
+    public static long[] find(SparkSession spark, Table table, long olderThan, boolean delete) {
+        Map<String, Long> sizes = new HashMap<>();
+        List<Row> listed = new ArrayList<>();
+        for (String folder : List.of("data", "metadata")) {
+            for (FileInfo file : listed(table, table.location().replaceAll("/+$", "") + "/" + folder + "/")) {
+                if (file.createdAtMillis() < olderThan && OURS.matcher(file.location()).matches()) {
+                    sizes.put(file.location(), file.size());
+                    listed.add(RowFactory.create(file.location(), new Timestamp(file.createdAtMillis())));
+                }
+            }
+        }
+        if (listed.isEmpty()) {
+            return new long[] {0, 0};
+        }
+        // After the listing, so that what was committed meanwhile is known.
+        table.refresh();
+        DeleteOrphanFilesSparkAction action = SparkActions.get(spark)
+                .deleteOrphanFiles(table)
+                .compareToFileList(spark.createDataFrame(listed, FILES))
+                // What is listed is below it, however the file system writes that.
+                .location(null)
+                .olderThan(olderThan);
+        DeleteOrphanFiles.Result result =
+                (delete ? action : action.deleteWith(OrphanFiles::leave)).execute();
+        long files = 0;
+        long bytes = 0;
+        for (String location : result.orphanFileLocations()) {
+            files++;
+            bytes += sizes.getOrDefault(location, 0L);
+        }
+        return new long[] {files, bytes};
+    }
+
+    private static void leave(String location) {}
+
+    private static Iterable<FileInfo> listed(Table table, String folder) {
+        if (!(table.io() instanceof SupportsPrefixOperations files)) {
+            throw new UnsupportedOperationException(table.io().getClass().getName() + " cannot list files");
+        }
+        try {
+            return files.listPrefix(folder);
+        } catch (RuntimeException missing) {
+            // A folder that is not there yet, on a file system that has folders.
+            if (missing.getCause() instanceof java.io.FileNotFoundException) {
+                return List.of();
+            }
+            throw missing;
+        }
+    }
+}

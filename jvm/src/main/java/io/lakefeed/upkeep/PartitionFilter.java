@@ -1,0 +1,87 @@
+package io.lakefeed.upkeep;
+
+import java.time.DateTimeException;
+import java.util.List;
+import java.util.regex.Pattern;
+import org.apache.iceberg.PartitionField;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.expressions.Expression;
+import org.apache.iceberg.expressions.Expressions;
+import org.apache.iceberg.expressions.UnboundTerm;
+import org.apache.iceberg.types.Conversions;
+import org.apache.iceberg.types.Type;
+
+/** The condition that chooses the files of one partition. */
+public final class PartitionFilter {
+    private static final Pattern NUMBER = Pattern.compile("-?[0-9]+");
+
+    private PartitionFilter() {}
+
+    /**
+     * The condition for one partition; a wider one where a value cannot be told by its text, which chooses more files.
+     *
+     * @param values one for each field of the spec, as text; null for null
+     */
+    public static Expression of(Table table, int specId, List<String> values) {
+        PartitionSpec spec = table.specs().get(specId);
+        Expression all = Expressions.alwaysTrue();
+        for (int position = 0; position < spec.fields().size(); position++) {
+            PartitionField field = spec.fields().get(position);
+            String column = table.schema().findColumnName(field.sourceId());
+            if (column != null && !field.transform().isVoid()) {
+                Type type = spec.partitionType().fields().get(position).type();
+                all = Expressions.and(all, of(field, column, type, values.get(position)));
+            }
+        }
+        return all;
+    }
+
+    private static Expression of(PartitionField field, String column, Type type, String value) {
+        if (value == null) {
+            return Expressions.isNull(column);
+        }
+        try {
+            return Expressions.equal(term(field.transform().toString(), column), parsed(type, value));
+        } catch (UnsupportedOperationException | IllegalArgumentException | DateTimeException untold) {
+            return Expressions.alwaysTrue();
+        }
+    }
+
+    /** Days and microseconds come as numbers, for which Iceberg's own reading has no text. */
+    private static Object parsed(Type type, String value) {
+        if (NUMBER.matcher(value).matches()) {
+            switch (type.typeId()) {
+                case DATE:
+                    return Integer.valueOf(value);
+                case TIME, TIMESTAMP:
+                    return Long.valueOf(value);
+                default:
+                    break;
+            }
+        }
+        return Conversions.fromPartitionString(type, value);
+    }
+
+    private static <T> UnboundTerm<T> term(String transform, String column) {
+        if (transform.equals("identity")) {
+            return Expressions.ref(column);
+        }
+        return switch (transform) {
+            case "year" -> Expressions.year(column);
+            case "month" -> Expressions.month(column);
+            case "day" -> Expressions.day(column);
+            case "hour" -> Expressions.hour(column);
+            default -> {
+                int width = Integer.parseInt(transform.replaceAll("\\D", ""));
+                if (transform.startsWith("bucket")) {
+                    yield Expressions.bucket(column, width);
+                }
+                if (transform.startsWith("truncate")) {
+                    yield Expressions.truncate(column, width);
+                }
+                throw new IllegalArgumentException(transform);
+            }
+        };
+    }
+}

@@ -1,0 +1,100 @@
+"""The block of a pipeline file that says how its tables are kept in order."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from lakefeed.config.base import Model
+from lakefeed.config.failures import seconds_of
+
+Step = Literal["compact", "manifests", "expire", "orphans"]
+STEPS: tuple[Step, ...] = ("compact", "manifests", "expire", "orphans")
+DAY = 86_400
+
+
+def _duration(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
+def _time_of_day(text: str) -> str:
+    if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", text):
+        raise ValueError("a time of day is HH:MM, in UTC")
+    return text
+
+
+def _a_day_at_least(text: str) -> str:
+    if seconds_of(text) < DAY:
+        raise ValueError("younger than 1 day it can be the file of a batch that is not committed yet")
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+class Compact(Model):
+    """Small files become large ones, partition by partition; those that the feed no longer writes to first."""
+
+    min_files: int = Field(
+        5, ge=2, description="So many small files of a partition are worth a rewrite; small is below 3/4 of the target."
+    )
+    target_mb: int | None = Field(
+        None, ge=1, description="Size of the files to write. Default: the table's write.target-file-size-bytes."
+    )
+    group_mb: int = Field(
+        1024, ge=1, description="So much is read, written and committed at once: the bound on memory, and on a stop."
+    )
+
+
+class Manifests(Model):
+    """Many small manifests become few, clustered by partition; position deletes too."""
+
+    more_than: int = Field(30, ge=1, description="So many manifests are left alone.")
+    delete_files: int = Field(10, ge=2, description="So many files of position deletes are worth a rewrite.")
+
+
+class Expire(Model):
+    """Old snapshots go, and the files that only they need. The newest commit of each feed stays."""
+
+    older_than: Duration = Field("7 days", description="Younger ones stay: for time travel, verify and rollbacks.")
+    keep: int = Field(
+        100, ge=10, description="So many stay in any case; below 10 a commit at hand could miss what it builds on."
+    )
+
+
+class Orphans(Model):
+    """Files below the table's data and metadata that no snapshot knows, left behind by what was cut off."""
+
+    older_than: Annotated[Duration, AfterValidator(_a_day_at_least)] = Field(
+        "3 days", description="Younger ones may belong to a commit at hand; 1 day at least."
+    )
+    every: Duration = Field("1 day", description="How often they are looked for: each look lists the table's files.")
+
+
+class Upkeep(Model):
+    """How the feed's table and its dead-letter table are kept in order, inside the job, while it runs."""
+
+    every: Duration | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
+    at: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
+        None, description="Or once a day at this time, HH:MM in UTC."
+    )
+    max_minutes: float = Field(10, gt=0, description="No new piece of work is begun after that; the next look goes on.")
+    only: list[Step] | None = Field(None, min_length=1, description="These steps alone. Default: all.")
+    compact: Compact = Field(default_factory=Compact)
+    manifests: Manifests = Field(default_factory=Manifests)
+    expire: Expire = Field(default_factory=Expire)
+    orphans: Orphans = Field(default_factory=Orphans)
+
+    @model_validator(mode="after")
+    def _one_schedule(self) -> Upkeep:
+        if self.every is not None and self.at is not None:
+            raise ValueError("give either every or at")
+        return self
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """What may be done, in the order in which it is."""
+        return tuple(step for step in STEPS if self.only is None or step in self.only)

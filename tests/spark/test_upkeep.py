@@ -1,0 +1,296 @@
+"""Upkeep on real Iceberg tables, on a SQLite catalog and local files: what it does, and what it leaves alone."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.config.connections import Catalog, Connections
+from lakefeed.config.upkeep import Step, Upkeep
+from lakefeed.errors import TableBusy
+from lakefeed.local.catalog import make_catalog
+from lakefeed.session import FEED_CATALOG
+from lakefeed.upkeep.due import LAST, LastUpkeep
+from lakefeed.upkeep.lease import Lease
+from lakefeed.upkeep.maintain import Maintenance
+from lakefeed.upkeep.reading import health
+from lakefeed.upkeep.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG = "kept"
+FEED = "trips"
+OLD = time.time() - 10 * 86_400
+
+
+@pytest.fixture(scope="module")
+def connections(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Connections:
+    folder = tmp_path_factory.mktemp("kept")
+    make_catalog(folder / "catalog.db")
+    catalog = Catalog(type="jdbc", uri=f"jdbc:sqlite:{folder / 'catalog.db'}", warehouse=f"file://{folder}")
+    for key, value in {
+        "": FEED_CATALOG,
+        ".type": "jdbc",
+        ".uri": catalog.uri,
+        ".warehouse": catalog.warehouse,
+        ".jdbc.schema-version": "V1",
+        ".cache-enabled": "false",
+    }.items():
+        spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
+    spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
+    return Connections(catalogs={CATALOG: catalog})
+
+
+class Table:
+    """One test's table, partitioned by day, and what a feed and its keeper do with it."""
+
+    def __init__(self, spark: SparkSession, connections: Connections) -> None:
+        self.spark, self.connections = spark, connections
+        self.name = f"{CATALOG}.ns.t{uuid.uuid4().hex[:8]}"
+        self.landed = 0
+        spark.sql(
+            f"CREATE TABLE {self.name} (id BIGINT, at TIMESTAMP) USING iceberg PARTITIONED BY (days(at)) "
+            "TBLPROPERTIES ('format-version'='2', 'commit.manifest.min-count-to-merge'='1000')"
+        )
+
+    def land(self, rows: int = 4, *, day: int = 1, feed: str = FEED) -> None:
+        """One commit of the feed with one file."""
+        start, end = self.landed, self.landed + rows
+        commit = Commit(feed, start, OffsetRanges((OffsetRange("topic", 0, start, end),), {"topic": "id"}))
+        written = self.spark.range(start, end).coalesce(1)
+        frame = written.selectExpr("id", f"TIMESTAMP '2018-02-{day:02} 12:00:00' AS at").writeTo(self.name)
+        for key, value in {**commit.properties(), COMMIT_ID: uuid.uuid4().hex}.items():
+            frame = frame.option(f"snapshot-property.{key}", value)
+        frame.append()
+        self.landed = end
+
+    def settings(self, *only: Step, **blocks: Any) -> Upkeep:
+        found = Upkeep.model_validate({"only": list(only) or None, "compact": {"min_files": 3}, **blocks})
+        return found
+
+    def maintain(self, settings: Upkeep, **options: Any) -> Report:
+        stop = options.pop("stop", None)
+        say = options.pop("say", lambda line: None)
+        job = Maintenance(
+            self.name, spark=self.spark, connections=self.connections, settings=settings, stop=stop, say=say
+        )
+        return job.run(**options)
+
+    def files(self) -> int:
+        return health(self.name, connections=self.connections).files
+
+    def ids(self) -> list[int]:
+        return sorted(row.id for row in self.spark.table(self.name).collect())
+
+    def whole(self) -> bool:
+        return self.ids() == list(range(self.landed))
+
+    def folder(self) -> Path:
+        return Path(health(self.name, connections=self.connections).location.removeprefix("file:"))
+
+    def java(self) -> Any:
+        gateway: Any = self.spark._jvm
+        return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self.spark._jsparkSession, self.name)
+
+
+@pytest.fixture
+def table(spark: SparkSession, connections: Connections) -> Table:
+    return Table(spark, connections)
+
+
+def expire_all(monkeypatch: pytest.MonkeyPatch, *, keep: int = 1) -> None:
+    """Lets the settings take away all that is not held: the model's lower bounds are for users."""
+    from lakefeed.upkeep import due
+
+    monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
+
+
+def test_small_files_become_one_for_each_partition_the_coldest_first(table: Table) -> None:
+    for day in (3, 3, 3, 1, 1, 1, 2):
+        table.land(day=day)
+    said: list[str] = []
+    report = table.maintain(table.settings("compact"), say=said.append)
+    assert [line.partition(":")[0] for line in said] == ["at_day=2018-02-03", "at_day=2018-02-01"]
+    assert (report.did.partitions, report.did.files_before, report.did.files_after) == (2, 6, 2)
+    assert report.before["files"] == 7
+    assert report.after is not None
+    assert report.after["files"] == 3
+    assert not report.gave_up
+    assert table.whole()
+    assert table.maintain(table.settings("compact")).due == ()
+    last = LastUpkeep.of(health(table.name, connections=table.connections).properties)
+    assert last.did["files_after"] == 2
+
+
+def test_a_dry_run_says_what_is_due_and_changes_nothing(table: Table) -> None:
+    for _ in range(4):
+        table.land()
+    orphan = table.folder() / "data" / "left.parquet"
+    orphan.write_bytes(b"x" * 100)
+    os.utime(orphan, (OLD, OLD))
+    before = table.java().operations().current().metadataFileLocation()
+    report = table.maintain(table.settings(), dry_run=True)
+    assert [each.step for each in report.due] == ["compact", "orphans"]
+    assert (report.did.orphans, report.did.orphan_bytes) == (1, 100)
+    assert report.after is None
+    assert orphan.exists()
+    assert table.java().operations().current().metadataFileLocation() == before
+
+
+def test_orphans_go_and_nothing_else_that_is_below_the_table(table: Table) -> None:
+    table.land()
+    old = [
+        table.folder() / name
+        for name in (
+            "data/at_day=2018-02-01/left.parquet",
+            "metadata/left-m0.avro",
+            "metadata/00009-left.metadata.json",
+            "data/notes.txt",
+            "checkpoints/trips/offsets/0",
+            "nested/data/other-table.parquet",
+        )
+    ]
+    young = table.folder() / "data" / "at-work.parquet"
+    for file in (*old, young):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x" * 10)
+    for file in table.folder().rglob("*"):
+        if file.is_file() and file != young:
+            os.utime(file, (OLD, OLD))
+    report = table.maintain(table.settings("orphans"))
+    assert (report.did.orphans, report.did.orphan_bytes) == (3, 30)
+    assert [file.exists() for file in (*old, young)] == [False, False, False, True, True, True, True]
+    assert table.whole()
+    # Somebody asked; a schedule looks again after a day.
+    assert table.maintain(table.settings("orphans"), asked=False).due == ()
+    assert table.maintain(table.settings("orphans"), asked=False, dry_run=True).due == ()
+
+
+def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    table.land(feed="quiet")
+    table.land(feed="quiet")
+    first = table.landed
+    for _ in range(13):
+        table.land()
+    expire_all(monkeypatch)
+    table.maintain(table.settings("expire", expire={"keep": 10}))
+    ledger = Ledger(table.spark, table.name, "quiet").last()
+    assert ledger is not None
+    assert ledger.ranges.ranges[0].end == first
+    assert len(health(table.name, connections=table.connections).ancestors) == 14
+    assert table.whole()
+
+
+def test_manifests_become_few_and_snapshots_go(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(12):
+        table.land()
+    expire_all(monkeypatch)
+    report = table.maintain(
+        table.settings("manifests", "expire", manifests={"more_than": 5}, expire={"keep": 10}), measure_scan=True
+    )
+    assert report.did.manifests_before == 12
+    assert report.did.manifests_after == 1
+    assert report.after is not None
+    assert (report.after["manifests"], report.after["snapshots"]) == (1, 10)
+    assert report.did.snapshots == 3
+    assert report.scan_seconds is not None
+    assert table.whole()
+
+
+def test_deletes_are_worked_into_the_files(table: Table) -> None:
+    table.spark.sql(
+        f"ALTER TABLE {table.name} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read', "
+        "'write.delete.granularity'='file')"
+    )
+    table.land(rows=10)
+    table.spark.sql(f"DELETE FROM {table.name} WHERE id < 4")
+    report = table.maintain(table.settings("compact"))
+    assert (report.did.files_before, report.did.files_after) == (1, 1)
+    assert table.ids() == list(range(4, 10))
+
+
+def test_a_job_that_comes_second_leaves_or_waits(table: Table) -> None:
+    for _ in range(3):
+        table.land()
+    with Lease(table.spark, table.java(), name=table.name):
+        with pytest.raises(TableBusy, match="another upkeep job"):
+            table.maintain(table.settings("compact"))
+        assert table.files() == 3
+        waiting = threading.Thread(target=lambda: table.maintain(table.settings("compact"), wait=120))
+        waiting.start()
+        time.sleep(2)
+        assert table.files() == 3
+    waiting.join(120)
+    assert table.files() == 1
+    assert table.whole()
+
+
+def test_a_lease_ends_by_itself_and_is_made_longer(table: Table) -> None:
+    abandoned = Lease(table.spark, table.java(), name=table.name, seconds=2)
+    assert abandoned._take() is None
+    with Lease(table.spark, table.java(), name=table.name, wait=60, seconds=1.5) as second:
+        time.sleep(4)
+        assert not second.lost.is_set()
+        with pytest.raises(TableBusy), Lease(table.spark, table.java(), name=table.name):
+            pass
+    assert "lakefeed.upkeep.lease" not in dict(table.java().properties())
+
+
+def test_a_stop_and_a_deadline_end_between_two_pieces(table: Table) -> None:
+    for day in (1, 1, 1, 2, 2, 2, 3, 3, 3):
+        table.land(day=day)
+    stop = threading.Event()
+    report = table.maintain(table.settings("compact"), stop=stop, say=lambda line: stop.set())
+    assert report.unfinished == "stopped"
+    assert report.did.partitions == 1
+    report = table.maintain(table.settings("compact", max_minutes=1e-9))
+    assert report.unfinished == "time"
+    assert report.did.partitions == 0
+    report = table.maintain(table.settings("compact"))
+    assert report.unfinished is None
+    assert report.did.partitions == 2
+    assert table.whole()
+
+
+def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real conflict: between the plan of a rewrite and its commit somebody else replaces the files."""
+    from lakefeed.upkeep import steps
+
+    monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
+    times = [0]
+    loaded = Maintenance._loaded
+
+    def stale(self: Maintenance) -> Any:
+        """A table as it was before the other's commit."""
+        found = loaded(self)
+        if times[0]:
+            times[0] -= 1
+            table.spark.sql(f"DELETE FROM {table.name} WHERE id = {table.landed - 1}")
+            table.spark.sql(f"INSERT INTO {table.name} VALUES ({table.landed - 1}, TIMESTAMP '2018-02-01 12:00:00')")
+        return found
+
+    monkeypatch.setattr(Maintenance, "_loaded", stale)
+    for _ in range(4):
+        table.land()
+    times[0] = 3
+    report = table.maintain(table.settings("compact"))
+    assert not report.gave_up
+    assert table.files() == 1
+    assert table.whole()
+    for _ in range(4):
+        table.land()
+    times[0] = 99
+    report = table.maintain(table.settings("compact"))
+    assert report.did.conflicts == ["at_day=2018-02-01"]
+    assert "left to the writers" in report.sentence
+    assert table.whole()
