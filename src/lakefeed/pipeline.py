@@ -37,11 +37,12 @@ from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.query import MicroBatches, trigger_of, watch
 from lakefeed.schema.reader import ReaderSchema
-from lakefeed.session import default_environment, session
+from lakefeed.session import default_environment, pools, session
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.parquet import ParquetFiles
 from lakefeed.spark_errors import translated
 from lakefeed.transform import sql
+from lakefeed.upkeep.schedule import UpkeepBesideFeed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -166,7 +167,10 @@ class Pipeline:
             self.config.name,
             connections=self.connections,
             master=master,
-            conf={key: str(value) for key, value in self.config.spark.items()},
+            conf={
+                **(pools() if self.config.upkeep else {}),
+                **{key: str(value) for key, value in self.config.spark.items()},
+            },
             log_file=log_file,
         )
 
@@ -375,11 +379,14 @@ class Pipeline:
 
         writer = self.read(spark, starting=opening.starting).writeStream.foreachBatch(batches.guarded(land))
         budget = self.config.budget.s3_requests_per_batch if self.config.budget else None
-        with FeedRequests(spark, checkpoint=self.config.checkpoint, sink=sink.location(), since=before) as requests:
+        with (
+            FeedRequests(spark, checkpoint=self.config.checkpoint, sink=sink.location(), since=before) as requests,
+            UpkeepBesideFeed(self.config, spark=spark, connections=self.connections) as upkeep,
+        ):
             seconds = watch(
                 self._started(writer, once=once),
                 batches,
-                on_batch=on_batch,
+                on_batch=upkeep.telling(on_batch),
                 requests=requests,
                 request_budget=budget,
             )

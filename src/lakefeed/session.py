@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,14 @@ def settings(
             for catalog_name, catalog in connections.catalogs.items()
             for key, value in _catalog(catalog_name, catalog, connections).items()
         },
+    }
+
+
+def pools() -> dict[str, str]:
+    """Settings with which upkeep's jobs get what a feed's batches leave, in the same application."""
+    return {
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": Path(str(files("lakefeed") / "upkeep" / "pools.xml")).as_uri(),
     }
 
 

@@ -6,7 +6,6 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,37 +16,24 @@ from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.config.upkeep import Step, Upkeep
 from lakefeed.errors import TableBusy
-from lakefeed.local.catalog import make_catalog
-from lakefeed.session import FEED_CATALOG
-from lakefeed.upkeep.due import LAST, LastUpkeep
+from lakefeed.upkeep.due import LastUpkeep
 from lakefeed.upkeep.lease import Lease
 from lakefeed.upkeep.maintain import Maintenance
 from lakefeed.upkeep.reading import health
 from lakefeed.upkeep.report import Report
+from tests.spark.feed_table import CATALOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CATALOG = "kept"
 FEED = "trips"
 OLD = time.time() - 10 * 86_400
 
 
 @pytest.fixture(scope="module")
-def connections(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Connections:
-    folder = tmp_path_factory.mktemp("kept")
-    make_catalog(folder / "catalog.db")
+def connections(checked: SparkSession, folder: Path) -> Connections:
+    """What pyiceberg needs to see the same catalog."""
     catalog = Catalog(type="jdbc", uri=f"jdbc:sqlite:{folder / 'catalog.db'}", warehouse=f"file://{folder}")
-    for key, value in {
-        "": FEED_CATALOG,
-        ".type": "jdbc",
-        ".uri": catalog.uri,
-        ".warehouse": catalog.warehouse,
-        ".jdbc.schema-version": "V1",
-        ".cache-enabled": "false",
-    }.items():
-        spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
-    spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
     return Connections(catalogs={CATALOG: catalog})
 
 
@@ -75,8 +61,7 @@ class Table:
         self.landed = end
 
     def settings(self, *only: Step, **blocks: Any) -> Upkeep:
-        found = Upkeep.model_validate({"only": list(only) or None, "compact": {"min_files": 3}, **blocks})
-        return found
+        return Upkeep.model_validate({"only": list(only) or None, "compact": {"min_files": 3}, **blocks})
 
     def maintain(self, settings: Upkeep, **options: Any) -> Report:
         stop = options.pop("stop", None)
@@ -184,9 +169,8 @@ def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: 
         table.land()
     expire_all(monkeypatch)
     table.maintain(table.settings("expire", expire={"keep": 10}))
-    ledger = Ledger(table.spark, table.name, "quiet").last()
-    assert ledger is not None
-    assert ledger.ranges.ranges[0].end == first
+    last = next(Ledger(table.spark, table.name, "quiet").commits())
+    assert last.ranges.ranges[0].end == first
     assert len(health(table.name, connections=table.connections).ancestors) == 14
     assert table.whole()
 

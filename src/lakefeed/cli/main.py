@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("schema", "What the registry has, what the table has, and what would change."),
     "dead-letters": ("dead_letters", "Records that could not become rows: look, replay, drop."),
     "topics": ("topics", "Create and describe topics."),
+    "tables": ("tables", "How tables are, and their upkeep: compact, expire, remove orphans."),
     "local": ("local", "The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog."),
     "demo": ("demo", "The main job from end to end on the embedded stack, verified."),
     "bench": ("bench", "Count S3 requests against a real MinIO, and compare."),

@@ -16,6 +16,7 @@ from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.names import TOPIC, Identifier, TableName, catalog_of
+from lakefeed.config.upkeep import Upkeep
 from lakefeed.kafka.client_options import consumer_complaints
 
 Scalar = str | int | float | bool
@@ -210,6 +211,9 @@ class PipelineConfig(Model):
     )
     checkpoint: str = Field(description="Checkpoint location: s3a://bucket/path, for this pipeline alone.")
     budget: Budget | None = Field(None, description="What a batch should use at most; more than that warns.")
+    upkeep: Upkeep | None = Field(
+        None, description="Look after the tables while the feed runs. Default: lakefeed tables maintain does it."
+    )
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
     catalogs: dict[str, Catalog] = Field(
         default_factory=dict,
@@ -266,6 +270,13 @@ class PipelineConfig(Model):
         kafka, topic = self.source.kafka, self.dead_letters.topic if self.dead_letters else None
         if kafka is not None and topic is not None and kafka.reads(topic):
             raise ValueError(f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
+        return self
+
+    @model_validator(mode="after")
+    def _tables_to_look_after(self) -> PipelineConfig:
+        letters = self.dead_letters.table if self.dead_letters else None
+        if self.upkeep is not None and self.sink.iceberg is None and letters is None:
+            raise ValueError("upkeep looks after Iceberg tables, and this pipeline writes to none")
         return self
 
     @property

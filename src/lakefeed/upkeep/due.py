@@ -15,6 +15,9 @@ LAST = "lakefeed.upkeep.last"
 """Table property: what the last upkeep did, as JSON."""
 
 MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's target (commit.manifest.target-size-bytes).
+HELD_DAYS = 30
+"""So long the newest commit of a feed that has stopped holds all that came after it; its position is kept for ever."""
+
 DELETED = 0.3  # Share of rows; Iceberg's own (delete-ratio-threshold of rewrite_data_files).
 
 
@@ -150,7 +153,9 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
     """How far back the snapshots can go.
 
     The newest commit of each feed stays, and so does all that came after it: a feed that starts again reads there
-    where it stands, and what has to be made good.
+    which dead letters it has to make good, and a replay that was cut off whether it has landed. After ``HELD_DAYS``
+    days this ends, since one feed that is gone would hold the snapshots of all others; where the feed stands is then
+    told by the table's property alone.
 
     Args:
         ancestors: the present snapshot's line, newest first.
@@ -160,7 +165,7 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
     wanted = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
     for depth, each in enumerate(ancestors):
-        if each.holds is not None:
+        if each.holds is not None and each.at >= now - HELD_DAYS * 86_400:
             newest.setdefault(each.holds, depth)
     deepest = max(newest.values(), default=-1)
     before = min([wanted, *(each.at for each in ancestors[: deepest + 1])])

@@ -21,7 +21,7 @@ from lakefeed.jvm import java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECONDS = 300.0
+SECONDS = 120.0
 POLL_SECONDS = 1.0
 
 

@@ -224,7 +224,6 @@ def as_text(value: Any) -> str | None:
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-
 def _size(items: Any) -> int:
     return sum(1 for _ in items)
 

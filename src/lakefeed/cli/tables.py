@@ -1,0 +1,335 @@
+"""``lakefeed tables``: how Iceberg tables are, and their upkeep."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+
+if TYPE_CHECKING:
+    from lakefeed.config.connections import Connections
+    from lakefeed.config.upkeep import Upkeep
+    from lakefeed.errors import LakefeedError
+    from lakefeed.upkeep.due import Plan
+    from lakefeed.upkeep.health import Health
+    from lakefeed.upkeep.report import Report
+
+F = TypeVar("F", bound=Callable[..., None])
+Shown = TypeVar("Shown")
+
+target_argument = click.argument("target", metavar="TABLE|PIPELINE")
+COLUMN = 16
+
+
+def tuning(command: F) -> F:
+    """The options that say what is due; they win over the pipeline's ``upkeep`` block."""
+    for option in (
+        click.option("--orphans-older-than", metavar="TIME", help="Younger orphans stay; 1 day at least."),
+        click.option("--keep", type=click.IntRange(10), help="So many snapshots stay in any case."),
+        click.option("--expire-older-than", metavar="TIME", help="Younger snapshots stay: '7 days'."),
+        click.option("--target-mb", type=click.IntRange(1), help="Size of the files to write."),
+        click.option("--only", metavar="STEPS", help="These of compact,manifests,expire,orphans."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.group()
+def tables() -> None:
+    """How Iceberg tables are, and their upkeep."""
+
+
+@tables.command()
+@target_argument
+@tuning
+@output_option
+def describe(target: str, output: str, **options: Any) -> None:
+    """Show the health of TABLE, or of the tables of PIPELINE, and what is due.
+
+    Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
+    """
+    from lakefeed.upkeep.due import plan
+    from lakefeed.upkeep.reading import health
+
+    chosen = _chosen(target, options)
+    found = []
+    for table in chosen.present():
+        read = health(table, connections=chosen.connections, target_bytes=chosen.target_bytes)
+        found.append((read, plan(read, chosen.settings, now=time.time())))
+    emit(
+        output,
+        {"tables": [_document(read, planned) for read, planned in found]},
+        lambda: _each(lambda one: _print(*one, target), found),
+    )
+
+
+@tables.command()
+@target_argument
+@tuning
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Begin no new piece of work after that.")
+@click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep job's end.")
+@click.option("--measure-scan", is_flag=True, help="Read all rows before and after, and say how long it took.")
+@click.option("--every", metavar="TIME", help="Go on for ever, a look each '1 hour'; until SIGTERM or Ctrl-C.")
+@click.option("--master", help="Spark master.  [default: local[*]]")
+@output_option
+@click.pass_context
+def maintain(
+    context: click.Context,
+    /,
+    target: str,
+    dry_run: bool,
+    max_minutes: float | None,
+    wait: float,
+    measure_scan: bool,
+    every: str | None,
+    master: str | None,
+    output: str,
+    **options: Any,
+) -> None:
+    """Look after TABLE, or the tables of PIPELINE: compact, rewrite manifests, expire snapshots, remove orphans.
+
+    May run beside the feed: its commits come first, and what holds its ledger stays. SIGTERM and Ctrl-C end after the
+    piece at hand; a kill at any moment does no harm.
+
+    Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, or
+    another upkeep job is at work.
+    """
+    from lakefeed.cli.run import stop_signals
+    from lakefeed.observe.terminal import ProgressView
+    from lakefeed.session import log_path, session
+    from lakefeed.upkeep.maintain import Maintenance
+    from lakefeed.upkeep.schedule import again_and_again
+
+    chosen = _chosen(target, {**options, "max_minutes": max_minutes, "every": every})
+    names = chosen.present()
+    log_file = log_path("upkeep")
+    reports: list[Report] = []
+    with ProgressView("upkeep") as view:
+        view.note(f"starting; Spark's log is {log_file}")
+        spark = session("lakefeed-upkeep", connections=chosen.connections, master=master, log_file=log_file)
+        with stop_signals(view) as stop:
+            if every is not None:
+                again_and_again(
+                    names,
+                    spark=spark,
+                    connections=chosen.connections,
+                    settings=chosen.settings,
+                    stop=stop,
+                    tell=lambda told: _tell(told, output),
+                    say=view.note,
+                )
+                return
+            for table in names:
+                job = Maintenance(
+                    table,
+                    spark=spark,
+                    connections=chosen.connections,
+                    settings=chosen.settings,
+                    stop=stop,
+                    say=view.note,
+                )
+                reports.append(job.run(dry_run=dry_run, measure_scan=measure_scan, wait=wait))
+    emit(output, {"tables": [each.as_dict() for each in reports]}, lambda: _each(_print_report, reports))
+    context.exit(1 if any(each.gave_up for each in reports) else 0)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What a command is about."""
+
+    tables: tuple[str, ...]
+    connections: Connections
+    settings: Upkeep
+
+    @property
+    def target_bytes(self) -> int | None:
+        target = self.settings.compact.target_mb
+        return target * 1024 * 1024 if target else None
+
+    def present(self) -> tuple[str, ...]:
+        """The tables; a dead-letter table that no dead letter has made yet is left out.
+
+        Raises:
+            ResourceMissing: the first of them is not there.
+        """
+        from lakefeed.errors import ResourceMissing
+        from lakefeed.tables.reader import open_table
+
+        open_table(self.tables[0], connections=self.connections)
+        found = [self.tables[0]]
+        for table in self.tables[1:]:
+            try:
+                open_table(table, connections=self.connections)
+            except ResourceMissing:
+                continue
+            found.append(table)
+        return tuple(found)
+
+
+def _chosen(target: str, options: dict[str, Any]) -> _Chosen:
+    from lakefeed.config.upkeep import Upkeep
+    from lakefeed.errors import ConfigError
+    from lakefeed.session import default_connections
+    from lakefeed.upkeep.schedule import tables_of
+
+    if target.endswith((".yaml", ".yml", ".json")) or Path(target).is_file():
+        from lakefeed.pipeline import Pipeline
+
+        declared = Pipeline.from_file(target)
+        names = tables_of(declared.config)
+        if not names:
+            raise ConfigError("the pipeline writes to no Iceberg table", where=target)
+        return _Chosen(names, declared.connections, _tuned(declared.config.upkeep or Upkeep(), options))
+    if target.count(".") < 2:
+        raise ConfigError(f"'{target}' is neither a pipeline file nor catalog.namespace.table")
+    return _Chosen((target,), default_connections(), _tuned(Upkeep(), options))
+
+
+def _tuned(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
+    from pydantic import ValidationError
+
+    from lakefeed.config.upkeep import Upkeep
+    from lakefeed.errors import ConfigError
+
+    block = settings.model_dump()
+    for option, place in {
+        "target_mb": ("compact", "target_mb"),
+        "expire_older_than": ("expire", "older_than"),
+        "keep": ("expire", "keep"),
+        "orphans_older_than": ("orphans", "older_than"),
+    }.items():
+        if options.get(option) is not None:
+            block[place[0]][place[1]] = options[option]
+    if options.get("only") is not None:
+        block["only"] = [each.strip() for each in options["only"].split(",")]
+    if options.get("max_minutes") is not None:
+        block["max_minutes"] = options["max_minutes"]
+    if options.get("every") is not None:
+        block |= {"every": options["every"], "at": None}
+    try:
+        return Upkeep.model_validate(block)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(each) for each in first["loc"] if not isinstance(each, int))
+        raise ConfigError(first["msg"].removeprefix("Value error, "), where=f"upkeep.{where}") from None
+
+
+def _document(read: Health, planned: Plan) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from lakefeed.upkeep.due import LastUpkeep
+    from lakefeed.upkeep.health import SIZES_MB
+
+    growth = read.growth
+    return {
+        "table": read.table,
+        "location": read.location,
+        **read.figures(),
+        "records": read.records,
+        "target_bytes": read.target_bytes,
+        "sizes": [
+            {"below_mb": bound, "files": files} for bound, files in zip((*SIZES_MB, None), read.sizes, strict=True)
+        ],
+        "oldest_snapshot_at": read.ancestors[-1].at if read.ancestors else None,
+        "growth_a_day": asdict(growth) if growth else None,
+        "last_upkeep": asdict(LastUpkeep.of(read.properties)),
+        "due": [{**asdict(each), "command": _command(read.table, each.step)} for each in planned.due],
+    }
+
+
+def _each(show: Callable[[Shown], None], items: Iterable[Shown]) -> None:
+    for each in items:
+        show(each)
+
+
+def _command(target: str, step: str) -> str:
+    return f"lakefeed tables maintain {target} --only {step}"
+
+
+def _print(read: Health, planned: Plan, target: str) -> None:
+    from lakefeed.upkeep.due import LastUpkeep
+    from lakefeed.upkeep.health import SIZES_MB
+
+    click.secho(read.table, bold=True)
+
+    def line(name: str, text: str) -> None:
+        click.echo(f"  {name.ljust(COLUMN)}{text}")
+
+    share = f", {read.small_files / read.files:.0%} below 3/4 of {_size(read.target_bytes)}" if read.files else ""
+    line("files", f"{read.files:,} of {_size(read.bytes)}, {read.records:,} rows{share}")
+    bounds = [*(f"<{bound} MB" for bound in SIZES_MB), f">={SIZES_MB[-1]} MB"]
+    if read.files:
+        line(
+            "sizes", "  ".join(f"{bound}: {count:,}" for bound, count in zip(bounds, read.sizes, strict=True) if count)
+        )
+    line("partitions", f"{len(read.partitions):,}")
+    if read.delete_files:
+        line("delete files", f"{read.delete_files:,}")
+    line("manifests", f"{read.manifests:,} of {_size(read.manifest_bytes)}, read in {read.planning_seconds:.2f} s")
+    since = f", the oldest of {_when(read.ancestors[-1].at)}" if read.ancestors else ""
+    line("snapshots", f"{read.snapshots:,}{since}")
+    line("metadata.json", f"{_size(read.metadata_bytes)}, {read.metadata_files:,} versions kept")
+    if (growth := read.growth) is not None:
+        line(
+            "growth a day",
+            f"{growth.rows:,.0f} rows, {_size(growth.bytes)} in {growth.files:,.0f} files, {growth.commits:,.0f} "
+            f"commits (from {growth.days:.2f} days)",
+        )
+    last = LastUpkeep.of(read.properties)
+    line("last upkeep", "never" if last.at is None else _when(last.at))
+    for each in planned.due:
+        line("due", f"{each.why}\n{' ' * (COLUMN + 2)}{_command(target, each.step)}")
+    if not planned.due:
+        line("due", "nothing")
+
+
+def _print_report(report: Report) -> None:
+    click.secho(report.table, bold=True)
+    if report.dry_run:
+        for each in report.due:
+            click.echo(f"  {each.step.ljust(10)} {each.why}")
+        if any(each.step == "orphans" for each in report.due):
+            click.echo(f"  {'':10} {report.did.orphans:,} orphans of {_size(report.did.orphan_bytes)}")
+        if not report.due:
+            click.echo("  nothing is due")
+        return
+    click.echo(f"  {report.sentence}")
+    if report.after is not None:
+        for name in ("files", "bytes", "delete_files", "manifests", "snapshots", "metadata_bytes", "planning_seconds"):
+            click.echo(f"  {name.ljust(COLUMN + 2)}{report.before[name]:>14,} -> {report.after[name]:>14,}")
+    if report.scan_seconds is not None:
+        click.echo(
+            f"  {'scan_seconds'.ljust(COLUMN + 2)}{report.scan_seconds[0]:>14,} -> {report.scan_seconds[1]:>14,}"
+        )
+
+
+def _tell(told: Report | LakefeedError, output: str) -> None:
+    """One look of a job that goes on for ever: a line for people, or one JSON document a line."""
+    from lakefeed.errors import LakefeedError
+
+    if output == "json":
+        click.echo(json.dumps(told.as_dict(), default=str))
+    elif isinstance(told, LakefeedError):
+        click.echo(f"failed, and goes on: {told}", err=True)
+    else:
+        click.echo(f"{told.table}: {told.sentence}")
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:,.0f} B" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def _when(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

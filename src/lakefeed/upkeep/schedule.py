@@ -1,0 +1,132 @@
+"""Upkeep again and again: in a thread of a feed's driver, or in a job of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from lakefeed.config.connections import Connections
+from lakefeed.config.failures import seconds_of
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.upkeep import Upkeep
+from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.spark_errors import translated
+from lakefeed.upkeep.maintain import Maintenance
+from lakefeed.upkeep.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_EVERY = "1 hour"
+
+
+def tables_of(config: PipelineConfig) -> tuple[str, ...]:
+    """The Iceberg tables that a pipeline writes to: its own, and that of its dead letters."""
+    sink, letters = config.sink.iceberg, config.dead_letters
+    return (
+        *((sink.table,) if sink is not None else ()),
+        *((letters.table,) if letters is not None and letters.table is not None else ()),
+    )
+
+
+def next_time(settings: Upkeep, *, now: float) -> float:
+    """When upkeep is to begin next, in seconds since 1970."""
+    if settings.at is None:
+        return now + seconds_of(settings.every or DEFAULT_EVERY)
+    hour, minute = (int(part) for part in settings.at.split(":"))
+    here = datetime.fromtimestamp(now, UTC)
+    today = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return (today if today > here else today + timedelta(days=1)).timestamp()
+
+
+class UpkeepBesideFeed:
+    """Looks after a feed's tables while it runs. Use it as a context manager around the query.
+
+    Whatever fails here is a note to the next batch, and never stops the feed.
+
+    Args:
+        config: the pipeline; without an ``upkeep`` block nothing is done.
+        spark: the feed's session.
+        connections: store and catalogs.
+    """
+
+    def __init__(self, config: PipelineConfig, *, spark: SparkSession, connections: Connections) -> None:
+        self._settings = config.upkeep
+        self._tables = tables_of(config)
+        self._spark = spark
+        self._connections = connections
+        self._stop = threading.Event()
+        self._notes: list[str] = []
+        self._thread = threading.Thread(target=self._run, name="lakefeed-upkeep", daemon=True)
+
+    def __enter__(self) -> Self:
+        if self._settings is not None and self._tables:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread.is_alive():
+            # After the piece at hand, which is bounded by upkeep.compact.group_mb.
+            self._thread.join()
+
+    def telling(self, on_batch: Callable[[BatchProgress], None]) -> Callable[[BatchProgress], None]:
+        """``on_batch``, with what upkeep has to say among the batch's notes."""
+
+        def tell(progress: BatchProgress) -> None:
+            notes = tuple(self._notes.pop(0) for _ in range(len(self._notes)))
+            on_batch(replace(progress, notes=(*progress.notes, *notes)) if notes else progress)
+
+        return tell
+
+    def _run(self) -> None:
+        assert self._settings is not None  # Only then the thread is started.
+        while not self._stop.wait(max(0.0, next_time(self._settings, now=time.time()) - time.time())):
+            for table in self._tables:
+                self._look_after(table, self._settings)
+
+    def _look_after(self, table: str, settings: Upkeep) -> None:
+        try:
+            report = Maintenance(
+                table, spark=self._spark, connections=self._connections, settings=settings, stop=self._stop
+            ).run(asked=False)
+        except (ResourceMissing, TableBusy):
+            # Not made yet, or somebody else is at it.
+            return
+        except Exception as error:  # The feed goes on, whatever upkeep has run into.
+            self._notes.append(f"upkeep of {table} failed, the feed goes on: {translated(error).what}")
+            return
+        if report.after is not None:
+            self._notes.append(f"upkeep of {table} took {report.seconds:.1f} s: {report.sentence}")
+
+
+def again_and_again(
+    tables: Sequence[str],
+    *,
+    spark: SparkSession,
+    connections: Connections,
+    settings: Upkeep,
+    stop: threading.Event,
+    tell: Callable[[Report | LakefeedError], None],
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Looks after tables at once, then on schedule, until stopped; what fails is told, and tried again next time."""
+    while True:
+        for table in tables:
+            if stop.is_set():
+                return
+            try:
+                job = Maintenance(table, spark=spark, connections=connections, settings=settings, stop=stop, say=say)
+                tell(job.run(asked=False))
+            except Exception as error:  # A job that runs for weeks outlives what fails today.
+                tell(translated(error))
+        if stop.wait(max(0.0, next_time(settings, now=time.time()) - time.time())):
+            return

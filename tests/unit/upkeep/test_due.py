@@ -1,0 +1,177 @@
+"""What is due at a table, decided from its figures alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from lakefeed.config.upkeep import Expire, Upkeep
+from lakefeed.upkeep.due import LAST, LastUpkeep, expiry, plan
+from lakefeed.upkeep.health import Ancestor, Health, Partition, PartitionKey
+
+NOW = 1_700_000_000.0
+DAY = 86_400.0
+MB = 1024 * 1024
+
+
+def partition(name: str, *, small: int = 0, large: int = 0, newest: int = 1, **more: Any) -> Partition:
+    facts: dict[str, Any] = {
+        "key": PartitionKey(0, (name,), f"day={name}"),
+        "files": small + large,
+        "bytes": small * MB + large * 512 * MB,
+        "small_files": small,
+        "small_bytes": small * MB,
+        "records": 1000,
+        "deleted": 0,
+        "newest": newest,
+    }
+    return Partition(**{**facts, **more})
+
+
+def table(*partitions: Partition, **more: Any) -> Health:
+    facts: dict[str, Any] = {
+        "table": "lake.ns.t",
+        "location": "s3://lake/ns/t",
+        "snapshot_id": 1,
+        "target_bytes": 512 * MB,
+        "partitions": partitions,
+        "sizes": (),
+        "delete_files": 0,
+        "manifests": 1,
+        "manifest_bytes": 1000,
+        "snapshots": 1,
+        "ancestors": (Ancestor(snapshot_id=1, at=NOW),),
+        "metadata_files": 1,
+        "metadata_bytes": 1000,
+        "properties": {LAST: LastUpkeep(at=NOW, orphans_at=NOW).to_json()},
+        "planning_seconds": 0.0,
+    }
+    return Health(**{**facts, **more})
+
+
+def steps(health: Health, **settings: Any) -> list[str]:
+    asked = settings.pop("asked", False)
+    return [each.step for each in plan(health, Upkeep.model_validate(settings), now=NOW, asked=asked).due]
+
+
+def line(count: int, *, every: float = 60.0, **holders: int) -> tuple[Ancestor, ...]:
+    """So many snapshots, one a minute, newest first; ``holders`` are feeds and how deep their newest commit is."""
+    depths = {depth: feed for feed, depth in holders.items()}
+    return tuple(
+        Ancestor(snapshot_id=count - depth, at=NOW - depth * every, holds=depths.get(depth)) for depth in range(count)
+    )
+
+
+def test_a_table_in_order_has_nothing_due() -> None:
+    assert steps(table(partition("1", small=4, large=9))) == []
+
+
+def test_partitions_with_enough_small_files_the_coldest_first() -> None:
+    health = table(
+        partition("hot", small=9, newest=30),
+        partition("cold", small=5, newest=2),
+        partition("few", small=4, newest=1),
+        partition("half full", small=3, newest=3, small_bytes=600 * MB),
+        partition("one", small=1, small_bytes=600 * MB),
+        partition("many deletes", large=1, newest=4, deleted=300),
+    )
+    found = plan(health, Upkeep(), now=NOW)
+    assert [each.key.values[0] for each in found.partitions] == ["cold", "half full", "many deletes", "hot"]
+    assert [each.step for each in found.due] == ["compact"]
+    assert "17 files of 4 partitions" in found.due[0].why
+
+
+def test_manifests_are_rewritten_only_if_they_become_fewer() -> None:
+    assert steps(table(manifests=31)) == ["manifests"]
+    assert steps(table(manifests=30)) == []
+    # 40 manifests of 8 MB are as few as they can be.
+    assert steps(table(manifests=40, manifest_bytes=40 * 8 * MB)) == []
+
+
+def test_delete_files() -> None:
+    assert steps(table(delete_files=10)) == ["manifests"]
+    assert steps(table(delete_files=9)) == []
+
+
+def test_orphans_once_a_day_and_whenever_somebody_asks() -> None:
+    def looked(at: float | None) -> Health:
+        return table(properties={LAST: LastUpkeep(at=NOW, orphans_at=at).to_json()})
+
+    assert steps(looked(None)) == ["orphans"]
+    assert steps(looked(NOW - DAY)) == ["orphans"]
+    assert steps(looked(NOW - DAY + 1)) == []
+    assert steps(looked(NOW), asked=True) == ["orphans"]
+    assert steps(table(properties={LAST: "not JSON"})) == ["orphans"]
+    assert steps(table(snapshot_id=None, properties={})) == []
+
+
+def test_only_some_steps() -> None:
+    health = table(partition("1", small=9), manifests=99, properties={}, ancestors=line(20_000), snapshots=20_000)
+    assert steps(health) == ["compact", "manifests", "expire", "orphans"]
+    assert steps(health, only=["orphans", "compact"]) == ["compact", "orphans"]
+
+
+@pytest.mark.parametrize(
+    ("holders", "goes", "held"),
+    [
+        ({}, 890, None),
+        ({"trips": 0}, 890, None),
+        ({"trips": 0, "quiet": 109}, 890, None),
+        ({"trips": 0, "quiet": 110}, 889, "quiet"),
+        ({"trips": 999, "quiet": 500}, 0, "trips"),
+    ],
+)
+def test_snapshots_that_may_go(holders: dict[str, int], goes: int, held: str | None) -> None:
+    found = expiry(line(1000, **holders), Expire(older_than="6540 seconds", keep=10), now=NOW)
+    assert (found.snapshots, found.held_for) == (goes, held)
+
+
+def test_a_number_of_snapshots_stays_in_any_case() -> None:
+    assert expiry(line(1000), Expire(older_than="1 second", keep=200), now=NOW).snapshots == 800
+    assert expiry(line(100), Expire(older_than="1 second", keep=200), now=NOW).snapshots == 0
+
+
+def test_what_writers_add_meanwhile_takes_nothing_from_what_is_held() -> None:
+    """Between the look and the expiry others commit: the bound is a time, and not a number that they use up."""
+    before = line(100, quiet=50)
+    found = expiry(before, Expire(older_than="1 second", keep=10), now=NOW)
+    later = (*(Ancestor(snapshot_id=1000 + each, at=NOW + 60 - each) for each in range(40)), *before)
+    kept = [each for each in later if each.at >= found.before]
+    assert before[50] in kept
+
+
+def test_a_feed_that_is_gone_for_a_month_holds_nothing() -> None:
+    old = line(5000, every=3600.0, gone=800, trips=0)
+    found = expiry(old, Expire(older_than="7 days", keep=10), now=NOW)
+    assert found.held_for is None
+    assert found.before == NOW - 7 * DAY
+
+
+def test_growth_a_day_without_what_replaces() -> None:
+    ancestors = tuple(
+        Ancestor(snapshot_id=100 - hour, at=NOW - hour * 3600, files=2, bytes=50, rows=10, replaces=hour % 2 == 1)
+        for hour in range(49)
+    )
+    growth = table(ancestors=ancestors).growth
+    assert growth is not None
+    assert (growth.days, growth.files, growth.rows, growth.commits) == (2.0, 24, 120, 12)
+    assert table().growth is None
+
+
+@pytest.mark.parametrize(
+    ("block", "because"),
+    [
+        ({"every": "1 hour", "at": "02:00"}, "either every or at"),
+        ({"at": "24:00"}, "HH:MM"),
+        ({"every": "often"}, "a duration is"),
+        ({"orphans": {"older_than": "23 hours"}}, "younger than 1 day"),
+        ({"expire": {"keep": 1}}, "greater than or equal to 10"),
+        ({"only": []}, "at least 1"),
+        ({"only": ["sweep"]}, "compact"),
+    ],
+)
+def test_settings_that_could_do_harm_are_refused(block: dict[str, Any], because: str) -> None:
+    with pytest.raises(ValidationError, match=because):
+        Upkeep.model_validate(block)
