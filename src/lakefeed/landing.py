@@ -161,12 +161,24 @@ class Landing:
         if self._sink.has(commit):
             return Landed(batch_id, rows=0, replayed=True)
         rows, outcomes = self._written(batch, commit)
+        if rows is None and ranges.records and not outcomes.counts.records:
+            # Nothing was read: the sink's log has the batch, from before a crash.
+            self._complete(batch, commit)
+            return Landed(batch_id, rows=0, replayed=True)
         if self._dead_letters is not None and outcomes.counts.dead_letters:
             self._dead_letters.write(
                 self.judged, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters
             )
         self._budget.spend(outcomes.counts)
         return Landed(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self._schema.notes())
+
+    def _complete(self, batch: DataFrame, commit: Commit) -> None:
+        """Writes the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
+        if self._dead_letters is None:
+            return
+        expected = self.judged(batch).filter(f"{RECORD}.reason IS NOT NULL").count()
+        if expected:
+            self._dead_letters.complete(self.judged, commit, spans=commit.ranges.ranges, expected=expected)
 
     def land_replay(self, records: DataFrame, commit: SnapshotProperties) -> Counts:
         """Lands records that are no batch, such as dead letters that can be rows now.

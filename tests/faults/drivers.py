@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
-
-from tests.contract.stores import Store
+from typing import IO, Any, cast
 
 ROOT = Path(__file__).resolve().parents[2]
+
+# For JVMs that live for seconds: what the second compiler costs it does not earn any more.
+SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,24 @@ class Driver:
         assert line, f"the driver has died: {self.log.read_text()[-4000:]}"
         return line
 
+    def prepare(self, pipeline: Path, **job: Any) -> None:
+        """For ``tests.faults.driver_child``: it is to run this pipeline; returns when it is ready to."""
+        self.tell(json.dumps({"file": str(pipeline), **job}))
+        assert self.hear() == "ready"
+
+    def ended(self) -> str | None:
+        """How the run has ended: None when all records had landed, else the error."""
+        error: str | None = json.loads(self.hear())["error"]
+        return error
+
 
 @contextmanager
-def driver(module: str, *, store: Store, log: Path) -> Iterator[Driver]:
-    """A driver that knows the store.
+def driver(module: str, *, environment: Mapping[str, str], log: Path) -> Iterator[Driver]:
+    """A driver that knows the servers.
 
     Args:
         module: run with ``python -m``.
-        store: told by its environment.
+        environment: names the servers.
         log: where its stderr goes.
     """
     with log.open("w") as errors:
@@ -53,7 +65,7 @@ def driver(module: str, *, store: Store, log: Path) -> Iterator[Driver]:
             stderr=errors,
             text=True,
             cwd=ROOT,
-            env={**os.environ, **store.as_environment(), "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**os.environ, **environment, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
     try:
         yield Driver(process, log)

@@ -1,23 +1,25 @@
 """An S3 store's bad days: a proxy that forwards everything, and spoils what it is told to spoil.
 
-Signatures stay valid because the Host header is passed on as the client signed it.
+It can also kill whoever sent a request, before the store has seen it or after the store has done it: so a driver dies
+exactly between two steps. Signatures stay valid because the Host header is passed on as the client signed it.
 """
 
 from __future__ import annotations
 
 import http.client
+import re
 import socket
 import struct
 import threading
 import urllib.parse
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 
-Kind = Literal["503", "reset", "lost reply", "ignored condition", "501"]
+Kind = Literal["503", "reset", "lost reply", "ignored condition", "501", "kill before", "kill after"]
 _HOP_BY_HOP = {"connection", "expect", "transfer-encoding", "keep-alive"}
 
 
@@ -48,18 +50,28 @@ class Request:
         return (of_upload if "uploadId" in self.query else of_object)[self.method]
 
 
-def on(operation: str) -> Callable[[Request], bool]:
+Matcher = Callable[[Request], bool]
+
+
+def on(operation: str) -> Matcher:
     """Matches the requests of one operation."""
     return lambda request: request.operation == operation
 
 
+def put(pattern: str) -> Matcher:
+    """Matches the PUT of an object whose path has this regular expression."""
+    wanted = re.compile(pattern)
+    return lambda request: request.operation == "PutObject" and wanted.search(request.path) is not None
+
+
 @dataclass(kw_only=True)
 class Fault:
-    """What to spoil, and how often."""
+    """What to spoil, how often, and which requests the store must have done before, in this order."""
 
     kind: Kind
-    matches: Callable[[Request], bool]
+    matches: Matcher
     times: int
+    after: list[Matcher] = field(default_factory=list)
     done: int = 0
 
 
@@ -70,11 +82,17 @@ class FaultProxy:
     endpoint: str
     faults: list[Fault] = field(default_factory=list)
     seen: list[Request] = field(default_factory=list)
+    victim: Callable[[], None] = lambda: None
+    """Kills the sender of a request, and returns when it is dead."""
+
+    cut: bool = False
+    """Whether the sender was killed: what it still had on the wire is not forwarded."""
+
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def spoil(self, kind: Kind, matches: Callable[[Request], bool], *, times: int = 1) -> Fault:
+    def spoil(self, kind: Kind, matches: Matcher, *, times: int = 1, after: Sequence[Matcher] = ()) -> Fault:
         """Spoils the next requests that match."""
-        fault = Fault(kind=kind, matches=matches, times=times)
+        fault = Fault(kind=kind, matches=matches, times=times, after=list(after))
         with self._lock:
             self.faults.append(fault)
         return fault
@@ -83,6 +101,19 @@ class FaultProxy:
         """No further faults."""
         with self._lock:
             self.faults.clear()
+            self.cut = False
+
+    def kill(self) -> None:
+        """Kills the sender; what it has sent and the store has not seen stays unseen."""
+        self.cut = True
+        self.victim()
+
+    def has_answered(self, request: Request) -> None:
+        """The store has done a request: faults that wait for it come nearer."""
+        with self._lock:
+            for fault in self.faults:
+                if fault.after and fault.after[0](request):
+                    fault.after.pop(0)
 
     def counted(self) -> dict[str, int]:
         """How many requests have arrived, by operation: those that were spoilt too."""
@@ -93,8 +124,10 @@ class FaultProxy:
         """The fault for a request, if one is due."""
         with self._lock:
             self.seen.append(request)
+            if self.cut:
+                return "reset"
             for fault in self.faults:
-                if fault.done < fault.times and fault.matches(request):
+                if not fault.after and fault.done < fault.times and fault.matches(request):
                     fault.done += 1
                     return fault.kind
         return None
@@ -122,9 +155,16 @@ def fault_proxy(store: str) -> Iterator[FaultProxy]:
                 self._answer(int(kind), {"Content-Length": "0"}, b"")
             elif kind == "reset":
                 self._reset()
+            elif kind == "kill before":
+                proxy.kill()
+                self._reset()
             else:
                 status, headers, answer = self._ask(body)
-                if kind == "lost reply":
+                if kind == "kill after":
+                    proxy.kill()
+                elif status < 300:
+                    proxy.has_answered(request)
+                if kind in ("lost reply", "kill after"):
                     self._reset()
                 elif kind == "ignored condition" and status in (409, 412):
                     self._answer(200, {"ETag": '"0"', "Content-Length": "0"}, b"")

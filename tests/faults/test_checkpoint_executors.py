@@ -30,7 +30,7 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
             fault_proxy(store.endpoint) as proxy,
             driver(
                 "tests.faults.executors_child",
-                store=replace(store, endpoint=proxy.endpoint),
+                environment=replace(store, endpoint=proxy.endpoint).as_environment(),
                 log=tmp_path / f"{number}.log",
             ) as running,
         ):

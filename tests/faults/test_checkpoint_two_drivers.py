@@ -31,7 +31,11 @@ def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) 
     with ExitStack() as running:
         drivers = [
             running.enter_context(
-                driver("tests.faults.two_drivers_child", store=store, log=tmp_path / f"driver-{n}.log")
+                driver(
+                    "tests.faults.two_drivers_child",
+                    environment=store.as_environment(),
+                    log=tmp_path / f"driver-{n}.log",
+                )
             )
             for n in range(2)
         ]

@@ -15,6 +15,7 @@ from lakefeed.dead_letters.letters import Choice
 from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
 from lakefeed.tables.reader import open_table
 from tests.cli import lakefeed
+from tests.contract.stores import Bucket, Store
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -147,6 +148,31 @@ def test_parquet_has_its_dead_letters_in_a_table(lake: SparkSession, feed: Feed)
     assert (summary.rows, summary.dead_letters) == (50, 2)
     assert lake.read.parquet(path).count() == 50
     assert len(letters(feed)) == 2
+
+
+def test_parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send([*feed.avro(trips(0, 50)), b"\x01", b"\x02"])
+    path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
+    blocks = {"sink": {"parquet": {"path": path}}, "dead_letters": {"table": dead(feed)}}
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    store = Store(
+        endpoint=feed.stack.s3_endpoint,
+        access_key=feed.stack.access_key,
+        secret_key=feed.stack.secret_key.get_secret_value(),
+    )
+
+    def crash_before_the_commits_entry() -> None:
+        Bucket(name=feed.stack.bucket, store=store).remove(f"checkpoints/{feed.name}/commits/0")
+
+    crash_before_the_commits_entry()
+    lake.sql(f"DROP TABLE {dead(feed)} PURGE")
+    for _ in range(2):
+        summary = feed.pipeline(**blocks).run(spark=lake, once=True)
+        assert (summary.batches, summary.rows) == (0, 0)
+        assert len(letters(feed)) == 2
+        assert lake.read.parquet(path).count() == 50
+        crash_before_the_commits_entry()
 
 
 def test_a_second_driver_takes_over_and_the_first_can_commit_nothing_more(lake: SparkSession, feed: Feed) -> None:

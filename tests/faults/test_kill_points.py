@@ -1,0 +1,73 @@
+"""A driver that is killed at each step of a batch, before the step and after it: each record is there once afterwards.
+
+The S3 proxy kills the driver's whole process group at the request that is the step (``kill_points.py``). Among the
+records are broken ones, an aborted transaction, and one that is open while the driver dies and is committed then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakefeed.local import Endpoints
+from tests.cli import Running
+from tests.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.faults.kill_points import POINTS, KillPoint
+from tests.faults.landed import Landing, assert_all_landed, assert_nothing_wrong
+from tests.faults.s3_fault_proxy import FaultProxy, fault_proxy
+from tests.faults.workload import PARTITIONS, Workload
+from tests.feed import Feed
+
+# In make test: between metadata.json and the swap in the catalog.
+TELLING = (KillPoint("iceberg", "table metadata", "after"),)
+
+
+@pytest.fixture(scope="module")
+def proxy(stack: Endpoints) -> Iterator[FaultProxy]:
+    with fault_proxy(stack.s3_endpoint) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver in another process that goes on where the killed one was."""
+    log = tmp_path_factory.mktemp("successor") / "driver.log"
+    environment = {**stack.as_environment(), **SHORT_LIVED}
+    with driver("tests.faults.driver_child", environment=environment, log=log) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param(each, id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS],
+)
+def test_killed_there_each_record_is_there_once_after_a_restart(
+    feed: Feed, proxy: FaultProxy, successor: Driver, point: KillPoint
+) -> None:
+    landing = Landing(feed, point.sink)
+    work = Workload(feed)
+    feed.create_topic(partitions=PARTITIONS)
+    work.send(90)
+    work.transaction(60, end="abort")
+    work.transaction(60, end="commit")
+    work.send(90)
+    open_one = work.transaction(30, end="open", partition=2)
+    file = landing.write_file()
+
+    proxy.heal()
+    fault = point.arm(proxy, landing)
+    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
+    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
+    proxy.victim = victim.kill
+    assert victim.process.wait(500) < 0, victim.said()
+    assert fault.done == 1
+    assert_nothing_wrong(landing, work)
+
+    assert open_one is not None
+    open_one.commit()
+    work.send(30)
+    successor.prepare(file)
+    successor.tell("0")
+    assert successor.ended() is None
+    assert_all_landed(landing, work)
