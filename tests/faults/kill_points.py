@@ -37,9 +37,9 @@ class KillPoint:
     def __str__(self) -> str:
         return f"{self.sink}: {self.when} {self.place}"
 
-    def arm(self, proxy: FaultProxy, landing: Landing, *, batch: int = 1) -> Fault:
-        """From now on the driver dies there, in the first batch from this one on that comes by."""
-        begun = put(f"/checkpoints/{landing.feed.name}/offsets/{batch}$")
+    def arm(self, proxy: FaultProxy, landing: Landing, *, batch: int | None = None) -> Fault:
+        """From now on the driver dies there, in this batch, or in the first one that begins."""
+        begun = put(f"/checkpoints/{landing.feed.name}/offsets/{_number(batch)}$")
         place = _request(self.place, landing, batch)
         # The entry itself is what the others wait for.
         after = () if self.place == "offsets entry" else (begun,)
@@ -48,22 +48,27 @@ class KillPoint:
         return proxy.spoil("kill before" if self.when == "before" else "kill after", place, after=after)
 
 
-def _request(place: Place, landing: Landing, batch: int) -> Matcher:
+def _number(batch: int | None) -> str:
+    return "[0-9]+" if batch is None else str(batch)
+
+
+def _request(place: Place, landing: Landing, batch: int | None) -> Matcher:
     name = landing.feed.name
+    number = _number(batch)
     rows, letters = f"/{name}/rows", f"/{name}/letters"
     data_file = f"{rows}/data/.*[.]parquet$" if landing.sink == "iceberg" else f"/{landing.path}/part-.*[.]parquet$"
     return put(
         {
-            "offsets entry": f"/checkpoints/{name}/offsets/{batch}$",
+            "offsets entry": f"/checkpoints/{name}/offsets/{number}$",
             "data file": data_file,
             "manifest": f"{rows}/metadata/[^/]*-m[0-9]+[.]avro$",
             "manifest list": f"{rows}/metadata/snap-[^/]*[.]avro$",
             "table metadata": f"{rows}/metadata/[^/]*[.]metadata[.]json$",
-            "log entry": f"/{landing.path}/_spark_metadata/{batch}$",
+            "log entry": f"/{landing.path}/_spark_metadata/{number}([.]compact)?$",
             "letters' data file": f"{letters}/data/.*[.]parquet$",
             "letters' manifest": f"{letters}/metadata/[^/]*-m[0-9]+[.]avro$",
             "letters' table metadata": f"{letters}/metadata/[^/]*[.]metadata[.]json$",
-            "commits entry": f"/checkpoints/{name}/commits/{batch}$",
+            "commits entry": f"/checkpoints/{name}/commits/{number}$",
         }[place]
     )
 

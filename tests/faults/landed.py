@@ -23,11 +23,19 @@ SinkKind = Literal["iceberg", "parquet"]
 
 @dataclass(frozen=True)
 class Landing:
-    """A feed of this suite: its sink, its dead letters, and its pipeline file."""
+    """A feed of this suite: its sink, its dead letters, and its pipeline file.
+
+    Attributes:
+        feed: names table, checkpoint and folder.
+        sink: where rows go.
+        batch: records of a batch, at most.
+        topic: what it reads, if that is not the feed's own topic.
+    """
 
     feed: Feed
     sink: SinkKind
     batch: int = 100
+    topic: str | None = None
 
     @property
     def letters(self) -> str:
@@ -43,7 +51,7 @@ class Landing:
         """The pipeline file."""
         kafka = {
             "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-            "topics": [self.feed.topic],
+            "topics": [self.topic or self.feed.topic],
             "max_records_per_batch": self.batch,
         }
         sinks = {

@@ -56,7 +56,7 @@ def test_killed_there_each_record_is_there_once_after_a_restart(
     file = landing.write_file()
 
     proxy.heal()
-    fault = point.arm(proxy, landing)
+    fault = point.arm(proxy, landing, batch=1)
     through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
     victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
     proxy.victim = victim.kill

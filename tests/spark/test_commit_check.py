@@ -15,6 +15,7 @@ import pytest
 from lakefeed.commit.fence import take_fence
 from lakefeed.commit.ledger import CONTINUITY, ROWS, Commit
 from lakefeed.commit.ranges import OffsetRange
+from lakefeed.dead_letters.replay import REPLAYS, ReplayCommit
 from lakefeed.errors import CheckpointMismatch
 from tests.spark.feed_table import FEED, Table, declare, refused, span
 
@@ -166,6 +167,42 @@ def test_of_two_that_race_for_a_range_exactly_one_wins(table: Table, checked: Sp
     assert len(table.snapshots()) == ROUNDS
 
 
+def test_a_batch_is_left_out_only_if_the_table_ends_with_its_ranges(table: Table) -> None:
+    def is_there(batch_id: int, start: int, end: int) -> bool:
+        return table.ledger().is_in_table(Commit(FEED, batch_id, span(start, end)))
+
+    assert not is_there(0, 0, 3)
+    with pytest.raises(CheckpointMismatch, match="the table holds no commit of it"):
+        is_there(1, 3, 5)
+    table.land(0, 3)
+    assert is_there(0, 0, 3)
+    # A checkpoint that was lost counts its batches anew; an id tells nothing.
+    assert is_there(7, 0, 3)
+    assert not is_there(0, 3, 5)
+    for start, end in ((0, 4), (2, 4), (4, 5)):
+        with pytest.raises(CheckpointMismatch, match="does not go on where"):
+            is_there(0, start, end)
+
+
+def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> None:
+    replays = f"{FEED}{REPLAYS}"
+    feed = take_fence(table.spark, table.name, FEED)
+    old, new = (take_fence(table.spark, table.name, replays) for _ in range(2))
+
+    def replay(number: int, fence: str) -> None:
+        properties = ReplayCommit(FEED, f"replay-{number}", fence).properties()
+        writer = table.spark.range(number, number + 1).writeTo(table.name)
+        for key, value in properties.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        writer.append()
+
+    refused(lambda: replay(100, old), "another driver has taken over")
+    replay(101, new)
+    # The feed itself goes on beside its replays.
+    table.land(0, 2, fence=feed)
+    assert table.ids() == [0, 1, 101]
+
+
 def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> None:
     old = take_fence(table.spark, table.name, FEED)
     table.land(0, 2, fence=old)
@@ -245,6 +282,16 @@ def test_history_cut_then_rolled_back_past_the_feed_then_appended_to(table: Tabl
     table.plain(102)
     refused(lambda: table.land(4, 6), "was rolled back to before the commits")
     refused(lambda: table.land(0, 2), "was rolled back to before the commits")
+    assert table.ids() == [100, 102]
+
+
+def test_history_cut_then_rolled_back_then_cut_again(table: Table) -> None:
+    before = cut_history(table)
+    table.call("set_current_snapshot", f", snapshot_id => {before}")
+    table.plain(102)
+    table.spark.sql(f"ALTER TABLE {table.name} DROP TAG before")
+    table.expire()
+    refused(lambda: table.land(4, 6), "was rolled back to before the commits")
     assert table.ids() == [100, 102]
 
 

@@ -1,0 +1,115 @@
+"""What was counted of a batch decides, before anything is visible, whether it lands: in a table and in files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed import jvm
+from lakefeed.commit.ledger import COMMIT_ID, COUNTS, Commit
+from lakefeed.commit.outcomes import BatchOutcomes, Counts
+from lakefeed.decode.verdict import DEAD_LETTER, RECORD, ROW, SKIPPED, STOP
+from tests.spark.feed_table import FEED, Table, refused, span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDS = 10
+Limit = Callable[[BatchOutcomes], None]
+
+
+def judged(spark: SparkSession, *, verdict: int = ROW, schema_id: int = 7) -> DataFrame:
+    """Ten records; the verdict is on the second."""
+    from pyspark.sql import functions as sf
+
+    record = sf.struct(sf.lit("topic").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"))
+    reason = sf.when(sf.col("id") == 1, sf.lit("because")) if verdict != ROW else sf.lit(None).cast("string")
+    return (
+        # As Kafka's source does, it does not tell how it is partitioned.
+        spark.createDataFrame([(number,) for number in range(RECORDS)], "id BIGINT").withColumn(
+            RECORD,
+            sf.struct(
+                record.alias("record"),
+                sf.lit(schema_id).alias("schema_id"),
+                reason.alias("reason"),
+                sf.when(sf.col("id") == 1, sf.lit(verdict)).otherwise(sf.lit(ROW)).alias("verdict"),
+            ),
+        )
+    )
+
+
+def land(table: Table, rows: DataFrame, outcomes: BatchOutcomes) -> None:
+    """As the sink does."""
+    writer = rows.writeTo(table.name)
+    for key, value in {**Commit(FEED, 0, span(0, RECORDS)).properties(), COMMIT_ID: outcomes.commit_id}.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    writer.append()
+
+
+# What is counted, what is allowed, and what is said if it is not.
+MUST_NOT: list[tuple[str, dict[str, int], Limit]] = [
+    ("schemas", {"schema_id": 8}, lambda outcomes: outcomes.cover([7])),
+    ("stop", {"verdict": STOP}, lambda outcomes: None),
+    ("budget", {"verdict": DEAD_LETTER}, lambda outcomes: outcomes.bound(max_rows=0, max_share=None)),
+    ("budget", {"verdict": DEAD_LETTER}, lambda outcomes: outcomes.bound(max_rows=None, max_share=0.05)),
+    (
+        "budget",
+        {"verdict": DEAD_LETTER},
+        lambda outcomes: outcomes.bound(max_rows=1, max_share=None, before=Counts(records=100, dead_letters=1)),
+    ),
+]
+
+
+def test_a_batch_that_must_not_land_leaves_the_table_as_it_was(table: Table) -> None:
+    for why, records, limit in MUST_NOT:
+        with BatchOutcomes(table.spark) as outcomes:
+            limit(outcomes)
+            rows = outcomes.accepted(judged(table.spark, **records))
+            refused(lambda rows=rows, outcomes=outcomes: land(table, rows, outcomes), "")  # type: ignore[misc]
+            assert outcomes.refusal == why
+            assert table.ids() == []
+    with BatchOutcomes(table.spark) as outcomes:
+        outcomes.bound(max_rows=1, max_share=0.1)
+        outcomes.cover([7])
+        land(table, outcomes.accepted(judged(table.spark, verdict=DEAD_LETTER)), outcomes)
+    assert len(table.ids()) == RECORDS - 1
+
+
+def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    from py4j.protocol import Py4JJavaError
+
+    session: Any = spark
+    path = tmp_path / "files"
+    files = jvm.java(spark).sink.ParquetFiles(session._jsparkSession, str(path), [], {})
+    for why, records, limit in MUST_NOT:
+        with BatchOutcomes(spark) as outcomes:
+            limit(outcomes)
+            frame: Any = outcomes.accepted(judged(spark, **records))
+            with pytest.raises(Py4JJavaError, match="lakefeed refuses the commit"):
+                files.add(0, outcomes.commit_id, frame._jdf)
+            assert outcomes.refusal == why
+            assert not (path / "_spark_metadata" / "0").exists()
+    with BatchOutcomes(spark) as outcomes:
+        frame = outcomes.accepted(judged(spark, verdict=SKIPPED))
+        files.add(0, outcomes.commit_id, frame._jdf)
+        assert outcomes.counts == Counts(records=RECORDS, skipped=1)
+    assert spark.read.parquet(str(path)).count() == RECORDS - 1
+    # A batch that the log has is left out, which shows in that nothing was read.
+    with BatchOutcomes(spark) as outcomes:
+        frame = outcomes.accepted(judged(spark))
+        files.add(0, outcomes.commit_id, frame._jdf)
+        assert outcomes.counts == Counts()
+    assert spark.read.parquet(str(path)).count() == RECORDS - 1
+
+
+def test_a_plan_that_reads_its_records_twice_counts_them_once(table: Table) -> None:
+    with BatchOutcomes(table.spark) as outcomes:
+        rows = outcomes.accepted(judged(table.spark, verdict=DEAD_LETTER))
+        land(table, rows.union(rows), outcomes)
+        assert outcomes.counts == Counts(records=RECORDS, dead_letters=1)
+    assert len(table.ids()) == 2 * (RECORDS - 1)
+    [summary] = table.spark.sql(f"SELECT summary FROM {table.name}.snapshots").collect()
+    assert summary.summary[COUNTS] == '{"topic":{"0":[10,1,0]}}'

@@ -1,0 +1,156 @@
+"""What is checked before a feed starts, and by whoever verifies it from outside."""
+
+from __future__ import annotations
+
+from tools.guards.guard import python
+
+START = "tests/unit/commit/test_start.py::test_"
+VERIFY = "tests/unit/commit/test_verify.py::test_"
+
+AT_THE_START = (
+    python(
+        "start: a table that lacks what the checkpoint takes for landed",
+        "commit/start",
+        "if ahead := {",
+        "if False and {",
+        f"{START}a_table_that_lacks_what_the_checkpoint_has_is_refused",
+    ),
+    python(
+        "start: a checkpoint that is older than the table",
+        "commit/start",
+        "if table in (_known(state.end, table), _known(position, table)):",
+        "if True:",
+        f"{START}what_goes_on",
+    ),
+    python(
+        "start: a damaged checkpoint",
+        "commit/start",
+        "    if state.damage is not None:\n",
+        "    if False:\n",
+        f"{START}what_goes_on",
+    ),
+    python(
+        "start: a move that the checkpoint does not know",
+        "commit/start",
+        "if facts.unknown_move:",
+        "if False:",
+        f"{START}a_move_that_the_checkpoint_does_not_know_wins_over_it",
+    ),
+    python(
+        "start: lost records are given up only when told to",
+        "commit/start",
+        "if not accept_loss:",
+        "if False:",
+        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+    ),
+    python(
+        "start: no loss without a place to record it",
+        "commit/start",
+        "if not facts.keeps_ledger:",
+        "if False:",
+        f"{START}without_a_ledger_no_loss_can_be_accepted",
+    ),
+    python(
+        "start: a topic that was made again",
+        "commit/losses",
+        "first and first != described.topic_id:",
+        "False:",
+        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+    ),
+    python(
+        "start: records removed before they were read",
+        "commit/losses",
+        "elif position < found.start_offset:",
+        "elif False:",
+        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+    ),
+    python(
+        "start: a topic that ends before the feed's position",
+        "commit/losses",
+        "elif position > found.end_offset:",
+        "elif False:",
+        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+    ),
+    python(
+        "start: a Parquet log that is ahead of the checkpoint",
+        "commit/start",
+        "if logged > planned:",
+        "if False:",
+        f"{START}a_log_of_batch_ids_must_be_the_checkpoints",
+    ),
+    python(
+        "start: a Parquet log that is behind the checkpoint",
+        "commit/start",
+        "if max(landed, -1) <= logged <= planned:",
+        "if logged <= planned:",
+        f"{START}a_log_of_batch_ids_must_be_the_checkpoints",
+    ),
+    python(
+        "start: the file metadata alone is gone",
+        "commit/checkpoint_state",
+        """    if METADATA not in names:
+        damage""",
+        """    if False:
+        damage""",
+        f"{START}damage_of_a_checkpoint_is_seen",
+    ),
+)
+
+VERIFYING = (
+    python(
+        "verify: a gap or an overlap",
+        "commit/audit",
+        "*_continuity(evidence.commits),",
+        "",
+        f"{VERIFY}a_commit_that_is_gone_leaves_a_gap_wherever_it_had_offsets",
+    ),
+    python(
+        "verify: a topic that was made again, or overtakes the feed",
+        "commit/audit",
+        "*_topics(evidence),",
+        "",
+        f"{VERIFY}a_topic_that_was_made_again_is_found_in_the_ledger_and_on_the_broker",
+    ),
+    python(
+        "verify: a zombie's commit",
+        "commit/audit",
+        "*_fences(evidence),",
+        "",
+        f"{VERIFY}a_zombies_commit_is_found_by_its_fence",
+    ),
+    python(
+        "verify: records that were lost",
+        "commit/audit",
+        "*_records(evidence),",
+        "",
+        f"{VERIFY}offsets_without_a_record_are_right_only_if_the_broker_says_so",
+    ),
+    python(
+        "verify: rows against counts",
+        "commit/audit",
+        "*_rows(evidence),",
+        "",
+        f"{VERIFY}rows_are_held_against_counts_unless_a_transform_decides",
+    ),
+    python(
+        "verify: the position in the properties",
+        "commit/audit",
+        "*_recorded(evidence),",
+        "",
+        f"{VERIFY}another_position_in_the_properties_is_a_rollback_or_a_commit_past_the_check",
+    ),
+    python(
+        "verify: dead letters",
+        "commit/audit",
+        "*letter_findings(evidence),",
+        "",
+        f"{VERIFY}dead_letters_that_were_never_written_are_a_fault_but_for_the_newest_batch",
+    ),
+    python(
+        "verify: rows by their own offsets",
+        "commit/audit",
+        "*row_findings(evidence),",
+        "",
+        f"{VERIFY}rows_are_compared_by_their_own_offsets",
+    ),
+)

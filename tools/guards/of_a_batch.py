@@ -1,0 +1,164 @@
+"""What is checked of a batch before its commit, and of its dead letters after it."""
+
+from __future__ import annotations
+
+from tools.guards.guard import java, python
+
+CHECK = "tests/spark/test_commit_check.py::test_"
+OUTCOMES = "tests/spark/test_outcomes.py::test_"
+START = "tests/unit/commit/test_start.py::test_"
+LETTERS = "tests/integration/test_dead_letters.py::test_"
+MANAGER = "tests/contract/test_checkpoint_manager.py::test_"
+
+BEFORE_THE_COMMIT = (
+    java(
+        "outcomes: an Iceberg batch that must not land",
+        "commit/FeedTable",
+        "outcomes.check();",
+        "",
+        f"{OUTCOMES}a_batch_that_must_not_land_leaves_the_table_as_it_was",
+    ),
+    java(
+        "outcomes: a Parquet batch that must not land",
+        "commit/CheckedFileCommit",
+        "outcomes.check();",
+        "",
+        f"{OUTCOMES}a_batch_that_must_not_land_leaves_the_log_as_it_was",
+    ),
+    java(
+        "outcomes: schemas that the rows do not cover",
+        "commit/Outcomes",
+        "if (coveredSchemas != null &&",
+        "if (false &&",
+        f"{OUTCOMES}a_batch_that_must_not_land_leaves_the_table_as_it_was",
+    ),
+    java(
+        "outcomes: a record that stops the feed",
+        "commit/Outcomes",
+        "if (stop() != null) {",
+        "if (false) {",
+        f"{OUTCOMES}a_batch_that_must_not_land_leaves_the_table_as_it_was",
+    ),
+    java(
+        "outcomes: more dead letters than the budget",
+        "commit/Outcomes",
+        "if (!bounds.stream().allMatch(bound -> bound.allows(dead, records))) {",
+        "if (false) {",
+        f"{OUTCOMES}a_batch_that_must_not_land_leaves_the_table_as_it_was",
+    ),
+    java(
+        "outcomes: a range that is read twice counts once",
+        "commit/Outcomes",
+        "ranges.put(range.key(), range);",
+        "ranges.put(new RangeOutcome.Key(range.topic, range.partition, System.nanoTime()), range);",
+        f"{OUTCOMES}a_plan_that_reads_its_records_twice_counts_them_once",
+    ),
+    python(
+        "ledger: a batch that has landed is not written again",
+        "commit/ledger",
+        "if last.ranges == commit.ranges:",
+        "if False:",
+        f"{CHECK}a_batch_is_left_out_only_if_the_table_ends_with_its_ranges",
+    ),
+    python(
+        "ledger: a batch is not known by its number",
+        "commit/ledger",
+        "if last.ranges == commit.ranges:",
+        "if self.last() is not None and self.last().batch_id == commit.batch_id:",
+        f"{CHECK}a_batch_is_left_out_only_if_the_table_ends_with_its_ranges",
+    ),
+    python(
+        "ledger: a checkpoint ahead of an empty table",
+        "commit/ledger",
+        "if commit.batch_id == 0:",
+        "if True:",
+        f"{CHECK}a_batch_is_left_out_only_if_the_table_ends_with_its_ranges",
+    ),
+    python(
+        "ledger: a batch that does not go on",
+        "commit/ledger",
+        "if commit.ranges.follows(last.ranges):",
+        "if True:",
+        f"{CHECK}a_batch_is_left_out_only_if_the_table_ends_with_its_ranges",
+    ),
+    python(
+        "fence: carried by each commit",
+        "commit/ledger",
+        "return written if self.fence is None else {**written, FENCE: self.fence}\n\n    @classmethod",
+        "return written\n\n    @classmethod",
+        f"{CHECK}only_the_driver_that_took_the_fence_last_can_commit",
+    ),
+    python(
+        "fence: taken before the first batch",
+        "landing",
+        "self.fence = self._sink.take_fence()",
+        "self.fence = None",
+        f"{LETTERS}a_broken_record_becomes_a_dead_letter_and_the_others_rows",
+    ),
+    python(
+        "source: aborted transactions",
+        "kafka/client_options",
+        '"kafka.isolation.level": "read_committed",',
+        "",
+        "tests/integration/test_verify.py::test_offsets_without_a_record_are_told_from_lost_ones",
+    ),
+    python(
+        "checkpoint: of another feed",
+        "commit/checkpoint",
+        "    if changes:\n",
+        "    if False:\n",
+        f"{START}another_pipeline_is_refused_with_what_differs",
+    ),
+    python(
+        "checkpoint: not made by lakefeed",
+        "commit/checkpoint",
+        "if METADATA in names:",
+        "if False:",
+        f"{START}a_note_of_an_older_or_newer_lakefeed_is_read",
+    ),
+    java(
+        "checkpoint: an entry is created once",
+        "checkpoint/ConditionalWrite",
+        "if (exclusive) {",
+        "if (false) {",
+        f"{MANAGER}the_second_writer_of_an_entry_is_told_by_hadoops_exception",
+    ),
+    java(
+        "checkpoint: an entry whose answer is lost is one's own",
+        "checkpoint/EntryOutput",
+        "if (writeId.equals(owner)) {",
+        "if (false) {",
+        "tests/faults/test_checkpoint_s3_faults.py",
+    ),
+)
+
+DEAD_LETTERS = (
+    python(
+        "dead letters: lost to a crash, after Iceberg",
+        "landing",
+        "            self._settle(last, lost)\n",
+        "            pass\n",
+        f"{LETTERS}dead_letters_lost_to_a_crash_are_written_at_the_next_start",
+    ),
+    python(
+        "dead letters: lost to a crash, after Parquet",
+        "landing",
+        "            self._complete(batch, commit)\n",
+        "            pass\n",
+        f"{LETTERS}parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch",
+    ),
+    python(
+        "dead letters: those that are there",
+        "dead_letters/table",
+        "if last is None or last.ranges != commit.ranges:",
+        "if True:",
+        f"{LETTERS}dead_letters_lost_to_a_crash_are_written_at_the_next_start",
+    ),
+    python(
+        "replay: rows that a cut-off replay has landed",
+        "dead_letters/replay",
+        "if ledger.has_replay(replay_id):",
+        "if False:",
+        f"{LETTERS}a_replay_that_was_cut_off_is_ended_by_the_next_one",
+    ),
+)

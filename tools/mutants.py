@@ -1,0 +1,111 @@
+"""Whether the tests notice: each guard is disabled in turn in a copy of the repository, and a test must fail then.
+
+``python -m tools.mutants [word...]`` runs the guards of ``tools/guards`` whose name has one of the words, all
+without any. Exit status 1 if a guard was disabled and all its tests passed: nobody would notice that it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from tools.guards import GUARDS, Guard
+
+ROOT = Path(__file__).resolve().parent.parent
+JAR = Path("src/lakefeed/lakefeed-jvm.jar")
+SECONDS = 900
+Outcome = Literal["noticed", "SURVIVED", "BROKEN"]
+PYTEST_FAILED = 1
+# For JVMs that live for seconds: what the second compiler costs it does not earn any more.
+SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+def main(words: list[str]) -> int:
+    """Runs the guards that are meant, and tells of each."""
+    chosen = [each for each in GUARDS if not words or any(word in each.name for word in words)]
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="lakefeed-mutants-") as folder:
+        copy = Path(folder)
+        _copy_to(copy)
+        for guard in chosen:
+            began = time.monotonic()
+            outcome, said = _tried(guard, copy)
+            outcomes.append(outcome)
+            print(f"{outcome:9} {time.monotonic() - began:4.0f} s  {guard.name}", flush=True)
+            if outcome != "noticed":
+                print(said[-3000:], flush=True)
+    noticed = outcomes.count("noticed")
+    print(f"{noticed} of {len(chosen)} guards are noticed by a test when they are missing")
+    return 0 if noticed == len(chosen) else 1
+
+
+def _copy_to(copy: Path) -> None:
+    """The files that git knows or would add, as they are now, and the jar that was built of them."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    for name in listed.stdout.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    shutil.copy2(ROOT / JAR, copy / JAR)
+
+
+def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
+    """Runs the guard's tests without the guard; what came of it, and what they said."""
+    # Before the package in this checkout, which is installed for editing.
+    environment = {**os.environ, **SHORT_LIVED, "PYTHONPATH": str(copy / "src")}
+    with _without(guard, copy):
+        if guard.file.endswith(".java"):
+            built = _run([sys.executable, "tools/build_jvm.py"], copy, environment)
+            if built.returncode != 0:
+                return "BROKEN", built.stdout
+        try:
+            tested = _run([sys.executable, "-m", "pytest", "-q", "-x", *guard.tests], copy, environment)
+        except subprocess.TimeoutExpired:
+            return "BROKEN", f"its tests did not end in {SECONDS} s"
+    if tested.returncode == 0:
+        return "SURVIVED", tested.stdout
+    failed = tested.returncode == PYTEST_FAILED and " failed" in tested.stdout.splitlines()[-1]
+    return "noticed" if failed else "BROKEN", tested.stdout
+
+
+@contextmanager
+def _without(guard: Guard, copy: Path) -> Iterator[None]:
+    path = copy / guard.file
+    jar = (copy / JAR).read_bytes()
+    whole = path.read_text("utf-8")
+    path.write_text(guard.removed_from(whole), "utf-8")
+    try:
+        yield
+    finally:
+        path.write_text(whole, "utf-8")
+        (copy / JAR).write_bytes(jar)
+
+
+def _run(command: list[str], copy: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        cwd=copy,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
