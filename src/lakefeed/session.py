@@ -227,6 +227,8 @@ def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str,
         # One PUT a data file: multipart begins above any size that the sink writes by default.
         "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
         "jdbc.schema-version": "V1" if catalog.type == "jdbc" else None,
+        # A writer waits for another one's commit on a busy disk, and does not fail: the driver's default is 3 seconds.
+        "jdbc.busy_timeout": "60000" if catalog.uri.startswith("jdbc:sqlite:") else None,
         "jdbc.user": catalog.username,
         **catalog.properties,
     }

@@ -60,6 +60,11 @@ class Table:
         frame.append()
         self.landed = end
 
+    def others(self, commits: int) -> None:
+        """Commits of no feed, without rows."""
+        for _ in range(commits):
+            self.java().newAppend().commit()
+
     def settings(self, *only: Step, **blocks: Any) -> Upkeep:
         return Upkeep.model_validate({"only": list(only) or None, "compact": {"min_files": 3}, **blocks})
 
@@ -165,8 +170,7 @@ def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: 
     table.land(feed="quiet")
     table.land(feed="quiet")
     first = table.landed
-    for _ in range(13):
-        table.land()
+    table.others(13)
     expire_all(monkeypatch)
     table.maintain(table.settings("expire", expire={"keep": 10}))
     last = next(Ledger(table.spark, table.name, "quiet").commits())
@@ -176,17 +180,20 @@ def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: 
 
 
 def test_manifests_become_few_and_snapshots_go(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(12):
+    for _ in range(4):
         table.land()
+    table.others(9)
+    table.land()
+    table.others(2)
     expire_all(monkeypatch)
     report = table.maintain(
-        table.settings("manifests", "expire", manifests={"more_than": 5}, expire={"keep": 10}), measure_scan=True
+        table.settings("manifests", "expire", manifests={"more_than": 3}, expire={"keep": 10}), measure_scan=True
     )
-    assert report.did.manifests_before == 12
+    assert report.did.manifests_before == 5
     assert report.did.manifests_after == 1
     assert report.after is not None
     assert (report.after["manifests"], report.after["snapshots"]) == (1, 10)
-    assert report.did.snapshots == 3
+    assert report.did.snapshots == 7
     assert report.scan_seconds is not None
     assert table.whole()
 

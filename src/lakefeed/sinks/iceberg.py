@@ -32,6 +32,8 @@ TABLE_PROPERTIES = {
     # Old metadata files are of no use to a feed, and one is written with every commit.
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "100",
+    # Others commit to the table too: upkeep, replays, other feeds' dead letters. Iceberg's default is 4.
+    "commit.retry.num-retries": "20",
 }
 
 

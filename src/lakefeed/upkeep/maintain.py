@@ -222,6 +222,9 @@ class Maintenance:
 
     def _in_pool(self, work: Callable[[], None]) -> None:
         """Runs it with Spark jobs of this thread in the pool that weighs little."""
+        gateway: Any = self._spark._jvm
+        # Iceberg finds its catalogs by the thread's session, and a thread of a driver's own has none.
+        gateway.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._spark._jsparkSession)
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", POOL)
         try:

@@ -29,9 +29,9 @@ CONFLICTS = (
     "CommitFailedException",
     "ValidationException",
     "Cannot commit rewrite because of",
-    "NotFoundException",
-    "Manifest is missing",
 )
+# A file that was read is gone: others have replaced and expired it meanwhile, or it is lost for good.
+GONE = "NotFoundException"
 NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to determine whether certain files are orphan")
 MB = 1024 * 1024
 
@@ -196,9 +196,10 @@ class Steps:
             try:
                 return piece(self._loaded())
             except (Py4JError, PySparkException) as error:
-                if not is_conflict(str(error)):
+                conflict, last = is_conflict(str(error)), attempt == TRIES or self._stopping()
+                if not conflict and (last or GONE not in str(error)):
                     raise
-                if attempt == TRIES or self._stopping():
+                if last:
                     raise Conflict from error
                 time.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("unreachable")

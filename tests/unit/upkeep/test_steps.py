@@ -18,7 +18,7 @@ from lakefeed.upkeep.steps import as_text, is_conflict
     [
         ("org.apache.iceberg.exceptions.CommitFailedException: table changed", True),
         ("Cannot commit rewrite because of a ValidationException or CommitFailedException", True),
-        ("org.apache.iceberg.exceptions.NotFoundException: Location does not exist", True),
+        ("org.apache.iceberg.exceptions.NotFoundException: Location does not exist", False),
         ("org.apache.iceberg.exceptions.ValidationException: Cannot expire snapshots: GC is disabled", False),
         ("ValidationException: lakefeed refuses the commit: another driver", False),
         ("java.lang.OutOfMemoryError", False),

@@ -1,0 +1,204 @@
+"""Upkeep beside real feeds: no writer fails, each record is there once, and ``verify --deep`` says so afterwards."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed.cli.tables import tables
+from lakefeed.commit.verify import verified
+from lakefeed.config.upkeep import Upkeep
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.errors import ConfigError
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed.upkeep import due
+from lakefeed.upkeep.maintain import Maintenance
+from lakefeed.upkeep.reading import health
+from lakefeed.upkeep.report import Report
+from tests.cli import lakefeed
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE: dict[str, Any] = {
+    "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
+    "metadata": ["topic", "partition", "offset"],
+}
+OFTEN: dict[str, Any] = {
+    "every": "3 seconds",
+    "compact": {"min_files": 3},
+    "manifests": {"more_than": 4},
+    "expire": {"older_than": "1 second", "keep": 10},
+}
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def every_record_once(pipeline: Pipeline) -> None:
+    done = verified(pipeline.config, connections=pipeline.connections, deep=True)
+    assert done.faults == ()
+    assert [each.lag for each in done.partitions] == [0] * len(done.partitions)
+
+
+def look_after(feed: Feed, spark: SparkSession, table: str | None = None, **blocks: Any) -> Report:
+    settings = Upkeep.model_validate({**OFTEN, **blocks})
+    return Maintenance(table or feed.table, spark=spark, connections=feed.connections, settings=settings).run()
+
+
+def nothing_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings' lower bounds are for users; nobody else is at work on a test's own table."""
+    monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
+
+
+class Running:
+    """A pipeline that runs in a thread of this process."""
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession) -> None:
+        self.stop, self.batches, self.done = threading.Event(), list[BatchProgress](), list[RunSummary | Exception]()
+        self._thread = threading.Thread(target=self._run, args=(pipeline, spark))
+        self._thread.start()
+
+    def _run(self, pipeline: Pipeline, spark: SparkSession) -> None:
+        try:
+            self.done.append(pipeline.run(spark=spark, stop=self.stop, on_batch=self.batches.append))
+        except Exception as error:
+            self.done.append(error)
+
+    def wait_for(self, records: int, *, timeout: float = 240) -> None:
+        deadline = time.monotonic() + timeout
+        while sum(each.records for each in list(self.batches)) < records:
+            assert not self.done, self.done
+            assert time.monotonic() < deadline, self.batches
+            time.sleep(0.2)
+
+    def end(self) -> RunSummary:
+        self.stop.set()
+        self._thread.join(120)
+        [done] = self.done
+        assert isinstance(done, RunSummary), done
+        return done
+
+
+def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, feed: Feed) -> None:
+    dead = f"lake.{feed.name}.dead_letters"
+    feed.create_topic()
+    blocks: dict[str, Any] = {
+        "decode": DECODE,
+        "dead_letters": {"table": dead},
+        "sink": {"iceberg": {"table": feed.table, "partition_by": ["bucket(2, id)"]}},
+        "upkeep": OFTEN,
+    }
+    pipeline = feed.pipeline(**blocks)
+    running = Running(pipeline, lake)
+    sent = 0
+    for start in range(0, 300, 50):
+        feed.send([*feed.avro(trips(start, start + 50)), b"broken"])
+        sent += 51
+        running.wait_for(sent)
+    deadline = time.monotonic() + 240
+    while not any("files of 2 partitions became" in note for each in running.batches for note in each.notes):
+        assert time.monotonic() < deadline, [each.notes for each in running.batches]
+        feed.send(feed.avro(trips(sent, sent + 1)))
+        sent += 1
+        running.wait_for(sent)
+    summary = running.end()
+    assert not [note for each in running.batches for note in each.notes if "failed" in note]
+    every_record_once(pipeline)
+    found = health(feed.table, connections=feed.connections)
+    assert summary.files is not None
+    assert found.files < summary.files
+
+    # The dead letters' table too, and nothing that a replay needs is gone.
+    before = health(dead, connections=feed.connections).files
+    assert look_after(feed, lake, dead, compact={"min_files": 2}).did.files_after <= 1
+    assert health(dead, connections=feed.connections).files <= before
+    assert pipeline.replay(Choice(feed=feed.name), spark=lake).still_dead == 6
+    every_record_once(pipeline)
+
+
+def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kill came after the table's commit and before the checkpoint's: the batch is tried again, long afterwards."""
+    feed.create_topic(partitions=1)
+    pipeline = feed.pipeline(decode=DECODE)
+    for start in range(0, 40, 10):
+        feed.send(feed.avro(trips(start, start + 10)))
+        pipeline.run(spark=lake, once=True)
+    forget_commit(lake, feed, batch=3)
+    nothing_is_too_young(monkeypatch)
+    report = look_after(feed, lake, manifests={"more_than": 1})
+    assert (report.did.files_before, report.did.files_after) == (4, 1)
+    # Another feed's commits go on top until this one's snapshots would be gone.
+    for _ in range(12):
+        loaded(lake, feed).newAppend().commit()
+    look_after(feed, lake)
+    feed.send(feed.avro(trips(40, 50)))
+    feed.pipeline(decode=DECODE).run(spark=lake, once=True)
+    assert sorted(row["id"] for row in feed.rows()) == list(range(50))
+    every_record_once(pipeline)
+
+
+def test_expired_to_the_last_snapshot_the_position_is_still_known(lake: SparkSession, feed: Feed) -> None:
+    """What upkeep never does itself: somebody else takes away all that tells of the feed."""
+    feed.create_topic(partitions=1)
+    pipeline = feed.pipeline(decode=DECODE)
+    for start in (0, 10):
+        feed.send(feed.avro(trips(start, start + 10)))
+        pipeline.run(spark=lake, once=True)
+    forget_commit(lake, feed, batch=1)
+    table = loaded(lake, feed)
+    table.newAppend().commit()
+    table.expireSnapshots().expireOlderThan(int(time.time() * 1000) + 60_000).retainLast(1).commit()
+    feed.send(feed.avro(trips(20, 30)))
+    feed.pipeline(decode=DECODE).run(spark=lake, once=True)
+    assert sorted(row["id"] for row in feed.rows()) == list(range(30))
+
+
+def test_the_commands_say_what_is_due_and_do_it(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in feed.environment.items():
+        monkeypatch.setenv(key, value)
+    feed.create_topic(partitions=1)
+    for start in range(0, 30, 10):
+        feed.send(feed.avro(trips(start, start + 10)))
+        feed.pipeline(decode=DECODE).run(spark=lake, once=True)
+    file = str(feed.write_file(decode=DECODE, upkeep={"compact": {"min_files": 3}}))
+    shown = CliRunner().invoke(tables, ["describe", file])
+    assert "3 of" in shown.output
+    assert f"lakefeed tables maintain {file} --only compact" in shown.output
+    [document] = json.loads(CliRunner().invoke(tables, ["describe", feed.table, "--output", "json"]).stdout)["tables"]
+    assert (document["files"], document["snapshots"], document["records"]) == (3, 3, 30)
+    assert document["growth_a_day"]["rows"] > 0
+    with pytest.raises(ConfigError, match="younger than 1 day"):
+        CliRunner().invoke(tables, ["maintain", feed.table, "--orphans-older-than", "1 hour"], catch_exceptions=False)
+    arguments = ["tables", "maintain", file, "--only", "compact,orphans", "--measure-scan", "--output", "json"]
+    done = lakefeed(*arguments, environment=feed.environment)
+    assert done.returncode == 0, done.stderr
+    [report] = json.loads(done.stdout)["tables"]
+    assert (report["before"]["files"], report["after"]["files"]) == (3, 1)
+    assert len(report["scan_seconds"]) == 2
+    assert sorted(row["id"] for row in feed.rows()) == list(range(30))
+
+
+def loaded(spark: SparkSession, feed: Feed) -> Any:
+    """The Java table; ``newAppend().commit()`` is a commit of somebody else, without rows."""
+    gateway: Any = spark._jvm
+    return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, feed.table)
+
+
+def forget_commit(spark: SparkSession, feed: Feed, *, batch: int) -> None:
+    """The checkpoint as a kill leaves it between the table's commit and its own."""
+    gateway: Any = spark._jvm
+    path = gateway.org.apache.hadoop.fs.Path(f"{feed.checkpoint}/commits/{batch}")
+    assert path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).delete(path, False)

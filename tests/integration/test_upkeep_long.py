@@ -1,0 +1,194 @@
+"""Thousands of small batches with upkeep on a schedule: what grows with them, and what kills do to it.
+
+``LAKEFEED_UPKEEP_BATCHES`` says how many batches (2,000 by default, 200 at least).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.config.failures import seconds_of
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.upkeep import due
+from lakefeed.upkeep.health import Health
+from lakefeed.upkeep.reading import health
+from tests.cli import Running, lakefeed
+from tests.feed import Feed
+from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+BATCHES = max(200, int(os.environ.get("LAKEFEED_UPKEEP_BATCHES", "2000")))
+BATCHES_BETWEEN_KILLS = 50
+ROWS = 10
+KEPT = 40
+BLOCKS: dict[str, Any] = {
+    "decode": DECODE,
+    "trigger": "0 seconds",
+    "upkeep": {
+        "every": "20 seconds",
+        "compact": {"min_files": 10},
+        "manifests": {"more_than": 20},
+        "expire": {"older_than": "20 seconds", "keep": KEPT},
+        "orphans": {"every": "1 minute"},
+    },
+}
+
+
+def small_batches(feed: Feed, batches: int) -> dict[str, Any]:
+    """Sends the records of so many batches; the pipeline's blocks that make them so many."""
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro(trips(0, batches * ROWS)))
+    source = {
+        "kafka": {
+            "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+            "topics": [feed.topic],
+            "max_records_per_batch": ROWS,
+        }
+    }
+    return {**BLOCKS, "source": source}
+
+
+def orphans_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Orphans a minute after they were made, where the settings take a day at least: batches here take seconds."""
+    monkeypatch.setattr(due, "seconds_of", lambda text: 60 if text == "3 days" else seconds_of(text))
+
+
+@pytest.mark.slow
+def test_files_metadata_time_and_requests_stay_flat(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    orphans_soon(monkeypatch)
+    blocks = small_batches(feed, BATCHES)
+    pipeline = feed.pipeline(**blocks)
+    batches: list[BatchProgress] = []
+    seen: dict[int, Health] = {}
+    notes: list[str] = []
+
+    def on_batch(progress: BatchProgress) -> None:
+        batches.append(progress)
+        notes.extend(progress.notes)
+        if len(batches) % 10 == 0:
+            seen[len(batches)] = health(feed.table, connections=feed.connections)
+
+    summary = pipeline.run(spark=lake, once=True, on_batch=on_batch)
+    assert summary.batches == BATCHES
+    assert not [note for note in notes if "failed" in note]
+    figures: dict[str, Callable[[range], float]] = {
+        "files": lambda part: max(seen[at].files for at in part if at in seen),
+        "manifests": lambda part: max(seen[at].manifests for at in part if at in seen),
+        "snapshots": lambda part: max(seen[at].snapshots for at in part if at in seen),
+        "metadata_bytes": lambda part: max(seen[at].metadata_bytes for at in part if at in seen),
+        "seconds (median)": lambda part: median(batches[at - 1].seconds for at in part),
+        "requests (median)": lambda part: median(_requests(batches[at - 1]) for at in part),
+        "requests (mean, upkeep's too)": lambda part: mean(_requests(batches[at - 1]) for at in part),
+    }
+    first, last = range(1, 101), range(BATCHES - 99, BATCHES + 1)
+    compared = {name: (figure(first), figure(last)) for name, figure in figures.items()}
+    with capsys.disabled():
+        print(f"\n{BATCHES} batches, {len(notes)} times upkeep: first and last hundred")
+        for name, (before, after) in compared.items():
+            print(f"  {name:<32}{before:>12,.1f}{after:>12,.1f}")
+    for name, (before, after) in compared.items():
+        assert after <= 1.5 * before + 5, f"{name} grows: {compared}"
+    every_record_once(pipeline)
+
+
+@pytest.mark.slow
+def test_the_same_with_a_kill_every_fifty_batches(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = small_batches(feed, BATCHES)
+    blocks["upkeep"] = {**blocks["upkeep"], "every": "5 seconds"}
+    file = feed.write_file(**blocks)
+    dice = random.Random(20180208)
+    kills = 0
+    while True:
+        run = Running(["run", str(file), "--once"], feed.environment, feed.folder / f"{kills}.log")
+        while run.process.poll() is None and run.said().count(": batch ") < BATCHES_BETWEEN_KILLS:
+            time.sleep(0.05)
+        if run.process.poll() is not None:
+            assert run.process.returncode == 0, run.said()
+            break
+        time.sleep(dice.random() * 6)
+        run.kill()
+        kills += 1
+        assert "failed" not in run.said(), run.said()
+        every_commit_is_right(feed, file)
+    pipeline = feed.pipeline(**blocks)
+    every_record_once(pipeline)
+    nothing_is_too_young(monkeypatch)
+    report = look_after(feed, lake)
+    with capsys.disabled():
+        print(f"\n{BATCHES} batches, {kills} kills; upkeep at the end: {report.sentence}")
+    every_record_once(pipeline)
+    assert sorted(row["id"] for row in feed.rows()) == list(range(BATCHES * ROWS))
+
+
+@pytest.mark.slow
+def test_upkeep_killed_at_random_points_beside_a_feed(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = small_batches(feed, 120)
+    del blocks["upkeep"]
+    pipeline = feed.pipeline(**blocks)
+    dice = random.Random(7)
+    for round_ in range(4):
+        pipeline.run(spark=lake, once=True)
+        job = Running(
+            ["tables", "maintain", feed.table, "--wait", "300", "--keep", "10", "--expire-older-than", "1 second"],
+            feed.environment,
+            feed.folder / f"upkeep-{round_}.log",
+        )
+        job.wait_until_it_says("starting")
+        feed.send(feed.avro(trips(1200 + round_ * 100, 1300 + round_ * 100)))
+        pipeline.run(spark=lake, once=True)
+        if job.process.poll() is None and round_ < 3:
+            time.sleep(dice.random() * 5)
+            job.kill()
+        every_record_once(pipeline)
+        if round_ == 3:
+            assert job.process.wait(400) == 0, job.said()
+    nothing_is_too_young(monkeypatch)
+    report = look_after(feed, lake)
+    assert not report.gave_up
+    every_record_once(pipeline)
+
+
+@pytest.mark.slow
+def test_of_two_jobs_at_once_one_leaves(lake: SparkSession, feed: Feed) -> None:
+    blocks = small_batches(feed, 60)
+    del blocks["upkeep"]
+    pipeline = feed.pipeline(**blocks)
+    pipeline.run(spark=lake, once=True)
+    jobs = [
+        Running(["tables", "maintain", feed.table, "--output", "json"], feed.environment, feed.folder / f"{n}.log")
+        for n in range(2)
+    ]
+    statuses = sorted(job.process.wait(400) for job in jobs)
+    said = "".join(job.said() for job in jobs)
+    # Either they met, and one left; or the second came when the first was done, and found nothing but orphans to seek.
+    assert statuses == [0, 1] or statuses == [0, 0], said
+    assert ("another upkeep job" in said) == (statuses == [0, 1])
+    every_record_once(pipeline)
+
+
+def every_commit_is_right(feed: Feed, file: Any) -> None:
+    """From outside, just after a kill."""
+    shown = lakefeed("verify", file, "--deep", "--output", "json", environment=feed.environment)
+    document = json.loads(shown.stdout)
+    assert [each for each in document["findings"] if each["fault"]] == [], document["findings"]
+
+
+def _requests(progress: BatchProgress) -> int:
+    assert progress.requests is not None
+    return progress.requests.total
