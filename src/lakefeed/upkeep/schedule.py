@@ -17,6 +17,8 @@ from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.spark_errors import translated
+from lakefeed.tables.reader import open_table
+from lakefeed.upkeep.due import LastUpkeep
 from lakefeed.upkeep.maintain import Maintenance
 from lakefeed.upkeep.report import Report
 
@@ -89,9 +91,21 @@ class UpkeepBesideFeed:
 
     def _run(self) -> None:
         assert self._settings is not None  # Only then the thread is started.
-        while not self._stop.wait(max(0.0, next_time(self._settings, now=time.time()) - time.time())):
+        begin = self._first_time(self._settings)
+        while not self._stop.wait(max(0.0, begin - time.time())):
             for table in self._tables:
                 self._look_after(table, self._settings)
+            begin = next_time(self._settings, now=time.time())
+
+    def _first_time(self, settings: Upkeep) -> float:
+        """Where a job ends before ``every`` is over, as with ``--once``, the time since the last upkeep counts."""
+        if settings.at is not None:
+            return next_time(settings, now=time.time())
+        try:
+            properties = open_table(self._tables[0], connections=self._connections).properties
+        except Exception:  # The table is not made yet, or whatever else: the first look will say it.
+            return next_time(settings, now=time.time())
+        return next_time(settings, now=LastUpkeep.of(properties).at or time.time())
 
     def _look_after(self, table: str, settings: Upkeep) -> None:
         try:
