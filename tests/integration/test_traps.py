@@ -6,6 +6,7 @@ The table of what is expected is in docs/exactly-once.md.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.kafka.topics import Topics
+from lakefeed.landing import Landed, Landing
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.tables.reader import open_table
 from tests.feed import Feed
@@ -72,7 +75,7 @@ class Case:
         topics = Topics(self.feed.stack.bootstrap_servers)
         topics.delete(self.feed.topic)
         while self.feed.topic in topics.list():
-            pass
+            time.sleep(0.1)
         self.feed.create_topic(partitions=1)
         self.send(range(1000, 1000 + count))
 
@@ -110,7 +113,10 @@ def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
     assert case.verified() == ([], [])
 
 
-@pytest.mark.parametrize("gone", ["", "metadata", "offsets", "commits"])
+@pytest.mark.parametrize(
+    "gone",
+    ["", "metadata", pytest.param("offsets", marks=pytest.mark.slow), pytest.param("commits", marks=pytest.mark.slow)],
+)
 def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
     case.land((0, 5), (5, 9))
     case.delete(gone)
@@ -131,7 +137,9 @@ def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> N
     assert case.notes == []
 
 
-@pytest.mark.parametrize("count", [2, 9, 20])
+@pytest.mark.parametrize(
+    "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(9, marks=pytest.mark.slow), 20]
+)
 def test_topic_made_again_with_fewer_equal_and_more_records(case: Case, count: int) -> None:
     case.land((0, 5), (5, 9))
     case.make_topic_again(count)
@@ -186,6 +194,71 @@ def test_partitions_added_between_batches_and_before_a_resume(case: Case) -> Non
     case.run()
     assert case.ids() == list(range(10))
     assert case.verified() == ([], [])
+
+
+def test_partitions_added_in_mid_batch(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.feed.create_topic(partitions=3)
+    case.send(range(5), partition=1)
+    land = Landing.land
+
+    def with_more_partitions(landing: Landing, batch: Any, ranges: OffsetRanges, batch_id: int) -> Landed:
+        if len(ranges.ranges) == 3:
+            admin = AdminClient({"bootstrap.servers": case.feed.stack.bootstrap_servers})
+            for each in admin.create_partitions([NewPartitions(case.feed.topic, 12)]).values():
+                each.result()
+            case.send(range(5, 8), partition=11)
+        return land(landing, batch, ranges, batch_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Landing, "land", with_more_partitions)
+        case.run()
+    case.send(range(8, 10), partition=7)
+    case.run()
+    assert case.ids() == list(range(10))
+    assert case.notes == []
+    assert case.verified() == ([], [])
+
+
+def test_a_topic_that_is_made_again_in_mid_run_stops_the_feed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    case.feed.create_topic(partitions=1)
+    case.send(range(10))
+    land = Landing.land
+
+    def then_another_topic(landing: Landing, batch: Any, ranges: OffsetRanges, batch_id: int) -> Landed:
+        landed = land(landing, batch, ranges, batch_id)
+        case.make_topic_again(20)
+        return landed
+
+    kafka = {
+        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+        "topics": [case.feed.topic],
+        "max_records_per_batch": 5,
+    }
+    monkeypatch.setattr(Landing, "land", then_another_topic)
+    with pytest.raises(RecordsLost, match="made again"):
+        case.run(source={"kafka": kafka})
+    assert case.ids() == list(range(5))
+
+
+def test_a_topic_taken_out_of_the_pipeline(case: Case) -> None:
+    other = f"{case.feed.name}-other"
+
+    def reading(*topics: str, **settings: Any) -> dict[str, Any]:
+        kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": topics, **settings}
+        return {"source": {"kafka": kafka}}
+
+    case.land((0, 3))
+    case.feed.create_topic(topic=other, partitions=1)
+    case.feed.send([b'{"id": 10}'], topic=other)
+    case.run(**reading(case.feed.topic, other, start="latest", max_records_per_batch=7))
+    assert case.ids() == [0, 1, 2, 10]
+    assert case.notes == []
+    with pytest.raises(RecordsLost, match="other-0: the pipeline does not read this topic any more"):
+        case.run()
+    case.send([3])
+    case.run(accept_loss=True)
+    assert case.ids() == [0, 1, 2, 3, 10]
+    assert case.verified()[0] == []
 
 
 def test_open_and_aborted_transactions(case: Case) -> None:

@@ -200,6 +200,8 @@ def _number(fence: str | None) -> int | None:
 def _records(evidence: Evidence) -> Iterator[Finding]:
     """Each offset of a range is a counted record, or the broker says that it holds none."""
     untold: dict[Partition, int] = defaultdict(int)
+    # What the broker holds, it holds of the topic that has the name now.
+    ids = evidence.commits[-1].ranges.topic_ids if evidence.commits else {}
     for commit in evidence.commits:
         at = f"batch {commit.batch_id}, snapshot {commit.snapshot_id}"
         known = {(each.topic, each.partition) for each in commit.ranges.ranges}
@@ -216,7 +218,7 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
             counted = commit.counts.get((each.topic, each.partition), ZERO).records
             if counted == each.records:
                 continue
-            held = evidence.held.get(each)
+            held = evidence.held.get(each) if ids.get(each.topic) == commit.ranges.topic_ids.get(each.topic) else None
             if counted < each.records and held is None:
                 untold[each.topic, each.partition] += each.records - counted
             elif counted > each.records or (held or 0) > counted:

@@ -8,6 +8,8 @@ from itertools import pairwise
 
 from lakefeed.commit.evidence import Evidence, Finding, Letters, Partition, Placed, spans
 from lakefeed.commit.outcomes import total
+from lakefeed.commit.ranges import OffsetRange
+from lakefeed.commit.rewound import doubled, fates, renamed
 
 MOST_POSITIONS_TOLD = 5
 
@@ -34,11 +36,22 @@ def letter_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
-    written = {each.ranges.ranges: each.rows for each in kept.commits}
-    for number, commit in enumerate(evidence.commits):
+    written: dict[tuple[OffsetRange, ...], list[int]] = defaultdict(list)
+    for each in fates(kept.commits):
+        if each.commit.move is None and not each.is_rewound:
+            written[each.commit.ranges.ranges].append(each.commit.rows)
+    rewound = set()
+    for number, fate in enumerate(fates(evidence.commits)):
+        commit = fate.commit
+        if fate.is_rewound and commit.move is None:
+            # Its letters may be deleted already, or be about to.
+            rewound.add(commit.ranges.ranges)
+            continue
         counted = total(commit.counts).dead_letters
-        found = written.get(commit.ranges.ranges)
-        if found == counted or (not counted and found is None) or (found is None and not kept.whole):
+        # What was rewound may be read again in the same ranges.
+        queue = written.get(commit.ranges.ranges, [])
+        found = queue.pop(0) if counted and queue else None
+        if found == counted or not counted or (found is None and not kept.whole):
             continue
         pending = found is None and number == len(evidence.commits) - 1
         yield Finding(
@@ -49,19 +62,35 @@ def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
             batch_id=commit.batch_id,
             snapshot_id=commit.snapshot_id,
         )
+    known = {each.ranges.ranges: each for each in evidence.commits if each.move is None}
+    for ranges, rows in written.items():
+        if ranges in known and ranges not in rewound and (count := sum(rows)):
+            commit = known[ranges]
+            yield Finding(
+                kind="letters",
+                what=f"batch {commit.batch_id}, snapshot {commit.snapshot_id}: {count:,} dead letters were written "
+                "that are not counted",
+                batch_id=commit.batch_id,
+                snapshot_id=commit.snapshot_id,
+            )
 
 
 def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
-    counted: dict[Partition, int] = defaultdict(int)
+    least: dict[Partition, int] = defaultdict(int)
+    most: dict[Partition, int] = defaultdict(int)
     replayed: dict[Partition, int] = defaultdict(int)
     present: dict[Partition, list[int]] = defaultdict(list)
-    for commit in evidence.commits:
-        for key, counts in commit.counts.items():
-            counted[key] += counts.dead_letters
+    uncertain: set[Partition] = set()
+    for fate in fates(evidence.commits):
+        uncertain |= fate.limits.keys()
+        for key, (low, high) in fate.counts().items():
+            least[key] += low.dead_letters
+            most[key] += high.dead_letters
     for replay in evidence.replays:
         for key, counts in replay.counts.items():
             replayed[key] += counts.records - counts.dead_letters
     covered = spans(evidence.commits)
+    names = renamed(evidence.commits)
     landed = {each.replay_id for each in evidence.replays}
     for letter in sorted(kept.letters):
         key = (letter.topic, letter.partition)
@@ -70,9 +99,11 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
         if start <= letter.offset < end and letter.replay_id not in landed:
             present[key].append(letter.offset)
     pending = _pending(evidence, kept)
-    for topic, partition in sorted(counted.keys() | present.keys()):
+    for topic, partition in sorted(most.keys() | present.keys()):
+        if topic in names:
+            continue  # Letters of the topic that had the name before are among them.
         key = (topic, partition)
-        here, there = present[key], counted[key] - pending.get(key, 0)
+        here, there = present[key], most[key] - pending.get(key, 0)
         if twice := sorted({one for one, other in pairwise(here) if one == other}):
             yield Finding(
                 kind="letters-twice",
@@ -82,8 +113,10 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
                 start=twice[0],
                 end=twice[-1] + 1,
             )
-        gone = there - len(here) - replayed[key]
-        if len(here) > there or (gone < 0 and evidence.whole):
+        # Of letters that were rewound it is not known whether they had been replayed.
+        surplus = len(here) + (0 if key in uncertain else replayed[key]) > there
+        gone = least[key] - pending.get(key, 0) - len(here) - replayed[key]
+        if len(here) > there or (surplus and evidence.whole):
             yield Finding(
                 kind="letters-surplus",
                 what=f"{topic}-{partition}: {len(here):,} dead letters are there and {replayed[key]:,} were replayed, "
@@ -118,16 +151,30 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
         return
     wanted: dict[Partition, int] = defaultdict(int)
     # Of replays it is not known which letters they were of: they may be older than the oldest commit that is left.
-    counted = [each.counts for each in evidence.commits]
-    if evidence.whole:
-        counted += [each.counts for each in evidence.replays]
-    for commit_counts in counted:
-        for key, counts in commit_counts.items():
-            wanted[key] += counts.rows
+    uncertain: set[Partition] = set()
+    for fate in fates(evidence.commits):
+        uncertain |= fate.limits.keys()
+        for key, (least, _) in fate.counts().items():
+            wanted[key] += least.rows
+    for replay in evidence.replays if evidence.whole else ():
+        for key, counts in replay.counts.items():
+            # Of rows of replays that were rewound it is not known which they were.
+            wanted[key] += 0 if key in uncertain else counts.rows
     deleted = any(each.deleted for each in evidence.others)
+    names, kept_twice = renamed(evidence.commits), doubled(evidence.commits)
     for topic, partition in sorted(placed.keys() | wanted.keys()):
         key = (topic, partition)
         rows, name = placed.get(key, Placed()), f"{topic}-{partition}"
+        if topic in names:
+            yield Finding(
+                kind="renamed",
+                what=f"{name}: {rows.rows:,} rows are of this topic or of another that had its name before; by their "
+                "offsets they cannot be told apart",
+                fault=False,
+                topic=topic,
+                partition=partition,
+            )
+            continue
         if rows.outside or (rows.before and evidence.whole):
             yield Finding(
                 kind="outside",
@@ -146,11 +193,13 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
         if rows.rows > rows.offsets:
             offsets = [offset for offset, _ in rows.repeated]
             intended = ", which a transform may intend" if evidence.transformed else ""
+            if key in kept_twice:
+                intended = "; the feed was rewound with --keep-rows"
             yield Finding(
                 kind="duplicates",
                 what=f"{name}: {rows.rows - rows.offsets:,} rows are of offsets that have a row already; "
                 f"{_listed(offsets)} more than once{intended}",
-                fault=not evidence.transformed,
+                fault=not intended,
                 topic=topic,
                 partition=partition,
                 start=offsets[0] if offsets else None,

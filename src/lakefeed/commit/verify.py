@@ -182,7 +182,13 @@ def _gathered(
         for name, found in topics.items()
         if found is not None and commits[-1].ranges.topic_ids.get(name, found.topic_id) == found.topic_id
     }
-    asked = [each for each in sparse(commits) if each.topic in same]
+    ids = commits[-1].ranges.topic_ids if commits else {}
+    asked = [
+        each
+        for commit in commits
+        for each in sparse((commit,))
+        if each.topic in same and commit.ranges.topic_ids.get(each.topic) == ids.get(each.topic)
+    ]
     return Evidence(
         commits=commits,
         whole=whole,
@@ -279,7 +285,10 @@ def _topics(source: KafkaSource, names: set[str]) -> dict[str, TopicDescription 
 def _standings(evidence: Evidence) -> Iterator[Standing]:
     described: Mapping[str, TopicDescription | None] = evidence.topics
     ids = evidence.commits[-1].ranges.topic_ids if evidence.commits else {}
+    last = spans(evidence.commits[-1:])
     for (topic, partition), (start, end) in sorted(spans(evidence.commits).items()):
+        # A rewind has gone back behind what landed once.
+        _, end = last.get((topic, partition), (start, end))
         found = described.get(topic)
         if found is not None and ids.get(topic, found.topic_id) != found.topic_id:
             found = None

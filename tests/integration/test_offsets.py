@@ -1,0 +1,258 @@
+"""Where a feed stands, and moving it: on a real broker, store and table."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.commit.checkpoint import Claim
+from lakefeed.commit.rewinding import RewindPlan
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
+from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed.tables.reader import open_table
+from tests.cli import lakefeed
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Lettered:
+    """A feed of one partition whose odd records from 100 on become dead letters, and that a group watches."""
+
+    def __init__(self, lake: SparkSession, feed: Feed) -> None:
+        self.lake, self.feed = lake, feed
+        self.letters = f"lake.{feed.name}.letters"
+        feed.create_topic(partitions=1)
+
+    def blocks(self) -> dict[str, Any]:
+        kafka = {
+            "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+            "topics": [self.feed.topic],
+            "monitoring_group": f"{self.feed.name}-lag",
+        }
+        return {
+            "source": {"kafka": kafka},
+            "decode": {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]},
+            "dead_letters": {"table": self.letters},
+            "expect": {"even": {"rule": "id < 100 OR id % 2 = 0", "on_violation": "dead_letter"}},
+        }
+
+    def pipeline(self) -> Pipeline:
+        return self.feed.pipeline(**self.blocks())
+
+    def run(self) -> RunSummary:
+        self.notes: list[str] = []
+        return self.pipeline().run(spark=self.lake, once=True, on_note=self.notes.append)
+
+    def land(self, ids: Iterable[int]) -> None:
+        self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=0)
+        self.run()
+
+    def rewind(self, to: str, **choices: Any) -> RewindPlan:
+        agreed = self.pipeline().plan_rewind(to, **choices)
+        assert self.pipeline().rewind(agreed, spark=self.lake) is None
+        return agreed
+
+    def ids(self) -> list[int]:
+        return sorted(row["id"] for row in self.feed.rows())
+
+    def dead(self) -> list[int]:
+        return sorted(row["offset"] for row in self.feed.rows(self.letters))
+
+    def standing(self) -> tuple[int | None, int | None, int | None]:
+        """Checkpoint, table and group."""
+        [each] = self.pipeline().survey().partitions
+        return each.checkpoint, each.table, each.group
+
+    def faults(self) -> list[str]:
+        return sorted({each.kind for each in self.pipeline().verify(deep=True).faults})
+
+
+@pytest.fixture
+def lettered(lake: SparkSession, feed: Feed) -> Lettered:
+    return Lettered(lake, feed)
+
+
+def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered: Lettered) -> None:
+    lettered.land(range(98, 102))
+    lettered.land(range(102, 106))
+    assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102, 104], [3, 5, 7])
+    assert lettered.standing() == (8, 8, 8)
+
+    with pytest.raises(ConfigError, match="3 rows of them") as unsaid:
+        lettered.pipeline().plan_rewind(f"{lettered.feed.topic}:0:2")
+    assert "--delete-rows" in str(unsaid.value)
+    dry = lettered.pipeline().plan_rewind(f"{lettered.feed.topic}:0:2", delete_rows=True)
+    assert (dry.rows, dry.letters, [each.again for each in dry.moves]) == (3, 3, [6])
+    assert lettered.standing() == (8, 8, 8)
+
+    lettered.rewind(f"{lettered.feed.topic}:0:2", delete_rows=True)
+    assert (lettered.ids(), lettered.dead()) == ([98, 99], [])
+    assert lettered.standing() == (None, 2, 2)
+    lettered.run()
+    assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102, 104], [3, 5, 7])
+    assert lettered.standing() == (8, 8, 8)
+    assert lettered.faults() == []
+    [partition] = lettered.pipeline().survey().partitions
+    assert partition.covered == ((0, 8),)
+
+
+@pytest.mark.parametrize(
+    "cut", ["letters", pytest.param("discard", marks=pytest.mark.slow), pytest.param("note", marks=pytest.mark.slow)]
+)
+def test_a_rewind_that_is_cut_off_is_completed_by_the_next_start(
+    lettered: Lettered, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    from lakefeed.dead_letters.table import DeadLetterTable
+
+    class Killed(Exception):
+        pass
+
+    def die(*given: Any, **named: Any) -> None:
+        raise Killed
+
+    lettered.land(range(98, 102))
+    agreed = lettered.pipeline().plan_rewind("earliest", delete_rows=True)
+    where: dict[str, tuple[type, str]] = {
+        "letters": (DeadLetterTable, "follow"),
+        "discard": (Claim, "discard"),
+        "note": (Claim, "note"),
+    }
+    with monkeypatch.context() as patched:
+        patched.setattr(*where[cut], die)
+        with pytest.raises(Killed):
+            lettered.pipeline().rewind(agreed, spark=lettered.lake)
+    assert lettered.ids() == []
+    lettered.land(range(102, 104))
+    assert lettered.notes == ["goes on where the feed was moved to"]
+    assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102], [3, 5])
+    assert lettered.faults() == []
+
+
+def test_where_a_feed_can_be_moved_to(lettered: Lettered) -> None:
+    lettered.land(range(4))
+    snapshot = open_table(lettered.feed.table, connections=lettered.feed.connections).metadata.current_snapshot_id
+    time.sleep(0.1)
+    between = datetime.now(UTC)
+    lettered.land(range(4, 8))
+    pipeline, topic = lettered.pipeline(), lettered.feed.topic
+
+    def to(target: str, **choices: Any) -> list[tuple[int | None, int]]:
+        return [(each.start, each.to) for each in pipeline.plan_rewind(target, **choices).moves]
+
+    assert to("earliest", delete_rows=True) == [(8, 0)]
+    assert to(f"snapshot:{snapshot}", delete_rows=True) == [(8, 4)]
+    assert to(f"timestamp:{between.isoformat()}", delete_rows=False) == [(8, 4)]
+    assert to("timestamp:2000-01-01", delete_rows=True) == [(8, 0)]
+    assert to("timestamp:2100-01-01", delete_rows=True) == to("latest") == to("table") == []
+    assert to(json.dumps({topic: {"0": 7}}), delete_rows=True) == [(8, 7)]
+    assert to("earliest", partition=1) == []
+    lettered.feed.send([b'{"id": 8}'], partition=0)
+    with pytest.raises(ConfigError, match=r"never read 1 offsets: \[8, 9\)"):
+        to("latest")
+    assert to("latest", accept_loss=True) == [(8, 9)]
+    wrong: dict[str, type[LakefeedError]] = {
+        f"{topic}:0:10": ResourceMissing,
+        f"{topic}:1:0": ConfigError,
+        "snapshot:1": ResourceMissing,
+        "timestamp:tomorrow": ConfigError,
+        "yesterday": ConfigError,
+    }
+    for target, error in wrong.items():
+        with pytest.raises(error):
+            to(target, accept_loss=True, delete_rows=True)
+    lettered.rewind("latest", accept_loss=True)
+    lettered.land([9])
+    assert lettered.ids() == [*range(8), 9]
+    assert lettered.faults() == []
+
+
+@pytest.mark.slow
+def test_rows_may_be_kept_and_are_then_double(lettered: Lettered) -> None:
+    lettered.land(range(4))
+    lettered.rewind("earliest", delete_rows=False)
+    lettered.run()
+    assert lettered.ids() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned(lettered: Lettered) -> None:
+    lettered.land(range(4))
+    agreed = lettered.pipeline().plan_rewind("earliest", delete_rows=True)
+    lettered.land(range(4, 6))
+    with pytest.raises(CheckpointMismatch, match="has gone on since"):
+        lettered.pipeline().rewind(agreed, spark=lettered.lake)
+    assert lettered.ids() == list(range(6))
+
+
+@pytest.mark.parametrize("dropped", [True, False])
+def test_a_checkpoint_that_is_ahead_of_its_table_is_made_anew(lettered: Lettered, dropped: bool) -> None:
+    lettered.land(range(98, 102))
+    first = open_table(lettered.feed.table, connections=lettered.feed.connections).metadata.current_snapshot_id
+    lettered.land(range(102, 104))
+    if dropped:
+        lettered.lake.sql(f"DROP TABLE {lettered.feed.table}")
+    else:
+        lettered.lake.sql(f"CALL lake.system.rollback_to_snapshot('{lettered.feed.table[5:]}', {first})")
+    with pytest.raises(CheckpointMismatch, match="--to table"):
+        lettered.run()
+    assert lettered.pipeline().survey().refusal is not None
+    assert lettered.rewind("table").letters == (2 if dropped else 1)
+    assert lettered.pipeline().survey().refusal is None
+    lettered.run()
+    assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102], [3, 5])
+    assert lettered.faults() == []
+
+
+def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_unasked(
+    lettered: Lettered,
+) -> None:
+    lettered.land(range(98, 102))
+    lettered.lake.sql(f"DROP TABLE {lettered.feed.table}")
+    jvm: Any = lettered.lake._jvm
+    path = jvm.org.apache.hadoop.fs.Path(lettered.feed.checkpoint)
+    path.getFileSystem(lettered.lake._jsc.hadoopConfiguration()).delete(path, True)
+    with pytest.raises(CheckpointMismatch, match="are further than its rows"):
+        lettered.run()
+    assert lettered.dead() == [3]
+    lettered.rewind("table")
+    lettered.run()
+    assert (lettered.ids(), lettered.dead()) == ([98, 99, 100], [3])
+
+
+def test_the_commands_show_and_plan_without_spark(lettered: Lettered) -> None:
+    lettered.land(range(4))
+    file = lettered.feed.write_file(**lettered.blocks())
+    shown = lakefeed("offsets", "show", file, environment=lettered.feed.environment)
+    assert shown.returncode == 0, shown.stderr
+    assert "a start goes on where the last batch ended" in shown.stdout
+    told = lakefeed("offsets", "show", file, "--output", "json", environment=lettered.feed.environment)
+    [partition] = json.loads(told.stdout)["partitions"]
+    assert (partition["checkpoint"], partition["table"], partition["group"], partition["lag"]) == (4, 4, 4, 0)
+    planned = lakefeed(
+        *("offsets", "rewind", file, "--to", "earliest", "--delete-rows", "--dry-run"),
+        environment=lettered.feed.environment,
+    )
+    assert planned.returncode == 0, planned.stderr
+    assert "4 rows are deleted" in planned.stdout
+    assert lettered.standing() == (4, 4, 4)
+
+
+@pytest.mark.slow
+def test_the_command_moves_a_feed(lettered: Lettered) -> None:
+    lettered.land(range(4))
+    file = lettered.feed.write_file(**lettered.blocks())
+    done = lakefeed(
+        *("offsets", "rewind", file, "--to", "earliest", "--delete-rows", "--yes", "--output", "json"),
+        environment=lettered.feed.environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["rows_deleted"] == 4
+    run = lakefeed("run", file, "--once", environment=lettered.feed.environment)
+    assert run.returncode == 0, run.stderr
+    assert lettered.ids() == [0, 1, 2, 3]

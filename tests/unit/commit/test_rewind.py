@@ -1,0 +1,195 @@
+"""What a rewind would do, how dead letters follow it, and what verify still wants of what was rewound."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.commit.audit import findings
+from lakefeed.commit.evidence import Evidence, Letter, Letters, Placed
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.move import Move
+from lakefeed.commit.outcomes import Counts
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.rewind import move_commit, planned, rows_where, step_back, written_offsets
+from lakefeed.errors import ConfigError, LakefeedError, RecordsLost, ResourceMissing
+from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+
+P0, P1 = ("t", 0), ("t", 1)
+
+
+def topic(*offsets: tuple[int, int], topic_id: str = "A") -> TopicDescription:
+    partitions = tuple(
+        PartitionDescription(id=number, leader=1, start_offset=start, end_offset=end)
+        for number, (start, end) in enumerate(offsets)
+    )
+    return TopicDescription(name="t", topic_id=topic_id, partitions=partitions)
+
+
+def spans(*ranges: tuple[int, int], topic_id: str = "A") -> OffsetRanges:
+    return OffsetRanges(tuple(OffsetRange("t", number, *each) for number, each in enumerate(ranges)), {"t": topic_id})
+
+
+@pytest.mark.parametrize("text", ["t:0:12,t:1:3", " t:0:12 , t:1:3", '{"t": {"0": 12, "1": 3}}'])
+def test_offsets_are_read_as_people_and_as_spark_write_them(text: str) -> None:
+    assert written_offsets(text) == {P0: 12, P1: 3}
+
+
+@pytest.mark.parametrize("text", ["", "t:0", "t:0:x", "soon", "{", '{"t": 3}', '{"t": {"a": 3}}', "t:0:1,,"])
+def test_offsets_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError):
+        written_offsets(text)
+
+
+def test_a_plan_says_what_is_read_again_and_what_never() -> None:
+    topics = {"t": topic((2, 20), (0, 20))}
+    [first] = planned({P0: 9, P1: 5}, {P0: 2, P1: 5}, topics, ids={"t": "A"}, accept_loss=False)
+    assert (first.partition, first.start, first.to, first.again, first.given_up) == (0, 9, 2, 7, 0)
+    [last] = planned({P0: 9, P1: 5}, {P0: 20}, topics, ids={"t": "A"}, accept_loss=True)
+    assert (last.again, last.given_up) == (0, 11)
+    unknown = planned({}, {P0: 9, P1: 4}, topics, ids={}, accept_loss=False)
+    assert [(each.start, each.again, each.given_up) for each in unknown] == [(None, 0, 0), (None, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("targets", "topics", "error"),
+    [
+        ({P0: 1}, {"t": topic((2, 20), (0, 20))}, ResourceMissing),
+        ({P0: 21}, {"t": topic((2, 20), (0, 20))}, ResourceMissing),
+        ({P0: 2}, {"t": None}, ResourceMissing),
+        ({("t", 7): 2}, {"t": topic((2, 20))}, ConfigError),
+        ({P0: 2}, {"t": topic((2, 20), topic_id="B")}, RecordsLost),
+        ({P0: 2, P1: 20}, {"t": topic((2, 20), (0, 20))}, ConfigError),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    targets: dict[tuple[str, int], int], topics: dict[str, TopicDescription | None], error: type[LakefeedError]
+) -> None:
+    with pytest.raises(error):
+        planned({P0: 9, P1: 5}, targets, topics, ids={"t": "A"}, accept_loss=True)
+
+
+def test_the_commit_of_a_rewind_has_every_partition() -> None:
+    topics = {"t": topic((0, 20), (0, 20))}
+    moves = planned({P0: 9, P1: 5}, {P0: 2}, topics, ids={"t": "A"}, accept_loss=False)
+    commit = move_commit("f", spans((4, 9), (0, 5)), moves, topics, deletes=True)
+    assert commit.ranges == spans((2, 2), (5, 5))
+    assert commit.move == Move("rewind", {P0: (9, 2)}, {}, {P0: 0})
+    unknown = planned({}, {P0: 2, P1: 0}, topics, ids={}, accept_loss=False)
+    commit = move_commit("f", None, unknown, topics, deletes=False)
+    assert commit.ranges == spans((2, 2), (0, 0))
+    assert commit.move == Move("rewind", unknown=True)
+
+
+def test_rows_are_named_by_their_offsets() -> None:
+    columns = ("kafka_topic", "kafka_partition", "kafka_offset")
+    assert rows_where({P0: (2, 9)}, columns=columns) == (
+        "(kafka_topic = 't' AND kafka_partition = 0 AND kafka_offset >= 2 AND kafka_offset < 9)"
+    )
+    both = rows_where({P0: (2, 9), P1: (0, 1)}, columns=("", "p", "o"))
+    assert both == "(p = 0 AND o >= 2 AND o < 9) OR (p = 1 AND o >= 0 AND o < 1)"
+    assert rows_where({}, columns=columns) == "false"
+
+
+def test_dead_letters_follow_only_if_they_are_ahead() -> None:
+    assert step_back("f", spans((4, 9)), spans((9, 12))) is None
+    assert step_back("f", spans((4, 9)), spans((9, 9), (3, 3))) is None
+    step = step_back("f", spans((4, 9), (0, 5)), spans((2, 2), (7, 7)))
+    assert step is not None
+    assert step.deleted == {P0: (2, 9)}
+    assert step.commit.ranges == spans((2, 2), (5, 5))
+    assert step.commit.move == Move("rewind", {P0: (9, 2)}, {})
+    nothing = step_back("f", spans((4, 9)), None)
+    assert nothing is not None
+    assert nothing.deleted == {P0: (0, 9)}
+
+
+def test_dead_letters_of_a_topic_made_again_stay() -> None:
+    step = step_back("f", spans((4, 9), (0, 5)), spans((0, 0), topic_id="B"))
+    assert step is not None
+    assert step.deleted == {}
+    assert step.commit.ranges == spans((0, 0), topic_id="B")
+    assert step.commit.move == Move("rewind", {P0: (9, 0)}, {"t": "A"})
+    left = step_back("f", spans((4, 9)), OffsetRanges((OffsetRange("u", 0, 0, 3),), {"u": "U"}))
+    assert left is None
+
+
+def batch(number: int, start: int, end: int, *, dead: int = 0, topic_id: str = "A") -> Commit:
+    counts = {P0: Counts(end - start, dead, 0)}
+    ranges = spans((start, end), topic_id=topic_id)
+    return Commit("f", number, ranges, snapshot_id=number, rows=end - start - dead, counts=counts)
+
+
+def moved(number: int, start: int, to: int, *, deleted: bool = True) -> Commit:
+    move = Move("rewind", {P0: (start, to)}, {"t": "A"}, {P0: start - to} if deleted else None)
+    return Commit("f", 0, spans((to, to)), snapshot_id=number, move=move)
+
+
+def evidence(*commits: Commit, rows: int, offsets: int | None = None, letters: Letters | None = None) -> Evidence:
+    return Evidence(
+        commits=commits,
+        letters=letters,
+        topics={"t": topic((0, 100), topic_id=commits[-1].ranges.topic_ids["t"])},
+        placed={P0: Placed(rows=rows, offsets=rows if offsets is None else offsets, repeated=((1, 2),))},
+    )
+
+
+def kinds(known: Evidence, *, fault: bool) -> set[str]:
+    return {each.kind for each in findings(known) if each.fault == fault}
+
+
+def test_rows_of_rewound_ranges_are_wanted_no_more() -> None:
+    before = (batch(1, 0, 10), batch(2, 10, 20))
+    assert kinds(evidence(*before, moved(3, 20, 15), rows=15), fault=True) == set()
+    assert kinds(evidence(*before, moved(3, 20, 15), rows=14), fault=True) == {"missing"}
+    again = (*before, moved(3, 20, 15), batch(4, 15, 22))
+    assert kinds(evidence(*again, rows=22), fault=True) == set()
+    assert kinds(evidence(*again, rows=21), fault=True) == {"missing"}
+    assert kinds(evidence(*again, rows=25, offsets=22), fault=True) == {"duplicates"}
+
+
+def test_rows_that_were_kept_may_be_double() -> None:
+    commits = (batch(1, 0, 10), moved(2, 10, 5, deleted=False), batch(3, 5, 10))
+    known = evidence(*commits, rows=15, offsets=10)
+    assert kinds(known, fault=True) == set()
+    assert kinds(known, fault=False) == {"rewind", "duplicates"}
+
+
+def test_letters_of_rewound_ranges_are_not_missed() -> None:
+    def kept(*offsets: int, commits: tuple[Commit, ...]) -> Letters:
+        return Letters(commits, letters=tuple(Letter("t", 0, each) for each in offsets))
+
+    def written(number: int, start: int, end: int, rows: int) -> Commit:
+        return Commit("f", number, spans((start, end)), snapshot_id=number, rows=rows)
+
+    before = (batch(1, 0, 10, dead=2), moved(2, 10, 0))
+    letters = kept(commits=(written(5, 0, 10, 2), moved(6, 10, 0)))
+    assert kinds(evidence(*before, rows=0, letters=letters), fault=True) == set()
+    again = (*before, batch(3, 0, 10, dead=1))
+    letters = kept(4, commits=(written(5, 0, 10, 2), moved(6, 10, 0), written(7, 0, 10, 1)))
+    known = evidence(*again, rows=9, letters=letters)
+    assert (kinds(known, fault=True), kinds(known, fault=False)) == (set(), {"rewind"})
+    surplus = kept(4, 5, commits=letters.commits)
+    assert kinds(evidence(*again, rows=9, letters=surplus), fault=True) == {"letters-surplus"}
+    unwritten = kept(commits=letters.commits[:2])
+    assert kinds(evidence(*again, batch(4, 10, 12), rows=11, letters=unwritten), fault=True) == {"letters"}
+
+
+def test_letters_that_went_back_with_a_table_that_was_rolled_back_are_no_surplus() -> None:
+    def written(number: int, start: int, end: int) -> Commit:
+        return Commit("f", number, spans((start, end)), snapshot_id=number, rows=1)
+
+    letters = Letters(
+        (written(5, 0, 4), written(6, 4, 6), moved(7, 6, 4), written(8, 4, 6)),
+        letters=(Letter("t", 0, 3), Letter("t", 0, 5)),
+    )
+    known = evidence(batch(1, 0, 4, dead=1), batch(2, 4, 6, dead=1), rows=4, letters=letters)
+    assert kinds(known, fault=True) == set()
+
+
+def test_two_topics_of_one_name_are_not_told_apart() -> None:
+    entered = Commit(
+        "f", 0, spans((0, 0), topic_id="B"), snapshot_id=2, move=Move("accepted-loss", {P0: (10, 0)}, {"t": "A"})
+    )
+    known = evidence(batch(1, 0, 10), entered, batch(3, 0, 4, topic_id="B"), rows=14, offsets=10)
+    assert kinds(known, fault=True) == set()
+    assert kinds(known, fault=False) == {"accepted-loss", "renamed"}
