@@ -3,11 +3,11 @@
 ``tools/mutants.py`` tries them; ``tests/unit/test_guards.py`` holds the list against the sources it speaks of.
 """
 
-from tools.guards.at_the_start import AT_THE_START, VERIFYING
+from tools.guards.at_the_start import AT_THE_START, ON_THE_MOVE, VERIFYING
 from tools.guards.guard import Guard
 from tools.guards.in_the_commit import IN_THE_COMMIT
 from tools.guards.of_a_batch import BEFORE_THE_COMMIT, DEAD_LETTERS
 
 __all__ = ["GUARDS", "Guard"]
 
-GUARDS = (*AT_THE_START, *VERIFYING, *IN_THE_COMMIT, *BEFORE_THE_COMMIT, *DEAD_LETTERS)
+GUARDS = (*AT_THE_START, *ON_THE_MOVE, *VERIFYING, *IN_THE_COMMIT, *BEFORE_THE_COMMIT, *DEAD_LETTERS)

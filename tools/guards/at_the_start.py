@@ -5,6 +5,9 @@ from __future__ import annotations
 from tools.guards.guard import python
 
 START = "tests/unit/commit/test_start.py::test_"
+REWIND = "tests/unit/commit/test_rewind.py::test_"
+OFFSETS = "tests/integration/test_offsets.py::test_"
+TRAPS = "tests/integration/test_traps.py::test_"
 VERIFY = "tests/unit/commit/test_verify.py::test_"
 
 AT_THE_START = (
@@ -93,6 +96,44 @@ AT_THE_START = (
         """    if False:
         damage""",
         f"{START}damage_of_a_checkpoint_is_seen",
+    ),
+)
+
+ON_THE_MOVE = (
+    python(
+        "rewind: offsets that the topic has not got",
+        "commit/rewind",
+        "if not there.start_offset <= to <= there.end_offset:",
+        "if False:",
+        f"{REWIND}what_cannot_be_is_refused",
+    ),
+    python(
+        "rewind: another topic",
+        "commit/rewind",
+        "if ids.get(topic, described.topic_id) != described.topic_id:",
+        "if False:",
+        f"{REWIND}what_cannot_be_is_refused",
+    ),
+    python(
+        "rewind: records left unread only when told to",
+        "commit/rewind",
+        "if forward and not accept_loss:",
+        "if False:",
+        f"{REWIND}records_are_left_unread_only_when_told_to",
+    ),
+    python(
+        "rewind: a feed that has gone on since",
+        "commit/rewinding",
+        "if (now and now.snapshot_id) != (before and before.snapshot_id):",
+        "if False:",
+        f"{OFFSETS}a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned",
+    ),
+    python(
+        "run: a topic that is made again in mid-run",
+        "kafka/topic_ids",
+        "if self._ids.setdefault(name, topic_id) != topic_id:",
+        "if False:",
+        f"{TRAPS}a_topic_that_is_made_again_in_mid_run_stops_the_feed",
     ),
 )
 

@@ -7,6 +7,7 @@ from tools.guards.guard import java, python
 CHECK = "tests/spark/test_commit_check.py::test_"
 OUTCOMES = "tests/spark/test_outcomes.py::test_"
 START = "tests/unit/commit/test_start.py::test_"
+OFFSETS = "tests/integration/test_offsets.py::test_"
 LETTERS = "tests/integration/test_dead_letters.py::test_"
 MANAGER = "tests/contract/test_checkpoint_manager.py::test_"
 
@@ -150,9 +151,16 @@ DEAD_LETTERS = (
     python(
         "dead letters: those that are there",
         "dead_letters/table",
-        "if last is None or last.ranges != commit.ranges:",
+        "if any(reached.get((each.topic, each.partition), 0) < each.end for each in spans):",
         "if True:",
         f"{LETTERS}dead_letters_lost_to_a_crash_are_written_at_the_next_start",
+    ),
+    python(
+        "dead letters: those of records that are read again go only where the feed was moved",
+        "dead_letters/table",
+        "if not moved:",
+        "if False:",
+        f"{OFFSETS}letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_unasked",
     ),
     python(
         "replay: rows that a cut-off replay has landed",

@@ -68,6 +68,11 @@ def test_what_cannot_be_is_refused(
         planned({P0: 9, P1: 5}, targets, topics, ids={"t": "A"}, accept_loss=True)
 
 
+def test_records_are_left_unread_only_when_told_to() -> None:
+    with pytest.raises(ConfigError, match=r"never read 3 offsets: \[9, 12\) of t-0"):
+        planned({P0: 9}, {P0: 12}, {"t": topic((2, 20))}, ids={"t": "A"}, accept_loss=False)
+
+
 def test_the_commit_of_a_rewind_has_every_partition() -> None:
     topics = {"t": topic((0, 20), (0, 20))}
     moves = planned({P0: 9, P1: 5}, {P0: 2}, topics, ids={"t": "A"}, accept_loss=False)
