@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -33,6 +34,9 @@ from lakefeed.kafka.monitoring import MonitoringGroup
 from lakefeed.kafka.source import batch_ranges, read_stream
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed, Landing, Sink
+from lakefeed.many.rounds import Rounds
+from lakefeed.many.settings import config_of
+from lakefeed.many.table import TableSummary
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.query import MicroBatches, trigger_of, watch
@@ -65,6 +69,7 @@ class RunSummary:
         requests: this feed's own requests to S3, by operation and key class.
         startup_requests: those of them that were made before the first batch.
         batches_over_budget: batches that made more requests than the pipeline's budget.
+        tables: by topic, where each topic goes to a table of its own.
     """
 
     batches: int
@@ -78,6 +83,7 @@ class RunSummary:
     requests: S3Requests
     startup_requests: S3Requests
     batches_over_budget: int
+    tables: tuple[TableSummary, ...] = ()
 
     @property
     def rows_per_second(self) -> float:
@@ -104,9 +110,13 @@ class Pipeline:
         10000
     """
 
-    def __init__(self, config: PipelineConfig, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, config: PipelineConfig, *, environment: Mapping[str, str] | None = None, view: str | None = None
+    ) -> None:
         self.config = config
-        self.connections = config.connections(default_environment() if environment is None else environment)
+        self._environment = default_environment() if environment is None else environment
+        self.connections = config.connections(self._environment)
+        self._view = view or config.name
         self._resolved: Decoding | None = None
 
     @classmethod
@@ -151,6 +161,28 @@ class Pipeline:
                 on_null=on_null,
             )
         )
+
+    def of_topic(self, topic: str) -> Pipeline:
+        """Where each topic goes to a table of its own, the pipeline of one of them.
+
+        Raises:
+            ConfigError: all topics go to one table, or this one is not among them.
+        """
+        if not self.config.has_many_tables:
+            raise ConfigError(f"pipeline '{self.config.name}' has one table for all its topics")
+        if not self.config.kafka.reads(topic):
+            raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
+        return Pipeline(config_of(self.config, topic), environment=self._environment, view=self.config.name)
+
+    def parts(self) -> list[Pipeline]:
+        """The pipelines of all topics that there are now, where each goes to a table of its own; else itself alone.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        if not self.config.has_many_tables:
+            return [self]
+        return [self.of_topic(topic) for topic in sorted(SourceTopics(self._kafka).described())]
 
     def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
         """A session with this pipeline's store, catalogs and Spark settings.
@@ -204,8 +236,9 @@ class Pipeline:
         from pyspark.errors import PySparkException
 
         spark = spark or self.session()
+        run = self._run_many if self.config.has_many_tables else self._run
         try:
-            return self._run(
+            return run(
                 spark,
                 once=once,
                 stop=stop or threading.Event(),
@@ -245,7 +278,7 @@ class Pipeline:
             if not isinstance(sink, IcebergTable):
                 raise ConfigError("dead letters can be replayed into an Iceberg table only", where=sink.location())
             letters = self.dead_letter_place(spark)
-            landing = self._landing(spark, sink, letters.records(choice), fenced=False)
+            landing = self.landing(spark, sink, letters.records(choice), fenced=False)
             return Replay(letters, feed=self.config.name).run(landing, sink, choice, step=step)
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error
@@ -361,7 +394,7 @@ class Pipeline:
         )
         opening.look()
         lost = {(each.topic, each.partition) for each in opening.start.lost}
-        landing = self._landing(spark, sink, self.read(spark), lost=lost)
+        landing = self.landing(spark, sink, self.read(spark), lost=lost)
         # Again: now no other driver can move the table.
         if told := opening.look().told:
             on_note(told)
@@ -407,7 +440,38 @@ class Pipeline:
             batches_over_budget=batches.over_budget,
         )
 
-    def _landing(
+    def _run_many(
+        self,
+        spark: SparkSession,
+        *,
+        once: bool,
+        stop: threading.Event,
+        on_batch: Callable[[BatchProgress], None],
+        on_note: Callable[[str], None],
+        accept_loss: bool,
+    ) -> RunSummary:
+        before, began = s3_requests(spark), time.monotonic()
+        rounds = Rounds(self, spark, once=once, stop=stop, on_batch=on_batch, accept_loss=accept_loss)
+        rounds.run()
+        tables = tuple(each.summary() for each in rounds.tables.values())
+        requests = s3_requests(spark) - before
+        counts = sum((each.counts for each in tables), ZERO)
+        return RunSummary(
+            batches=sum(each.batches for each in tables),
+            records=counts.records,
+            rows=sum(each.rows for each in tables),
+            dead_letters=counts.dead_letters,
+            skipped=counts.skipped,
+            files=None,
+            seconds=round(time.monotonic() - began, 3),
+            s3_requests=requests.by_operation,
+            requests=requests,
+            startup_requests=S3Requests(),
+            batches_over_budget=rounds.over_budget,
+            tables=tables,
+        )
+
+    def landing(
         self,
         spark: SparkSession,
         sink: Sink,
@@ -416,6 +480,15 @@ class Pipeline:
         fenced: bool = True,
         lost: Collection[tuple[str, int]] = (),
     ) -> Landing:
+        """What lands the feed's batches, begun.
+
+        Args:
+            spark: the session.
+            sink: where rows go.
+            records: as they come from the source; only their columns count here.
+            fenced: take the feed's fence. Not for work beside a driver that runs.
+            lost: partitions whose records cannot be read again.
+        """
         config = self.config
         dead_letters = None
         if config.dead_letters is not None:
@@ -454,7 +527,7 @@ class Pipeline:
     def _transformed(self, decoded_rows: DataFrame) -> DataFrame:
         if self.config.transform is None:
             return decoded_rows
-        return sql.select(decoded_rows, self.config.transform.sql, view=self.config.name)
+        return sql.select(decoded_rows, self.config.transform.sql, view=self._view)
 
     def _started(self, writer: DataStreamWriter, *, once: bool) -> Any:
         return (
@@ -468,14 +541,24 @@ class Pipeline:
         return Claim(spark, self.config.checkpoint, Owner.of(self.config))
 
     def _sink(self, spark: SparkSession, claim: Claim) -> IcebergTable | ParquetFiles:
-        put_credentials(spark, self.config.decode)
         sink = self.config.sink
         if sink.iceberg is not None:
-            self.connections.catalog(sink.iceberg.catalog)
-            evolves = self.config.schema_.on_change == "evolve"
-            return IcebergTable(spark, sink.iceberg, feed=self.config.name, evolves=evolves)
+            return self.iceberg_table(spark)
         assert sink.parquet is not None  # The model holds exactly one kind.
+        put_credentials(spark, self.config.decode)
         return ParquetFiles(spark, sink.parquet, claim)
+
+    def iceberg_table(self, spark: SparkSession) -> IcebergTable:
+        """The sink, where it is an Iceberg table.
+
+        Raises:
+            ConfigError: its catalog is not declared.
+        """
+        sink = self.config.sink.iceberg
+        assert sink is not None
+        put_credentials(spark, self.config.decode)
+        self.connections.catalog(sink.catalog)
+        return IcebergTable(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
 
     def _decoding(self, sink: Sink | None = None) -> Decoding:
         if self._resolved is None:

@@ -8,11 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import click
 
 from lakefeed.cli.output import emit, output_option
 from lakefeed.observe.terminal import ProgressView
+
+if TYPE_CHECKING:
+    from lakefeed.pipeline import RunSummary
 
 
 @click.command()
@@ -37,7 +41,9 @@ from lakefeed.observe.terminal import ProgressView
     help="Where the JVM's log goes.  [default: logs/ in the cache]",
 )
 @output_option
+@click.pass_context
 def run(
+    context: click.Context,
     pipeline: Path,
     overrides: tuple[str, ...],
     once: bool,
@@ -48,7 +54,8 @@ def run(
 ) -> None:
     """Run a pipeline: topics in, table out.
 
-    SIGTERM and Ctrl-C finish the batch at hand and end with status 0; a second Ctrl-C ends at once.
+    SIGTERM and Ctrl-C finish the batch at hand and end with status 0; a second Ctrl-C ends at once. Where each topic
+    has a table of its own, the status is 1 if one of them has failed at the end.
     """
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
@@ -62,16 +69,22 @@ def run(
             summary = declared.run(
                 spark=spark, once=once, stop=stop, on_batch=view.batch, on_note=view.note, accept_loss=accept_loss
             )
-    emit(
-        output,
-        summary.as_dict(),
-        lambda: click.echo(
-            f"{declared.config.name}: {summary.batches} batches, {summary.records:,} records, "
-            f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
-            f"{sum(summary.s3_requests.values())} S3 requests"
-            + (f"; {summary.batches_over_budget} batches over their budget" if summary.batches_over_budget else "")
-        ),
+    emit(output, summary.as_dict(), lambda: _print(declared.config.name, summary))
+    context.exit(1 if any(each.failure for each in summary.tables) else 0)
+
+
+def _print(name: str, summary: RunSummary) -> None:
+    click.echo(
+        f"{name}: {summary.batches} batches, {summary.records:,} records, "
+        f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
+        f"{sum(summary.s3_requests.values())} S3 requests"
+        + (f"; {summary.batches_over_budget} batches over their budget" if summary.batches_over_budget else "")
     )
+    failed = [each for each in summary.tables if each.failure]
+    if summary.tables:
+        click.echo(f"{len(summary.tables):,} tables, {len(failed):,} of them failed")
+    for each in failed:
+        click.secho(f"  {each.topic}: {each.failure}", fg="red")
 
 
 @contextmanager

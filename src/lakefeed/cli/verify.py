@@ -18,9 +18,10 @@ MOST_FINDINGS_SHOWN = 50
 @click.command()
 @click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--deep", is_flag=True, help="Also compare each row's own offset, for which the table has to keep it.")
+@click.option("--topic", help="Where each topic has a table of its own: this one only.")
 @output_option
 @click.pass_context
-def verify(context: click.Context, pipeline: Path, deep: bool, output: str) -> None:
+def verify(context: click.Context, pipeline: Path, deep: bool, topic: str | None, output: str) -> None:
     """Prove that each record of PIPELINE's topics has landed once, or list what is missing or double.
 
     Holds the offset ranges and counts in the table's snapshots, the dead letters and the broker's offsets against each
@@ -31,12 +32,32 @@ def verify(context: click.Context, pipeline: Path, deep: bool, output: str) -> N
     from lakefeed.pipeline import Pipeline
 
     declared = Pipeline.from_file(pipeline)
-    done = declared.verify(deep=deep)
-    emit(output, done.as_dict(), lambda: _print(done))
-    context.exit(1 if done.faults else 0)
+    if topic is not None:
+        declared = declared.of_topic(topic)
+    if not declared.config.has_many_tables:
+        done = declared.verify(deep=deep)
+        emit(output, done.as_dict(), lambda: _print(done))
+        context.exit(1 if done.faults else 0)
+    all_done = [each.verify(deep=deep) for each in declared.parts()]
+    faulty = [each for each in all_done if each.faults]
+    tables = {"verified": not faulty, "tables": [each.as_dict() for each in all_done]}
+    emit(output, tables, lambda: _print_all(all_done))
+    context.exit(1 if faulty else 0)
 
 
-def _print(done: Verification) -> None:
+def _print_all(all_done: list[Verification]) -> None:
+    """The sound ones in a line each, then all that there is to say of the others."""
+    for done in all_done:
+        if not done.faults:
+            _print_verdict(done)
+            if done.commits:
+                click.echo(f"  {done.commits:,} commits, {done.records:,} records, {done.rows:,} rows")
+    for done in all_done:
+        if done.faults:
+            _print(done)
+
+
+def _print_verdict(done: Verification) -> None:
     color, verdict = "green", "each record once"
     if done.faults:
         color, verdict = "red", f"{len(done.faults):,} fault{'s' if len(done.faults) > 1 else ''}"
@@ -44,6 +65,10 @@ def _print(done: Verification) -> None:
         color, verdict = "yellow", "no commits yet"
     click.echo(f"{done.feed} in {done.table}: ", nl=False)
     click.secho(verdict, fg=color, bold=True)
+
+
+def _print(done: Verification) -> None:
+    _print_verdict(done)
     if done.commits:
         click.echo()
         _print_sums(done)

@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -61,14 +62,14 @@ def _kafka(config: PipelineConfig) -> list[Check]:
     checks: list[Check] = []
     if (source := config.source.kafka) is not None:
         kafka = source
-        checks.append(lambda: _topics(kafka))
+        checks.append(lambda: _topics(kafka, may_come=config.has_many_tables))
         checks += _subjects(config.decode, "decode", "value", kafka)
         if config.decode.key is not None:
             checks += _subjects(config.decode.key, "decode.key", "key", kafka)
     return checks
 
 
-def _topics(source: KafkaSource) -> list[Problem]:
+def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
     from lakefeed.kafka.topics import Topics, missing_topic
 
     where, key = source.bootstrap_servers, "source.kafka.bootstrap_servers"
@@ -89,7 +90,9 @@ def _topics(source: KafkaSource) -> list[Problem]:
         names = ", ".join(existing[:10]) or "none yet"
         hint = f"it has to match a whole name; the broker has: {names}"
         unmatched = ResourceMissing("the pattern matches no topic", where=where, hint=hint)
-        return [Problem.of(unmatched, key="source.kafka.topics_pattern")]
+        # A job with a table for each topic takes up those that are yet to be created.
+        found = Problem.of(unmatched, key="source.kafka.topics_pattern")
+        return [replace(found, severity="warning") if may_come else found]
     return [
         Problem.of(missing_topic(topic, existing, where=where), key=f"source.kafka.topics.{index}")
         for index, topic in enumerate(source.topics or ())

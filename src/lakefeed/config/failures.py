@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Model, OneOf
-from lakefeed.config.names import TableName, TopicName
+from lakefeed.config.names import TableTemplate, TopicName
 
 DURATION = re.compile(r"^\s*(\d+)\s*(second|minute|hour|day)s?\s*$")
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
@@ -90,8 +90,10 @@ class DeadLetters(OneOf):
     """Where records go that cannot be decoded or break an expectation, instead of stopping the feed."""
 
     __kinds__ = ("table", "topic")
-    table: TableName | None = Field(
-        None, description="An Iceberg table, catalog.namespace.table; several feeds may share it."
+    table: TableTemplate | None = Field(
+        None,
+        description="An Iceberg table, catalog.namespace.table; several feeds may share it. {topic} may stand in it as "
+        "in the sink's.",
     )
     topic: TopicName | None = Field(
         None,

@@ -108,7 +108,7 @@ def _catalog_problems(config: PipelineConfig, document: Document, environment: M
 def _subject_problems(config: PipelineConfig, document: Document) -> list[Problem]:
     """With a pattern of topics it has to be said whose schema the table has."""
     kafka, found = config.source.kafka, []
-    if kafka is None or kafka.topics is not None:
+    if kafka is None or kafka.topics is not None or config.has_many_tables:
         return []
     parts: list[tuple[Encoded | None, tuple[str, ...], str]] = [
         (config.decode, ("decode",), "value"),

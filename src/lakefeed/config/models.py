@@ -6,7 +6,7 @@ The reference in the documents and the JSON Schema for editors are generated fro
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -15,7 +15,10 @@ from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
-from lakefeed.config.names import TOPIC, Identifier, TableName, catalog_of
+from lakefeed.config.many import Tables
+from lakefeed.config.names import TOPIC, TOPIC_MARK, Identifier, TableTemplate, catalog_of
+from lakefeed.config.partitions import complain, entries, known_transforms
+from lakefeed.config.transform import Transform
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.kafka.client_options import consumer_complaints
 
@@ -52,9 +55,9 @@ class KafkaSource(Model):
     def _topic_names(cls, topics: Any) -> Any:
         topics = [topics] if isinstance(topics, str) else topics
         hint = "write several as a list: [orders, payments]; for a regular expression use topics_pattern"
-        _complain(
+        complain(
             Complaint(key=index, what=f"'{topic}' can be no topic's name", hint=hint)
-            for index, topic in _entries(topics)
+            for index, topic in entries(topics)
             if isinstance(topic, str) and (not TOPIC.fullmatch(topic) or topic in (".", ".."))
         )
         return topics
@@ -62,7 +65,7 @@ class KafkaSource(Model):
     @field_validator("options", mode="before")
     @classmethod
     def _client_options(cls, options: Any) -> Any:
-        _complain(consumer_complaints(options) if isinstance(options, dict) else ())
+        complain(consumer_complaints(options) if isinstance(options, dict) else ())
         return options
 
     @field_validator("topics_pattern")
@@ -95,16 +98,12 @@ class Source(OneOf):
     kafka: KafkaSource | None = None
 
 
-class Transform(Model):
-    """What happens between decoding and the sink."""
-
-    sql: str = Field(description="One SELECT over the decoded records; their view has the pipeline's name.")
-
-
 class IcebergSink(Model):
     """An Iceberg table, created from the rows' schema if it is missing."""
 
-    table: TableName = Field(description="catalog.namespace.table")
+    table: TableTemplate = Field(
+        description="catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."
+    )
     partition_by: list[str] = Field(
         default_factory=list,
         description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
@@ -117,45 +116,12 @@ class IcebergSink(Model):
     @field_validator("partition_by", mode="before")
     @classmethod
     def _known_transforms(cls, transforms: Any) -> Any:
-        complaints = []
-        for index, transform in _entries(transforms):
-            try:
-                PartitionTransform.parse(str(transform))
-            except ValueError as error:
-                complaints.append(Complaint(key=index, what=str(error)))
-        _complain(complaints)
-        return transforms
+        return known_transforms(transforms)
 
     @property
     def catalog(self) -> str:
         """The catalog's name."""
         return catalog_of(self.table)
-
-
-class PartitionTransform(Model):
-    """One of Iceberg's partition transforms (https://iceberg.apache.org/spec/#partition-transforms)."""
-
-    name: Literal["identity", "years", "months", "days", "hours", "bucket", "truncate"]
-    column: str
-    width: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> PartitionTransform:
-        """Reads ``days(at)``, ``bucket(16, id)`` or a bare column.
-
-        Raises:
-            ValueError: if the text is neither.
-        """
-        column = rf"({Identifier}(?:\.{Identifier})*)"
-        if match := re.fullmatch(rf"\s*{column}\s*", text):
-            return cls(name="identity", column=match[1])
-        if match := re.fullmatch(rf"\s*(year|month|day|hour)s?\(\s*{column}\s*\)\s*", text):
-            return cls.model_validate({"name": f"{match[1]}s", "column": match[2]})
-        if match := re.fullmatch(rf"\s*(bucket|truncate)\(\s*([1-9]\d*)\s*,\s*{column}\s*\)\s*", text):
-            return cls.model_validate({"name": match[1], "width": int(match[2]), "column": match[3]})
-        raise ValueError(
-            f"'{text}' is no partition transform: write column, days(column), bucket(16, column) or the like"
-        )
 
 
 class ParquetSink(Model):
@@ -209,7 +175,15 @@ class PipelineConfig(Model):
     trigger: str = Field(
         "1 minute", description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}."
     )
-    checkpoint: str = Field(description="Checkpoint location: s3a://bucket/path, for this pipeline alone.")
+    tables: Tables | None = Field(
+        None,
+        description="With {topic} in the sink's table: what becomes of one that fails, and what is special to some.",
+    )
+    checkpoint: str = Field(
+        "",
+        description="Checkpoint location: s3a://bucket/path, for this pipeline alone. Wanted, unless each topic has a "
+        "table of its own: then the tables' ledgers are all that there is.",
+    )
     budget: Budget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = Field(
         None, description="Look after the tables while the feed runs. Default: lakefeed tables maintain does it."
@@ -240,7 +214,7 @@ class PipelineConfig(Model):
     @field_validator("checkpoint")
     @classmethod
     def _s3a(cls, path: str) -> str:
-        return s3a_path(path)
+        return s3a_path(path) if path else path
 
     @field_validator("spark", mode="before")
     @classmethod
@@ -253,7 +227,7 @@ class PipelineConfig(Model):
             elif re.search(r"(?i)secret|password|token|access[._-]?key|credential", key):
                 what, hint = f"'{key}' would show a secret in Spark's UI", "use s3, catalogs or decode for it"
                 complaints.append(Complaint(key=key, what=what, hint=hint))
-        _complain(complaints)
+        complain(complaints)
         return settings
 
     @model_validator(mode="after")
@@ -285,19 +259,31 @@ class PipelineConfig(Model):
         assert self.source.kafka is not None  # The model holds exactly one kind.
         return self.source.kafka
 
+    @model_validator(mode="after")
+    def _one_table_or_many(self) -> PipelineConfig:
+        if not self.has_many_tables:
+            if self.tables is not None:
+                raise Complaints(
+                    [Complaint(key="tables", what=f"means nothing without {TOPIC_MARK} in sink.iceberg.table")]
+                )
+            if self.dead_letters is not None and TOPIC_MARK in (self.dead_letters.table or ""):
+                raise ValueError(f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
+            if not self.checkpoint:
+                raise ValueError("a pipeline needs a checkpoint: s3a://bucket/path")
+        elif self.checkpoint:
+            what = f"means nothing with {TOPIC_MARK} in sink.iceberg.table: the tables' ledgers say where each goes on"
+            raise Complaints([Complaint(key="checkpoint", what=what, hint="remove it")])
+        return self
+
+    @property
+    def has_many_tables(self) -> bool:
+        """Whether each topic goes to a table of its own."""
+        return self.sink.iceberg is not None and TOPIC_MARK in self.sink.iceberg.table
+
     def connections(self, environment: Mapping[str, str]) -> Connections:
         """Store and catalogs: as declared, the rest from the environment."""
         default = Connections.from_environment(environment)
         return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs})
-
-
-def _entries(items: Any) -> Iterable[tuple[int, Any]]:
-    return enumerate(items) if isinstance(items, list) else ()
-
-
-def _complain(complaints: Iterable[Complaint]) -> None:
-    if found := list(complaints):
-        raise Complaints(found)
 
 
 def s3a_path(path: str) -> str:

@@ -21,6 +21,23 @@ TableName = Annotated[str, AfterValidator(_three_parts)]
 """``catalog.namespace.table``"""
 
 
+TOPIC_MARK = "{topic}"
+
+
+def _three_parts_of_a_template(table: str) -> str:
+    _three_parts(table.replace(TOPIC_MARK, "t"))
+    return table
+
+
+TableTemplate = Annotated[str, AfterValidator(_three_parts_of_a_template)]
+"""A table's name in which ``{topic}`` may stand for the topic's."""
+
+
+def table_of(template: str, topic: str) -> str:
+    """The table of a topic: its name goes in for ``{topic}``, with ``_`` for what no table's name may have."""
+    return template.replace(TOPIC_MARK, re.sub(r"[^A-Za-z0-9_]", "_", topic))
+
+
 def _can_name_a_topic(topic: str) -> str:
     if not TOPIC.fullmatch(topic) or topic in (".", ".."):
         raise ValueError("a topic's name is up to 249 letters, digits, '.', '_' and '-'")

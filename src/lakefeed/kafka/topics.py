@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -197,6 +197,52 @@ class Topics:
             found[name] = str(described.topic_id)
         return found
 
+    def describe_all(self, names: Sequence[str], *, committed: bool = True) -> dict[str, TopicDescription]:
+        """Topics with their partitions and offsets, in a few requests however many they are.
+
+        Args:
+            names: which; those that are not there are left out.
+            committed: end where a reader of committed records does, before the first open transaction.
+
+        Raises:
+            AccessDenied: these credentials may not describe one of them.
+            Unreachable: no broker answers.
+        """
+        there = [name for name in names if name in self._brokers().topics]
+        if not there:
+            return {}
+        answers = self._admin.describe_topics(TopicCollection(there), request_timeout=_TIMEOUT_SECONDS)
+        found: dict[str, Any] = {}
+        for name in there:
+            try:
+                found[name] = self._answer(answers[name])
+            except KafkaException as error:
+                if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._error(error, name) from None
+        everywhere = [TopicPartition(name, each.id) for name, topic in found.items() for each in topic.partitions]
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        try:
+            starts = self._settled(lambda: self._offsets_of(everywhere, _EARLIEST, level))
+            ends = self._settled(lambda: self._offsets_of(everywhere, _LATEST, level))
+        except KafkaException as error:
+            raise self._error(error, None) from None
+        return {
+            name: TopicDescription(
+                name=name,
+                topic_id=str(topic.topic_id),
+                partitions=tuple(
+                    PartitionDescription(
+                        id=each.id,
+                        leader=each.leader.id if each.leader is not None else None,
+                        start_offset=starts[name, each.id],
+                        end_offset=ends[name, each.id],
+                    )
+                    for each in sorted(topic.partitions, key=lambda each: each.id)
+                ),
+            )
+            for name, topic in found.items()
+        }
+
     def setting(self, name: str, key: str) -> str | None:
         """A setting of a topic as it holds now, such as ``max.message.bytes``; None if the broker has no such.
 
@@ -270,6 +316,14 @@ class Topics:
         wanted = {TopicPartition(name, number): spec for number in partitions}
         answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_SECONDS)
         return {where.partition: self._answer(answer).offset for where, answer in answers.items()}
+
+    def _offsets_of(
+        self, partitions: Sequence[TopicPartition], spec: OffsetSpec, level: IsolationLevel
+    ) -> dict[tuple[str, int], int]:
+        answers = self._admin.list_offsets(
+            dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=_TIMEOUT_SECONDS
+        )
+        return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}
 
     def _answer(self, future: Future[T]) -> T:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)

@@ -6,13 +6,14 @@ ranges go on where the feed's last commit ended and no newer driver has taken ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.covered import Position
 from lakefeed.commit.fence import take_fence
 from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
-from lakefeed.config.models import IcebergSink, PartitionTransform
+from lakefeed.config.models import IcebergSink
+from lakefeed.config.partitions import PartitionTransform
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import quoted, set_properties, statements, type_sql
 from lakefeed.schema.differences import Change, renames
@@ -187,15 +188,34 @@ def create_table(
     spark: SparkSession, table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str]
 ) -> None:
     """Creates a table, and its namespace, with the settings that suit one that many small commits go to."""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted_table(table.rpartition('.')[0])}")
+    namespace = table.rpartition(".")[0]
+    _make(
+        spark,
+        f"CREATE NAMESPACE IF NOT EXISTS {quoted_table(namespace)}",
+        is_there=lambda: spark.catalog.databaseExists(namespace),
+    )
     listed = ", ".join(
         f"'{_escaped(key)}'='{_escaped(value)}'" for key, value in {**TABLE_PROPERTIES, **properties}.items()
     )
     partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
-    spark.sql(
+    _make(
+        spark,
         f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}) USING iceberg{partitioning} "
-        f"TBLPROPERTIES ({listed})"
+        f"TBLPROPERTIES ({listed})",
+        is_there=lambda: spark.catalog.tableExists(table),
     )
+
+
+def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:
+    """Creates something, unless somebody else does: IF NOT EXISTS looks first, and of two that look, one fails."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql(statement)
+    except (Py4JError, PySparkException):
+        if not is_there():
+            raise
 
 
 def columns_sql(rows: StructType) -> str:

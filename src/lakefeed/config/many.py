@@ -1,0 +1,58 @@
+"""The block of a pipeline file for feeds whose topics go to a table each."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, PositiveInt, field_validator
+
+from lakefeed.config.base import Model
+from lakefeed.config.decoding import Decode
+from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, seconds_of
+from lakefeed.config.names import TableName
+from lakefeed.config.partitions import known_transforms
+from lakefeed.config.transform import Transform
+
+OnFailure = Literal["pause", "stop", "fail"]
+
+
+class OneTable(Model):
+    """What is special to one topic and its table; what stands here replaces what the pipeline says."""
+
+    table: TableName | None = Field(None, description="Another table than the template makes of the topic's name.")
+    partition_by: list[str] | None = Field(None, description="As in sink.iceberg.")
+    properties: dict[str, str] | None = Field(None, description="As in sink.iceberg.")
+    decode: Decode | None = None
+    schema_: SchemaChange | None = Field(None, alias="schema", description="As the pipeline's schema block.")
+    expect: dict[str, Expectation] | None = Field(None, description="As the pipeline's expect block.")
+    dead_letters: DeadLetters | None = None
+    transform: Transform | None = None
+    on_failure: OnFailure | None = Field(None, description="As in tables.")
+
+    @field_validator("partition_by", mode="before")
+    @classmethod
+    def _known_transforms(cls, transforms: Any) -> Any:
+        return known_transforms(transforms)
+
+
+class Tables(Model):
+    """How the tables of one job get along."""
+
+    on_failure: OnFailure = Field(
+        "pause",
+        description="When a table cannot be written, the others go on: it waits for retry_after (pause) or for the "
+        "next start (stop). Or the whole job ends (fail).",
+    )
+    retry_after: str = Field(
+        "5 minutes", description="How long a paused table waits: '<n> seconds|minutes|hours|days'."
+    )
+    at_once: PositiveInt = Field(4, description="How many tables are written at the same time.")
+    topics: dict[str, OneTable] = Field(
+        default_factory=dict, description="What is special to some, by the topic's name."
+    )
+
+    @field_validator("retry_after")
+    @classmethod
+    def _duration(cls, duration: str) -> str:
+        seconds_of(duration)
+        return duration

@@ -1,0 +1,67 @@
+"""One topic's settings out of those of a pipeline whose topics go to a table each."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lakefeed.config.failures import seconds_of
+from lakefeed.config.many import OneTable, OnFailure, Tables
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.names import table_of
+
+
+def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
+    """The pipeline of one topic alone.
+
+    Its name is the feed's in the ledgers, so it has the topic's in it: tables of dead letters may be shared.
+
+    Args:
+        config: with ``{topic}`` in the sink's table.
+        topic: one that it reads.
+    """
+    special = _tables(config).topics.get(topic, OneTable())
+    kafka, iceberg = config.source.kafka, config.sink.iceberg
+    assert kafka is not None
+    assert iceberg is not None  # Else it would not have many tables.
+    dead_letters = special.dead_letters or config.dead_letters
+    if dead_letters is not None and dead_letters.table is not None:
+        dead_letters = dead_letters.model_copy(update={"table": table_of(dead_letters.table, topic)})
+    sink: dict[str, Any] = {"table": special.table or table_of(iceberg.table, topic)}
+    sink |= {name: given for name in ("partition_by", "properties") if (given := getattr(special, name)) is not None}
+    return config.model_copy(
+        update={
+            "name": re.sub(r"[^A-Za-z0-9_]", "_", f"{config.name}__{topic}"),
+            "source": config.source.model_copy(
+                update={"kafka": kafka.model_copy(update={"topics": [topic], "topics_pattern": None})}
+            ),
+            "decode": special.decode or config.decode,
+            "schema_": special.schema_ or config.schema_,
+            "expect": config.expect if special.expect is None else special.expect,
+            "transform": special.transform or config.transform,
+            "dead_letters": dead_letters,
+            "sink": config.sink.model_copy(update={"iceberg": iceberg.model_copy(update=sink)}),
+            "tables": None,
+        }
+    )
+
+
+def on_failure(config: PipelineConfig, topic: str) -> OnFailure:
+    """What happens when the topic's table cannot be written."""
+    tables = _tables(config)
+    special = tables.topics.get(topic)
+    return (special.on_failure if special else None) or tables.on_failure
+
+
+def retry_seconds(config: PipelineConfig) -> int:
+    """How long a paused table waits."""
+    return seconds_of(_tables(config).retry_after)
+
+
+def at_once(config: PipelineConfig) -> int:
+    """How many tables are written at the same time."""
+    return _tables(config).at_once
+
+
+def _tables(config: PipelineConfig) -> Tables:
+    return config.tables or Tables()

@@ -1,0 +1,202 @@
+"""Many topics in one job: each in its own table with its own schema; one that fails is alone; new ones come in."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.local import Endpoints
+from lakefeed.pipeline import Pipeline, RunSummary
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def schema(**fields: str) -> dict[str, Any]:
+    columns = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return {"type": "record", "name": "Row", "fields": columns}
+
+
+SCHEMAS = {
+    "orders": schema(id="long", total="double"),
+    "users": schema(name="string"),
+    "quiet.one": schema(id="long", on="boolean"),
+}
+
+
+class Shop:
+    """A job of this test's own."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+
+    def topic(self, name: str) -> str:
+        return f"{self.feed.name}.{name}"
+
+    def table(self, name: str) -> str:
+        return f"lake.{self.feed.name}.{self.topic(name).replace('.', '_')}"
+
+    def create(self, name: str, *, partitions: int = 2) -> None:
+        self.feed.create_topic(topic=self.topic(name), partitions=partitions)
+
+    def send(self, name: str, rows: list[dict[str, Any]]) -> None:
+        self.feed.send(self.feed.avro(rows, SCHEMAS[name], topic=self.topic(name)), topic=self.topic(name))
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return self.feed.rows(self.table(name))
+
+    def pipeline(self, *, limit: int = 100_000, **blocks: Any) -> Pipeline:
+        source = {
+            "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+            "topics_pattern": rf"{self.feed.name}\..*",
+            "max_records_per_batch": limit,
+        }
+        path: Path = self.feed.folder / "many.yaml"
+        document = {
+            "name": self.feed.name,
+            "source": {"kafka": source},
+            "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]},
+            "sink": {"iceberg": {"table": f"lake.{self.feed.name}.{{topic}}"}},
+            "trigger": "1 second",
+            **blocks,
+        }
+        path.write_text(json.dumps(document))
+        return Pipeline.from_file(path, environment=self.feed.environment)
+
+
+@pytest.fixture
+def shop(feed: Feed) -> Shop:
+    return Shop(feed)
+
+
+def failures(summary: RunSummary) -> dict[str, str]:
+    return {each.topic: each.failure for each in summary.tables if each.failure}
+
+
+def verified(pipeline: Pipeline) -> bool:
+    return all(not each.verify(deep=True).faults for each in pipeline.parts())
+
+
+def eventually(met: Callable[[], bool], *, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_goes_on(lake: SparkSession, shop: Shop) -> None:
+    for name in SCHEMAS:
+        shop.create(name)
+    shop.send("orders", [{"id": number, "total": number / 2} for number in range(50)])
+    shop.send("users", [{"name": f"u{number}"} for number in range(3)])
+    pipeline = shop.pipeline(limit=20)
+    first = pipeline.run(spark=lake, once=True)
+    assert failures(first) == {}
+    assert (first.records, first.rows) == (53, 53)
+    # The loud one needs three batches, and the quiet one was done after the first.
+    batches = {each.topic: each.batches for each in first.tables}
+    assert batches[shop.topic("orders")] >= 3
+    assert batches[shop.topic("users")] == 1
+    shop.send("quiet.one", [{"id": 7, "on": True}])
+    again = shop.pipeline().run(spark=lake, once=True)
+    assert (again.records, again.batches) == (1, 1)
+    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(50))
+    assert {row["name"] for row in shop.rows("users")} == {"u0", "u1", "u2"}
+    assert [row["on"] for row in shop.rows("quiet.one")] == [True]
+    assert verified(pipeline)
+
+
+def test_a_poisoned_topic_is_alone_and_goes_on_when_it_is_healed(lake: SparkSession, shop: Shop) -> None:
+    for name in ("orders", "users"):
+        shop.create(name)
+    shop.send("orders", [{"id": 1, "total": 1.0}])
+    shop.feed.send([b"poison"], topic=shop.topic("orders"), partition=0)
+    shop.send("users", [{"name": "u"}])
+    summary = shop.pipeline(tables={"on_failure": "stop"}).run(spark=lake, once=True)
+    assert list(failures(summary)) == [shop.topic("orders")]
+    assert [row["name"] for row in shop.rows("users")] == ["u"]
+    healed = shop.pipeline(dead_letters={"table": f"lake.{shop.feed.name}.{{topic}}_dead"})
+    again = healed.run(spark=lake, once=True)
+    assert (failures(again), again.dead_letters, again.rows) == ({}, 1, 1)
+    assert verified(healed)
+
+
+def test_new_topics_and_a_paused_table_that_goes_on_while_the_job_runs(lake: SparkSession, shop: Shop) -> None:
+    shop.create("users")
+    shop.create("orders")
+    # No schema is registered for it yet: it cannot begin.
+    shop.feed.send([b"early"], topic=shop.topic("users"))
+    shop.send("orders", [{"id": 1, "total": 1.0}])
+    stop = threading.Event()
+    notes: list[str] = []
+    results: list[RunSummary] = []
+    pipeline = shop.pipeline(
+        tables={"on_failure": "pause", "retry_after": "1 second"},
+        dead_letters={"table": f"lake.{shop.feed.name}.dead"},
+    )
+    job = threading.Thread(
+        target=lambda: results.append(
+            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
+        )
+    )
+    job.start()
+    try:
+        eventually(lambda: any("users" in note for note in notes))
+        shop.create("quiet.one")
+        shop.send("quiet.one", [{"id": 7, "on": True}])
+        shop.send("users", [{"name": "late"}])
+        eventually(lambda: f"{shop.topic('users')}: goes on" in notes)
+        eventually(lambda: _landed(shop, "quiet.one"))
+    finally:
+        stop.set()
+        job.join(120)
+    [summary] = results
+    assert failures(summary) == {}
+    assert [row["name"] for row in shop.rows("users")] == ["late"]
+    assert summary.dead_letters == 1
+    assert verified(pipeline)
+
+
+def _landed(shop: Shop, name: str) -> bool:
+    from lakefeed.errors import ResourceMissing
+
+    try:
+        return bool(shop.rows(name))
+    except ResourceMissing:
+        return False
+
+
+def test_topics_that_would_share_a_table_do_not(lake: SparkSession, shop: Shop) -> None:
+    for name in ("a-b", "a_b"):
+        shop.create(name)
+    summary = shop.pipeline(decode="raw").run(spark=lake, once=True)
+    assert list(failures(summary)) == [shop.topic("a_b")]
+    assert "would go to one table" in failures(summary)[shop.topic("a_b")]
+
+
+def test_a_topic_that_was_made_again_is_alone_until_its_loss_is_accepted(
+    lake: SparkSession, shop: Shop, stack: Endpoints
+) -> None:
+    from lakefeed.kafka.topics import Topics
+
+    for name in ("orders", "users"):
+        shop.create(name)
+        shop.send(name, [{"id": 1, "total": 1.0} if name == "orders" else {"name": "u"}])
+    shop.pipeline().run(spark=lake, once=True)
+    Topics(stack.bootstrap_servers).delete(shop.topic("orders"))
+    shop.create("orders")
+    shop.send("orders", [{"id": 2, "total": 2.0}])
+    shop.send("users", [{"name": "v"}])
+    refused = shop.pipeline().run(spark=lake, once=True)
+    assert "made again" in failures(refused)[shop.topic("orders")]
+    assert len(shop.rows("users")) == 2
+    accepted = shop.pipeline().run(spark=lake, once=True, accept_loss=True)
+    assert failures(accepted) == {}
+    assert sorted(row["id"] for row in shop.rows("orders")) == [1, 2]

@@ -1,0 +1,95 @@
+"""One topic's settings out of a pipeline of many: names, what is special to it, and what the file must not say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.config.load import load, problems
+from lakefeed.config.models import PipelineConfig
+from lakefeed.many.settings import config_of, on_failure
+
+ENVIRONMENT = {"LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db", "LAKEFEED_WAREHOUSE": "s3://lake/w"}
+
+
+def document(**blocks: Any) -> dict[str, Any]:
+    return {
+        "name": "shop",
+        "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics_pattern": "shop[.].*"}},
+        "decode": {"avro": {"registry": {"url": "http://localhost:8081"}}},
+        "sink": {"iceberg": {"table": "lake.shop.{topic}", "partition_by": ["days(at)"]}},
+        **blocks,
+    }
+
+
+def written(folder: Path, **blocks: Any) -> Path:
+    path = folder / "pipeline.yaml"
+    path.write_text(json.dumps({key: value for key, value in document(**blocks).items() if value is not None}))
+    return path
+
+
+def loaded(folder: Path, **blocks: Any) -> PipelineConfig:
+    return load(written(folder, **blocks), environment=ENVIRONMENT)
+
+
+def table(config: PipelineConfig) -> str:
+    assert config.sink.iceberg is not None
+    return config.sink.iceberg.table
+
+
+def test_each_topic_has_a_feed_a_table_and_a_subject_of_its_own(tmp_path: Path) -> None:
+    config = config_of(loaded(tmp_path), "shop.orders-v1")
+    assert config.name == "shop__shop_orders_v1"
+    assert table(config) == "lake.shop.shop_orders_v1"
+    assert config.source.kafka is not None
+    assert config.source.kafka.topics == ["shop.orders-v1"]
+    assert config.source.kafka.topics_pattern is None
+    assert not config.has_many_tables
+
+
+def test_what_is_special_to_a_topic_replaces_what_the_pipeline_says(tmp_path: Path) -> None:
+    config = loaded(
+        tmp_path,
+        dead_letters={"table": "lake.shop.{topic}_dead"},
+        tables={
+            "on_failure": "stop",
+            "topics": {
+                "shop.clicks": {"table": "lake.web.clicks", "partition_by": [], "decode": "raw", "on_failure": "fail"}
+            },
+        },
+    )
+    special, plain = config_of(config, "shop.clicks"), config_of(config, "shop.orders")
+    assert (table(special), table(plain)) == ("lake.web.clicks", "lake.shop.shop_orders")
+    assert (special.decode.kind, plain.decode.kind) == ("raw", "avro")
+    assert special.sink.iceberg is not None
+    assert special.sink.iceberg.partition_by == []
+    assert (on_failure(config, "shop.clicks"), on_failure(config, "shop.orders")) == ("fail", "stop")
+    assert special.dead_letters is not None
+    assert special.dead_letters.table == "lake.shop.shop_clicks_dead"
+
+
+@pytest.mark.parametrize(
+    ("blocks", "said"),
+    [
+        ({"checkpoint": "s3a://lake/c"}, "means nothing with {topic}"),
+        ({"sink": {"iceberg": {"table": "lake.shop.orders"}}}, "a pipeline needs a checkpoint"),
+        (
+            {
+                "sink": {"iceberg": {"table": "lake.shop.orders"}},
+                "checkpoint": "s3a://lake/c",
+                "tables": {"at_once": 2},
+            },
+            "means nothing without {topic}",
+        ),
+        ({"tables": {"retry_after": "soon"}}, "a duration is"),
+        ({"tables": {"topics": {"shop.a": {"tabel": "lake.a.b"}}}}, "tabel"),
+        ({"sink": {"iceberg": {"table": "lake.shop.{topics}"}}}, "a table is written"),
+    ],
+)
+def test_what_does_not_fit_is_said_before_anything_starts(tmp_path: Path, blocks: dict[str, Any], said: str) -> None:
+    config, found = problems(written(tmp_path, **blocks), environment=ENVIRONMENT)
+    assert config is None
+    assert said in "; ".join(each.what for each in found)
