@@ -10,7 +10,7 @@ JVM_JAR := src/lakefeed/lakefeed-jvm.jar
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo bench test test-unit test-all mutants lint docs clean
+.PHONY: help setup jvm demo bench test test-unit test-all faults mutants lint docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -40,6 +40,9 @@ test-unit: setup ## the tests that need no JVM: seconds
 
 test-all: setup lint ## the slow tests too: stores built from source, long runs
 	$(PYTEST) $(ARGS)
+
+faults: setup ## kills and a store's bad days by the dice: SEEDS=3 throws three seeds, SEED=17 plays one again
+	SEEDS="$(SEEDS)" SEED="$(SEED)" $(PYTEST) tests/faults/test_sweep.py -s $(ARGS)
 
 mutants: setup ## disable each guard in turn in a copy; the tests must notice: ARGS="fence topic" runs some
 	$(BIN)/python -m tools.mutants $(ARGS)

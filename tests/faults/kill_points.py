@@ -39,13 +39,18 @@ class KillPoint:
 
     def arm(self, proxy: FaultProxy, landing: Landing, *, batch: int | None = None) -> Fault:
         """From now on the driver dies there, in this batch, or in the first one that begins."""
-        begun = put(f"/checkpoints/{landing.feed.name}/offsets/{_number(batch)}$")
+        begun = batch_begun(landing, batch)
         place = _request(self.place, landing, batch)
         # The entry itself is what the others wait for.
         after = () if self.place == "offsets entry" else (begun,)
         if self.when == "then":
             return proxy.spoil("kill before", lambda request: True, after=[*after, place])
         return proxy.spoil("kill before" if self.when == "before" else "kill after", place, after=after)
+
+
+def batch_begun(landing: Landing, batch: int | None = None) -> Matcher:
+    """A batch has been planned: this one, or any."""
+    return put(f"/checkpoints/{landing.feed.name}/offsets/{_number(batch)}$")
 
 
 def _number(batch: int | None) -> str:
