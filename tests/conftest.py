@@ -9,6 +9,7 @@ import pytest
 
 from lakefeed.local import Endpoints, Stack
 from tests.feed import Feed
+from tests.servers.postgresql import PostgreSQL, postgresql
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +20,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
         yield embedded.up()
     finally:
         embedded.down(erase=True)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgreSQL]:
+    """A PostgreSQL server. Tests share it: each takes a database of its own (``new_database``)."""
+    with postgresql() as server:
+        yield server
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ class Feed:
     stack: Endpoints
     folder: Path
     name: str = field(default_factory=lambda: f"f{uuid.uuid4().hex[:10]}")
+    catalog: str = "lake"
 
     @property
     def topic(self) -> str:
@@ -41,7 +42,7 @@ class Feed:
 
     @property
     def table(self) -> str:
-        return f"lake.{self.name}.rows"
+        return f"{self.catalog}.{self.name}.rows"
 
     @property
     def checkpoint(self) -> str:

@@ -27,6 +27,11 @@ CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-c
 
 SPARK = "4.1.1"  # The newest of the 4.1 line for which every connector is published.
 AWS_SDK = "2.29.52"  # What hadoop-aws 3.4.2 is built with.
+POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.8"
+POSTGRESQL_SERVER = "18.0.0"
+# Platforms as the server's artifacts call them.
+POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
+ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has the server.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +64,7 @@ RECIPES = {
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             "org.apache.hadoop:hadoop-aws:3.4.2",
             "org.xerial:sqlite-jdbc:3.54.1.0",
+            POSTGRESQL_DRIVER,
         ),
         closure=(
             f"software.amazon.awssdk:s3:{AWS_SDK}",
@@ -87,6 +93,24 @@ RECIPES = {
     ),
     # Spark's own checkpoint manager for object stores, to be measured against.
     "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}",)),
+    # On top of "spark" where a catalog is Glue's; Iceberg's own client factory loads DynamoDB's classes too.
+    "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}", f"software.amazon.awssdk:dynamodb:{AWS_SDK}")),
+    # Servers that only lakefeed's own tests start. The REST catalog finds Hadoop in PySpark and the rest in "spark".
+    "test-iceberg-rest": Recipe(
+        exact=(f"org.apache.iceberg:iceberg-core:tests:{ICEBERG_REST}",),
+        closure=(
+            f"org.apache.iceberg:iceberg-core:{ICEBERG_REST}",
+            f"org.apache.iceberg:iceberg-aws:{ICEBERG_REST}",
+            "org.eclipse.jetty.ee10:jetty-ee10-servlet:12.1.0",
+        ),
+        exclude=("org.slf4j:*",),
+    ),
+    **{
+        f"test-postgresql-{platform}": Recipe(
+            exact=(f"io.zonky.test.postgres:embedded-postgres-binaries-{platform}:{POSTGRESQL_SERVER}",)
+        )
+        for platform in POSTGRESQL_PLATFORMS
+    },
 }
 
 

@@ -83,6 +83,11 @@ class Lock:
         """The names of all groups."""
         return tuple(dict.fromkeys(group for artifact in self.artifacts for group in artifact.groups))
 
+    @property
+    def usual_groups(self) -> tuple[str, ...]:
+        """Those that a user can need; the others are servers that lakefeed's own tests start."""
+        return tuple(group for group in self.groups if not group.startswith("test-"))
+
     def of(self, groups: Iterable[str]) -> list[Artifact]:
         """The artifacts of some groups, each once, in class path order.
 

@@ -51,7 +51,7 @@ def settings(
     return {
         "spark.master": master,
         "spark.app.name": name,
-        **_class_path(local=re.fullmatch(r"local(\[.*\])?", master) is not None),
+        **_class_path(connections, local=re.fullmatch(r"local(\[.*\])?", master) is not None),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": REDACTED,
@@ -168,10 +168,11 @@ def log_path(name: str) -> Path:
     return cache_directory() / "logs" / f"{name}.log"
 
 
-def _class_path(*, local: bool) -> dict[str, str]:
+def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     from lakefeed import jars, jvm
 
-    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(["spark"]))]
+    wanted = ["spark", *(["glue"] if any(each.type == "glue" for each in connections.catalogs.values()) else [])]
+    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(wanted))]
     if local:
         # One JVM: no need to copy 80 MB of jars to an "executor".
         return {"spark.driver.extraClassPath": os.pathsep.join(paths)} | {
@@ -212,9 +213,6 @@ def _s3a(connections: Connections) -> dict[str, str]:
 def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str, str]:
     s3 = connections.s3
     properties = {
-        "type": catalog.type,
-        "uri": catalog.uri,
-        "warehouse": catalog.warehouse,
         "io-impl": S3_FILE_IO,
         # The ledger is read from the table: a cached table would show a stale position.
         "cache-enabled": "false",
@@ -226,11 +224,7 @@ def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str,
         "s3.path-style-access": str(s3.uses_path_style).lower(),
         # One PUT a data file: multipart begins above any size that the sink writes by default.
         "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
-        "jdbc.schema-version": "V1" if catalog.type == "jdbc" else None,
-        # A writer waits for another one's commit on a busy disk, and does not fail: the driver's default is 3 seconds.
-        "jdbc.busy_timeout": "60000" if catalog.uri.startswith("jdbc:sqlite:") else None,
-        "jdbc.user": catalog.username,
-        **catalog.properties,
+        **catalog.settings(),
     }
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: FEED_CATALOG} | {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
@@ -247,15 +241,15 @@ def _set_secrets(spark: SparkSession, connections: Connections) -> None:
     }.items():
         if secret is not None:
             hadoop.set(key, secret.get_secret_value())
+    keys = {
+        "s3.access-key-id": s3.access_key,
+        "s3.secret-access-key": s3.secret_key,
+        "s3.session-token": s3.session_token,
+    }
     for name, catalog in connections.catalogs.items():
-        for key, secret in {
-            "s3.access-key-id": s3.access_key,
-            "s3.secret-access-key": s3.secret_key,
-            "s3.session-token": s3.session_token,
-            "jdbc.password": catalog.password,
-            "credential": catalog.credential,
-            "token": catalog.token,
-        }.items():
+        # Vended keys come with each table; ours beside them would be mixed with theirs.
+        known = {} if catalog.vended_credentials else keys
+        for key, secret in {**known, **catalog.secrets()}.items():
             if secret is not None:
                 spark.conf.set(f"spark.sql.catalog.{name}.{key}", secret.get_secret_value())
 

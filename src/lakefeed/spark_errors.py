@@ -36,6 +36,24 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         "lakefeed verify shows what the table holds",
     ),
     (
+        r"FATAL: (?:password authentication failed|role .* does not exist|no pg_hba)",
+        AccessDenied,
+        "the catalog's database refuses the user or the password",
+        "check catalogs.<name>.username and password",
+    ),
+    (
+        r"FATAL: database .* does not exist",
+        ResourceMissing,
+        "the catalog's database server has no such database",
+        "create it, or correct catalogs.<name>.uri",
+    ),
+    (
+        r"NotAuthorizedException|ForbiddenException: ",
+        AccessDenied,
+        "the REST catalog refuses the login",
+        "check catalogs.<name>.credential or token; a token may have expired",
+    ),
+    (
         r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)",
         ResourceMissing,
         "a topic of the pipeline is not there any more",

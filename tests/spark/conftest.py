@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.local.catalog import make_catalog
-from tests.spark.feed_table import CATALOG, Table, declare
+from tests.servers.rest_catalog import rest_catalog
+from tests.spark.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
+from tests.spark.feed_table import Table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from tests.servers.postgresql import PostgreSQL
+
+# What make test shows of each catalog; make test-all shows everything.
+TELLING = {
+    "test_a_batch_lands_only_where_the_last_one_ended",
+    "test_a_commit_whose_answer_is_lost_has_landed_once",
+    "test_only_the_driver_that_took_the_fence_last_can_commit",
+    "test_two_that_take_the_fence_together_get_different_ones",
+}
 
 
 @pytest.fixture(scope="session")
@@ -39,32 +51,51 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     running.stop()
 
 
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the catalog ``checked`` and its tables are."""
-    return tmp_path_factory.mktemp("checked")
+@pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest"])
+def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogCase]:
+    """Each catalog that the commit check has to hold on, with its tables in a local folder."""
+    folder = tmp_path_factory.mktemp(request.param)
+    name = f"checked_{request.param}"
+    if request.param == "sqlite":
+        make_catalog(folder / "catalog.db")
+        yield SqliteCase(name=name, folder=folder)
+    elif request.param == "postgresql":
+        postgres: PostgreSQL = request.getfixturevalue("postgres")
+        yield PostgresCase(name=name, folder=folder, database=postgres.new_database())
+    else:
+        with rest_catalog(warehouse=f"file://{folder}") as server:
+            yield RestCase(name=name, folder=folder, server=server)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On PostgreSQL and REST all but the telling ones are slow."""
+    for item in items:
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+            known = item.callspec.params.get("catalog", "sqlite")
+            if known != "sqlite" and item.originalname not in TELLING:
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
-def checked(spark: SparkSession, folder: Path) -> SparkSession:
+def checked(spark: SparkSession, catalog: CatalogCase) -> SparkSession:
     """The session with that catalog, which checks each commit of a feed."""
-    make_catalog(folder / "catalog.db")
-    declare(spark, folder)
-    spark.sql(f"CREATE NAMESPACE {CATALOG}.ns")
+    catalog.declare(spark)
+    spark.sql(f"CREATE NAMESPACE {catalog.name}.ns")
     return spark
 
 
 @pytest.fixture
-def table(checked: SparkSession) -> Table:
+def table(checked: SparkSession, catalog: CatalogCase) -> Table:
     """A new table in it."""
-    name = f"{CATALOG}.ns.t{uuid.uuid4().hex[:8]}"
+    name = f"{catalog.name}.ns.t{uuid.uuid4().hex[:8]}"
     checked.sql(f"CREATE TABLE {name} (id BIGINT) USING iceberg TBLPROPERTIES ('format-version'='2')")
     return Table(checked, name)
 
 
 @pytest.fixture
-def elsewhere(table: Table, checked: SparkSession, folder: Path) -> Table:
+def elsewhere(table: Table, checked: SparkSession, catalog: CatalogCase) -> Table:
     """The same table in an engine that knows nothing of the check."""
     plain = checked.newSession()
-    declare(plain, folder, implementation="org.apache.iceberg.spark.SparkCatalog")
+    catalog.declare(plain, implementation=PLAIN)
     return Table(plain, table.name)

@@ -1,4 +1,4 @@
-"""A table of a feed on a SQLite catalog and local files, and the verbs that a feed has for it."""
+"""A table of a feed, and the verbs that a feed has for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,25 +13,11 @@ import pytest
 from lakefeed.commit.ledger import COMMIT_ID, Backfill, Commit, Ledger
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.session import FEED_CATALOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CATALOG = "checked"
 FEED = "trips"
-
-
-def declare(spark: SparkSession, folder: Path, *, implementation: str = FEED_CATALOG) -> None:
-    for key, value in {
-        "": implementation,
-        ".type": "jdbc",
-        ".uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
-        ".warehouse": f"file://{folder}",
-        ".jdbc.schema-version": "V1",
-        ".cache-enabled": "false",
-    }.items():
-        spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
 
 
 @dataclass
@@ -103,8 +88,8 @@ class Table:
         return [row.snapshot_id for row in found]
 
     def call(self, procedure: str, arguments: str = "") -> None:
-        name = self.name.removeprefix(f"{CATALOG}.")
-        self.spark.sql(f"CALL {CATALOG}.system.{procedure}(table => '{name}'{arguments})").collect()
+        catalog, _, name = self.name.partition(".")
+        self.spark.sql(f"CALL {catalog}.system.{procedure}(table => '{name}'{arguments})").collect()
 
     def expire(self) -> None:
         """Leaves the newest snapshot alone."""

@@ -1,13 +1,10 @@
-"""The catalog's compare-and-set on a feed's progress, on a SQLite catalog and local files: what lands and what not."""
+"""The catalog's compare-and-set on a feed's progress, on each catalog: what lands and what not."""
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +14,8 @@ from lakefeed.commit.ledger import CONTINUITY, ROWS, Commit
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.dead_letters.replay import REPLAYS, ReplayCommit
 from lakefeed.errors import CheckpointMismatch
-from tests.spark.feed_table import FEED, Table, declare, refused, span
+from tests.spark.catalogs import CatalogCase
+from tests.spark.feed_table import FEED, Table, refused, span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,6 +42,13 @@ def together(*actions: Callable[[], None]) -> list[BaseException | None]:
         each.join(120)
     assert not any(each.is_alive() for each in threads)
     return outcomes
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
@@ -83,67 +88,23 @@ def test_the_same_commit_tried_again_is_done_already(table: Table) -> None:
     assert table.ids() == [0, 1, 2, 3]
 
 
-def lose_answers(folder: Path) -> None:
-    """From now on each commit to the catalog lands and is reported as a conflict: updates through a view count none."""
-    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
-        catalog.executescript(
-            """
-            BEGIN IMMEDIATE;
-            ALTER TABLE iceberg_tables RENAME TO kept;
-            CREATE VIEW iceberg_tables AS SELECT * FROM kept;
-            CREATE TRIGGER lost INSTEAD OF UPDATE ON iceberg_tables BEGIN
-              UPDATE kept SET metadata_location = new.metadata_location,
-                previous_metadata_location = new.previous_metadata_location
-              WHERE catalog_name = old.catalog_name AND table_namespace = old.table_namespace
-                AND table_name = old.table_name;
-            END;
-            COMMIT;
-            """
-        )
-
-
-def give_answers(folder: Path) -> None:
-    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
-        catalog.executescript(
-            "BEGIN IMMEDIATE; DROP TRIGGER IF EXISTS lost; DROP VIEW iceberg_tables;"
-            "ALTER TABLE kept RENAME TO iceberg_tables; COMMIT;"
-        )
-
-
-def pointer(folder: Path, name: str) -> str:
-    with closing(sqlite3.connect(folder / "catalog.db")) as catalog:
-        [[found]] = catalog.execute(
-            "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?", [name.rpartition(".")[2]]
-        ).fetchall()
-    return str(found)
-
-
-def test_a_commit_whose_answer_is_lost_has_landed_once(table: Table, folder: Path) -> None:
+def test_a_commit_whose_answer_is_lost_has_landed_once(table: Table, catalog: CatalogCase) -> None:
     table.land(0, 2)
-    lose_answers(folder)
-    try:
+    with catalog.answers_lost():
         table.land(2, 4)
-    finally:
-        give_answers(folder)
     assert table.ids() == [0, 1, 2, 3]
     table.land(4, 5)
     assert table.ids() == [0, 1, 2, 3, 4]
 
 
-def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, folder: Path) -> None:
+def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, catalog: CatalogCase) -> None:
     table.land(0, 2)
     table.set_property("commit.retry.min-wait-ms", "2000")
-    lose_answers(folder)
-    before = pointer(folder, table.name)
+    before = catalog.pointer(table.name)
     first = threading.Thread(target=lambda: table.land(2, 4))
-    first.start()
-    try:
-        deadline = time.monotonic() + 60
-        while pointer(folder, table.name) == before:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-    finally:
-        give_answers(folder)
+    with catalog.answers_lost():
+        first.start()
+        wait_for(lambda: catalog.pointer(table.name) != before)
     table.plain(100)
     first.join(60)
     assert table.ids() == [0, 1, 2, 3, 100]
@@ -151,9 +112,40 @@ def test_a_lost_answer_takes_no_commit_back_that_came_on_top(table: Table, folde
     assert table.ids() == [0, 1, 2, 3, 4, 100]
 
 
-def test_of_two_that_race_for_a_range_exactly_one_wins(table: Table, checked: SparkSession, folder: Path) -> None:
+def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
+    table: Table, catalog: CatalogCase
+) -> None:
+    old = take_fence(table.spark, table.name, FEED)
+    table.land(0, 2, fence=old)
+    table.set_property("commit.retry.min-wait-ms", "4000")
+    before = catalog.pointer(table.name)
+    outcome: list[BaseException | None] = []
+    first = threading.Thread(target=lambda: outcome.extend(together(lambda: table.land(2, 4, fence=old))))
+    with catalog.answers_lost():
+        first.start()
+        wait_for(lambda: catalog.pointer(table.name) != before)
+    new = take_fence(table.spark, table.name, FEED)
+    table.land(4, 6, fence=new)
+    first.join(60)
+    assert outcome == [None]
+    # Whatever the first one was told, it has not removed the files of what had landed.
+    assert table.ids() == [0, 1, 2, 3, 4, 5]
+    refused(lambda: table.land(6, 7, fence=old), "another driver has taken over")
+
+
+def test_a_backfill_whose_answer_is_lost_has_landed_once(table: Table, catalog: CatalogCase) -> None:
+    table.land(10, 12)
+    with catalog.answers_lost():
+        table.backfill(0, 4)
+    assert table.ids() == [0, 1, 2, 3, 10, 11]
+    assert table.covered() == ((0, 4), (10, 12))
+
+
+def test_of_two_that_race_for_a_range_exactly_one_wins(
+    table: Table, checked: SparkSession, catalog: CatalogCase
+) -> None:
     other = checked.newSession()
-    declare(other, folder)
+    catalog.declare(other)
     for number in range(ROUNDS):
         start, end = 2 * number, 2 * number + 2
         outcomes = together(

@@ -11,7 +11,7 @@ from lakefeed import jars as locked
 from lakefeed.cli.output import emit, output_option
 
 group_option = click.option(
-    "--group", "groups", multiple=True, help="Only this group; may be given again. Default: all."
+    "--group", "groups", multiple=True, help="Only this group; may be given again. Default: all but those of tests."
 )
 
 
@@ -30,7 +30,7 @@ def jars() -> None:
 def fetch(groups: tuple[str, ...], output: str) -> None:
     """Fetch what is missing, so that everything later works offline."""
     begun = time.monotonic()
-    paths = locked.fetch(groups or locked.read_lock().groups)
+    paths = locked.fetch(groups or locked.read_lock().usual_groups)
     seconds = round(time.monotonic() - begun, 1)
     document = {"directory": str(locked.cache_directory()), "files": len(paths), "seconds": seconds}
     emit(
@@ -46,7 +46,7 @@ def fetch(groups: tuple[str, ...], output: str) -> None:
 def list_(groups: tuple[str, ...], output: str) -> None:
     """List the locked jars: coordinate, groups, size. Reads nothing but the lock."""
     lock = locked.read_lock()
-    artifacts = lock.of(groups or lock.groups)
+    artifacts = lock.of(groups or lock.usual_groups)
 
     def text() -> None:
         for artifact in artifacts:
@@ -72,7 +72,7 @@ def list_(groups: tuple[str, ...], output: str) -> None:
 def verify(context: click.Context, groups: tuple[str, ...], output: str) -> None:
     """Compare the cache with the lock, without the network. Exit status 1 if a jar is missing or damaged."""
     lock = locked.read_lock()
-    states = {artifact.coordinate: artifact.state() for artifact in lock.of(groups or lock.groups)}
+    states = {artifact.coordinate: artifact.state() for artifact in lock.of(groups or lock.usual_groups)}
     wrong = {coordinate: state for coordinate, state in states.items() if state != "ok"}
 
     def text() -> None:

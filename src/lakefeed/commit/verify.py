@@ -18,7 +18,18 @@ from lakefeed.commit.evidence import (
     spans,
     sparse,
 )
-from lakefeed.commit.ledger import COMMIT_ID, COUNTS, FEED, FENCE, POSITION, RANGES, REPLAY, REPLAY_OF, Commit
+from lakefeed.commit.ledger import (
+    COMMIT_ID,
+    COUNTS,
+    FEED,
+    FENCE,
+    FENCE_TAKEN,
+    POSITION,
+    RANGES,
+    REPLAY,
+    REPLAY_OF,
+    Commit,
+)
 from lakefeed.commit.outcomes import ZERO, counts_by_partition, total
 from lakefeed.commit.positions import placed
 from lakefeed.commit.ranges import OffsetRanges
@@ -237,9 +248,11 @@ def _replays(ancestors: Sequence[tuple[int, dict[str, str]]], feed: str) -> Iter
 
 
 def _others(ancestors: Sequence[tuple[int, dict[str, str]]]) -> Iterator[OtherCommit]:
-    """Compactions change no rows and are left out."""
+    """Compactions change no rows and are left out, as are the empty snapshots that come with a fence."""
     for snapshot_id, summary in ancestors:
         if COMMIT_ID in summary or FEED in summary or summary["operation"] == "replace":
+            continue
+        if any(key.startswith(FENCE_TAKEN) for key in summary):
             continue
         deleted = ("deleted-records", "added-position-deletes", "added-equality-deletes")
         yield OtherCommit(

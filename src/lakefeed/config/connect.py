@@ -6,7 +6,6 @@ with a timeout of a few seconds, so that the answer is complete and quick even i
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
@@ -14,15 +13,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from lakefeed.config import postgresql
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.models import KafkaSource, PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
-from lakefeed.config.s3_probe import TIMEOUT_SECONDS, get, require_bucket
+from lakefeed.config.rest_probe import ask_rest_catalog
+from lakefeed.config.s3_probe import TIMEOUT_SECONDS, require_bucket
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.s3_signature import Keys
 
@@ -183,7 +184,10 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     if name not in connections.catalogs:
         return [_checked("sink.iceberg.table", lambda: connections.catalog(name))]
     catalog = connections.catalogs[name]
-    ask = {"rest": _rest, "jdbc": _sqlite if catalog.uri.startswith("jdbc:sqlite:") else _server}[catalog.type]
+    if catalog.type == "glue":
+        return []  # AWS itself; the buckets' check has shown whether the keys are right.
+    sqlite = catalog.uri.startswith("jdbc:sqlite:")
+    ask = {"rest": ask_rest_catalog, "jdbc": _sqlite if sqlite else _server, "hive": _server}[catalog.type]
     return [_checked(f"catalogs.{name}.uri", lambda: ask(catalog))]
 
 
@@ -208,45 +212,26 @@ def _sqlite(catalog: Catalog) -> None:
 
 
 def _server(catalog: Catalog) -> None:
-    """A database server: whether it listens. Who may log in, its driver says when Spark opens the catalog."""
-    parts = urlsplit(catalog.uri.removeprefix("jdbc:"))
-    port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}.get(parts.scheme)
-    if parts.hostname is None or port is None:
+    """A database or metastore server: whether it listens; PostgreSQL also whether one may log in.
+
+    Without a client for the database, who may log in is said by its driver when Spark opens the catalog.
+    """
+    if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
+        postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
         return
-    try:
-        socket.create_connection((parts.hostname, port), timeout=TIMEOUT_SECONDS).close()
-    except OSError as error:
-        where = f"{parts.hostname}:{port}"
-        raise Unreachable(f"the catalog's database does not answer: {error.strerror or error}", where=where) from None
-
-
-def _rest(catalog: Catalog) -> None:
-    """``GET /v1/config``, with which every REST client begins (Iceberg's REST catalog specification)."""
-    url = f"{catalog.uri.rstrip('/')}/v1/config"
-    if catalog.warehouse is not None:
-        url += f"?warehouse={quote(catalog.warehouse, safe='')}"
-    headers = {"accept": "application/json"}
-    if catalog.token is not None:
-        headers["authorization"] = f"Bearer {catalog.token.get_secret_value()}"
-    status, body = get(url, server="the REST catalog", headers=headers)
-    if status in (401, 403):
-        if catalog.token is None and "credential" in catalog.properties:
-            return  # It answers; the client will trade its credential for a token first.
-        hint = "set catalogs.<name>.token from the environment"
-        raise AccessDenied(
-            f"the REST catalog refuses the credentials (HTTP status {status})", where=catalog.uri, hint=hint
-        )
-    if status >= 500 or status == 429:
-        raise Unreachable(f"the REST catalog answers with HTTP status {status}", where=catalog.uri)
-    if status != 200 or not _is_catalog_config(body):
-        hint = "give the address that /v1/config follows"
-        what = f"this address answers, but not as an Iceberg REST catalog does (HTTP status {status})"
-        raise ConfigError(what, where=catalog.uri, hint=hint)
-
-
-def _is_catalog_config(body: bytes) -> bool:
-    try:
-        document = json.loads(body)
-    except ValueError:
-        return False
-    return isinstance(document, dict) and {"defaults", "overrides"} <= document.keys()
+    # Hive takes several metastores, separated by commas: one of them has to answer.
+    addresses = [urlsplit(each) for each in catalog.uri.removeprefix("jdbc:").split(",")]
+    failed: LakefeedError | None = None
+    for parts in addresses:
+        port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "thrift": 9083}.get(parts.scheme)
+        if parts.hostname is None or port is None:
+            return
+        try:
+            socket.create_connection((parts.hostname, port), timeout=TIMEOUT_SECONDS).close()
+            return
+        except OSError as error:
+            what = "the Hive metastore" if parts.scheme == "thrift" else "the catalog's database"
+            why = f"{what} does not answer: {error.strerror or error}"
+            failed = Unreachable(why, where=f"{parts.hostname}:{port}")
+    if failed is not None:
+        raise failed

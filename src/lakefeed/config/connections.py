@@ -7,14 +7,16 @@ that other clients use too. Secrets have no default and print as ``**********``.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 
 from lakefeed.config.base import Model
+from lakefeed.config.catalog import Catalog
 from lakefeed.errors import ConfigError
+
+__all__ = ["S3", "Catalog", "Connections", "Registry"]
 
 Built = TypeVar("Built", bound=Model)
 
@@ -72,63 +74,6 @@ class S3(Model):
         return _validated(cls, settings, about="the AWS variables of the environment")
 
 
-class Catalog(Model):
-    """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
-
-    type: Literal["jdbc", "rest"] = Field("jdbc", description="jdbc (SQLite, PostgreSQL) or rest.")
-    uri: str = Field(description="jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, or the REST URL.")
-    warehouse: str | None = Field(None, description="Where tables live: s3://bucket/path.")
-    username: str | None = Field(None, description="Database user, for jdbc.")
-    password: SecretStr | None = Field(None, description="Database password, for jdbc.")
-    credential: SecretStr | None = Field(None, description="OAuth client credential 'id:secret', for rest.")
-    token: SecretStr | None = Field(None, description="Bearer token, for rest.")
-    properties: dict[str, str] = Field(
-        default_factory=dict, description="Further Iceberg catalog properties, passed on as they are."
-    )
-
-    @model_validator(mode="after")
-    def _uri_fits_type(self) -> Catalog:
-        wanted = ("jdbc:",) if self.type == "jdbc" else ("http://", "https://")
-        if not self.uri.startswith(wanted):
-            raise ValueError(f"the uri of a {self.type} catalog starts with {' or '.join(wanted)}")
-        if self.type == "jdbc" and self.warehouse is None:
-            raise ValueError("a jdbc catalog wants a warehouse: s3://bucket/path")
-        return self
-
-    @field_validator("uri")
-    @classmethod
-    def _uri_without_credentials(cls, uri: str) -> str:
-        if re.search(r"(?i)//[^/]*@|[?&;](password|token|secret)=", uri):
-            raise ValueError("credentials do not belong in a URL, which Spark's UI shows: use token or properties")
-        return uri
-
-    @field_validator("warehouse")
-    @classmethod
-    def _warehouse_is_s3(cls, warehouse: str | None) -> str | None:
-        if warehouse is None:
-            return None
-        if warehouse.startswith("s3a://"):
-            raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
-        return warehouse.rstrip("/")
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Catalog | None:
-        """The catalog that LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE name, if they do.
-
-        Raises:
-            ConfigError: if a variable's value cannot be meant.
-        """
-        uri = environment.get("LAKEFEED_CATALOG_URI")
-        if not uri:
-            return None
-        settings = {
-            "type": "jdbc" if uri.startswith("jdbc:") else "rest",
-            "uri": uri,
-            "warehouse": environment.get("LAKEFEED_WAREHOUSE"),
-        }
-        return _validated(cls, settings, about="LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE")
-
-
 class Registry(Model):
     """A Schema Registry with Confluent's API."""
 
@@ -160,7 +105,7 @@ class Connections(Model):
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
         """The store and the catalog ``lake`` that the environment names."""
-        catalog = Catalog.from_environment(environment)
+        catalog = _catalog_from_environment(environment)
         return cls(s3=S3.from_environment(environment), catalogs={"lake": catalog} if catalog is not None else {})
 
     def catalog(self, name: str) -> Catalog:
@@ -178,6 +123,23 @@ class Connections(Model):
                 hint=f"declare catalogs.{name} in the pipeline, or set LAKEFEED_CATALOG_URI and "
                 "LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
             ) from None
+
+
+def _catalog_from_environment(environment: Mapping[str, str]) -> Catalog | None:
+    """The catalog that LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE name, if they do.
+
+    Raises:
+        ConfigError: if a variable's value cannot be meant.
+    """
+    uri = environment.get("LAKEFEED_CATALOG_URI")
+    if not uri:
+        return None
+    settings = {
+        "type": "jdbc" if uri.startswith("jdbc:") else "rest",
+        "uri": uri,
+        "warehouse": environment.get("LAKEFEED_WAREHOUSE"),
+    }
+    return _validated(Catalog, settings, about="LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE")
 
 
 def _validated(model: type[Built], settings: Mapping[str, str | None], *, about: str) -> Built:

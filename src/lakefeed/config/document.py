@@ -13,6 +13,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from lakefeed.config import shape
 from lakefeed.config.interpolate import interpolate
+from lakefeed.config.names import SECRET_KEY
 from lakefeed.config.nodes import OVERRIDE, Location, refuse
 from lakefeed.config.problem import Problem
 from lakefeed.config.shape import Place, dotted
@@ -29,12 +30,6 @@ VARIABLES = {
     "secret_key": "AWS_SECRET_ACCESS_KEY",
     "session_token": "AWS_SESSION_TOKEN",
 }
-
-# Where keys are free (Kafka options, catalog properties), these hold secrets.
-SECRET_KEY = re.compile(
-    r"(?i)password|passwd|secret|jaas|credentials?$|authorization$|keystore\.key$|(^|[._-])token$|sas-token"
-    r"|access[._-]?key"
-)
 
 
 def problem_at(

@@ -59,13 +59,30 @@ def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = T
     Raises:
         Unreachable: no whole answer in time.
     """
+    return _asked("GET", url, server=server, headers=headers, timeout=timeout)
+
+
+def post(
+    url: str, *, server: str, headers: Mapping[str, str], body: bytes, timeout: float = TIMEOUT_SECONDS
+) -> tuple[int, bytes]:
+    """As ``get``, for a form.
+
+    Raises:
+        Unreachable: no whole answer in time.
+    """
+    return _asked("POST", url, server=server, headers=headers, timeout=timeout, body=body)
+
+
+def _asked(
+    method: str, url: str, *, server: str, headers: Mapping[str, str], timeout: float, body: bytes | None = None
+) -> tuple[int, bytes]:
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     where = f"{parts.scheme}://{parts.netloc}"
     try:
         connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         try:
-            connection.request("GET", url.removeprefix(where) or "/", headers=dict(headers))
+            connection.request(method, url.removeprefix(where) or "/", body=body, headers=dict(headers))
             response = connection.getresponse()
             return response.status, response.read(1 << 16)
         finally:

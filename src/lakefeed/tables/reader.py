@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from lakefeed.config import postgresql
+from lakefeed.config.catalog import Catalog as Settings
 from lakefeed.config.connections import Connections
-from lakefeed.errors import ConfigError, MissingExtra, ResourceMissing
+from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.session import default_connections
 
 if TYPE_CHECKING:
@@ -17,8 +21,10 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
     """The Iceberg catalog of that name.
 
     Raises:
-        MissingExtra: pyiceberg is not installed.
+        MissingExtra: pyiceberg is not installed, or what it needs for this kind of catalog.
         ConfigError: no such catalog is declared.
+        AccessDenied: the catalog refuses the login.
+        Unreachable: the catalog does not answer.
     """
     try:
         from pyiceberg.catalog import load_catalog
@@ -26,18 +32,17 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         raise MissingExtra.of("pyiceberg", "read", "reading a table without Spark") from None
     catalog, s3 = connections.catalog(name), connections.s3
     properties = {
-        "type": "sql" if catalog.type == "jdbc" else "rest",
-        "uri": _sqlalchemy_uri(catalog.uri) if catalog.type == "jdbc" else catalog.uri,
-        "warehouse": catalog.warehouse,
+        **_reached(catalog, region=s3.region),
         "s3.endpoint": s3.endpoint,
         "s3.region": s3.region,
-        "s3.access-key-id": s3.access_key.get_secret_value() if s3.access_key else None,
-        "s3.secret-access-key": s3.secret_key.get_secret_value() if s3.secret_key else None,
-        "s3.session-token": s3.session_token.get_secret_value() if s3.session_token else None,
         "s3.force-virtual-addressing": str(not s3.uses_path_style).lower(),
         "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
     }
-    return load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
+    if not catalog.vended_credentials:
+        keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
+        properties |= {f"s3.{key}": secret.get_secret_value() for key, secret in keys.items() if secret is not None}
+    with _told(catalog):
+        return load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
 
 
 def open_table(table: str, *, connections: Connections | None = None) -> Table:
@@ -58,19 +63,56 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
         5
     """
     catalog_name, _, identifier = table.partition(".")
-    catalog = open_catalog(catalog_name, connections=connections or default_connections())
-    from pyiceberg.exceptions import NoSuchTableError
+    connections = connections or default_connections()
+    catalog = open_catalog(catalog_name, connections=connections)
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     try:
-        return catalog.load_table(identifier)
-    except NoSuchTableError:
+        with _told(connections.catalog(catalog_name)):
+            return catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
         raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}") from None
 
 
-def _sqlalchemy_uri(jdbc: str) -> str:
-    """``jdbc:sqlite:/path`` as SQLAlchemy writes it, ``sqlite:////path``."""
-    if jdbc.startswith("jdbc:sqlite:"):
-        return f"sqlite:///{jdbc.removeprefix('jdbc:sqlite:')}"
-    if jdbc.startswith("jdbc:postgresql:"):
-        return f"postgresql+psycopg2:{jdbc.removeprefix('jdbc:postgresql:')}"
-    raise ConfigError("only SQLite and PostgreSQL catalogs can be opened without Spark", where=jdbc)
+def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
+    """How pyiceberg reaches the catalog: by the same names as Iceberg does, but for databases."""
+    if catalog.type == "jdbc":
+        return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
+    region_too = {"glue.region": region} if catalog.type == "glue" else {}
+    secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
+    return {**region_too, **catalog.settings(), **secrets}
+
+
+def _sqlalchemy_uri(catalog: Settings) -> str:
+    """``jdbc:sqlite:/path`` as SQLAlchemy writes it, ``sqlite:////path``; PostgreSQL's with the login."""
+    if catalog.uri.startswith("jdbc:sqlite:"):
+        return f"sqlite:///{catalog.uri.removeprefix('jdbc:sqlite:')}"
+    if catalog.uri.startswith(postgresql.SCHEME):
+        if not postgresql.can_log_in():
+            raise MissingExtra.of("psycopg", "postgresql", "reading a table of a PostgreSQL catalog without Spark")
+        database = postgresql.Database.of(catalog.uri)
+        return database.sqlalchemy_url(username=catalog.username, password=catalog.password)
+    raise ConfigError("only SQLite and PostgreSQL catalogs can be opened without Spark", where=catalog.uri)
+
+
+@contextmanager
+def _told(catalog: Settings) -> Iterator[None]:
+    """Turns what pyiceberg and its clients raise about a catalog into one of ours."""
+    from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
+    from requests.exceptions import ConnectionError as NoConnection
+    from requests.exceptions import Timeout
+    from sqlalchemy.exc import OperationalError
+
+    where = catalog.uri or f"the {catalog.type} catalog"
+    try:
+        yield
+    except (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError) as error:
+        hint = "check catalogs.<name>.credential or token; a token may have expired"
+        what = f"the catalog refuses the login ({type(error).__name__})"
+        raise AccessDenied(what, where=where, hint=hint) from None
+    except (NoConnection, Timeout):
+        raise Unreachable("the catalog does not answer", where=where) from None
+    except OperationalError as error:
+        if not catalog.uri.startswith(postgresql.SCHEME):
+            raise
+        raise postgresql.login_error(str(error.orig), postgresql.Database.of(catalog.uri)) from None

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.config.connect import _catalog, _rest, _server, _sqlite, _topics, preflight
+from lakefeed.config.connect import _catalog, _server, _sqlite, _topics, preflight
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.models import KafkaSource, PipelineConfig
 from lakefeed.config.problem import exit_status
+from lakefeed.config.rest_probe import ask_rest_catalog
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
 WAREHOUSE = "s3://lake/warehouse"
@@ -84,7 +85,7 @@ def rest() -> Iterator[str]:
 
 
 def test_rest_catalog_that_answers(rest: str) -> None:
-    _rest(Catalog(type="rest", uri=f"{rest}/catalog", token=SecretStr("t"), warehouse=WAREHOUSE))
+    ask_rest_catalog(Catalog(type="rest", uri=f"{rest}/catalog", token=SecretStr("t"), warehouse=WAREHOUSE))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_rest_catalog_that_answers(rest: str) -> None:
 )
 def test_rest_catalog_that_does_not(rest: str, path: str, error: type[LakefeedError]) -> None:
     with pytest.raises(error) as caught:
-        _rest(Catalog(type="rest", uri=f"{rest}/{path}"))
+        ask_rest_catalog(Catalog(type="rest", uri=f"{rest}/{path}"))
     assert type(caught.value) is error
 
 

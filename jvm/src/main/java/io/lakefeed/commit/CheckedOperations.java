@@ -7,11 +7,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.iceberg.BaseMetastoreTableOperations;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotSummary;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
 import org.apache.iceberg.encryption.EncryptionManager;
+import org.apache.iceberg.exceptions.CleanableFailure;
 import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.LocationProvider;
 
@@ -75,8 +77,33 @@ final class CheckedOperations implements TableOperations {
             return;
         }
         added.forEach(snapshot -> unanswered.add(snapshot.snapshotId()));
-        operations.commit(base, withPositions(base, changed, positions));
+        try {
+            operations.commit(base, withPositions(base, changed, positions));
+        } catch (RuntimeException unanswered) {
+            if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {
+                throw unanswered;
+            }
+        }
         added.forEach(snapshot -> unanswered.remove(snapshot.snapshotId()));
+    }
+
+    /** Asks the table what became of a commit, where the answer does not tell: a server's error, a cut connection. */
+    private boolean hasLanded(List<Snapshot> added, RuntimeException unanswered) {
+        try {
+            TableMetadata now = operations.refresh();
+            return !added.isEmpty() && added.stream().allMatch(each -> now.snapshot(each.snapshotId()) != null);
+        } catch (RuntimeException alsoUnanswered) {
+            unanswered.addSuppressed(alsoUnanswered);
+            return false;
+        }
+    }
+
+    /**
+     * Whether the catalog refuses a change of properties that another change came before. Those that swap the whole
+     * metadata do; a REST catalog asks only whether what a change touches is as it was, and of properties not even that.
+     */
+    boolean guardsProperties() {
+        return operations instanceof BaseMetastoreTableOperations;
     }
 
     private static Position standing(TableMetadata changed, Snapshot snapshot, String feed) {

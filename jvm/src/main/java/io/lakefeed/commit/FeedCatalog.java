@@ -5,7 +5,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.iceberg.BaseTable;
-import org.apache.iceberg.UpdateProperties;
 import org.apache.iceberg.spark.SparkCatalog;
 import org.apache.iceberg.spark.source.SparkTable;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -46,10 +45,10 @@ public final class FeedCatalog extends SparkCatalog {
                 others.add(change);
             }
         }
-        if (!fences.isEmpty() && loadTable(identifier) instanceof SparkTable spark) {
-            UpdateProperties update = spark.table().updateProperties();
-            fences.forEach(update::set);
-            update.commit();
+        if (!fences.isEmpty()
+                && loadTable(identifier) instanceof SparkTable spark
+                && spark.table() instanceof FeedTable table) {
+            table.takeFences(fences);
         }
         return others.isEmpty() ? loadTable(identifier) : super.alterTable(identifier, others.toArray(new TableChange[0]));
     }

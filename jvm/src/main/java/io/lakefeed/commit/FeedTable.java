@@ -2,6 +2,7 @@ package io.lakefeed.commit;
 
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Proxy;
+import java.util.Map;
 import org.apache.iceberg.AppendFiles;
 import org.apache.iceberg.BaseTable;
 import org.apache.iceberg.OverwriteFiles;
@@ -10,6 +11,8 @@ import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.SerializableTable;
 import org.apache.iceberg.SnapshotUpdate;
 import org.apache.iceberg.TableOperations;
+import org.apache.iceberg.Transaction;
+import org.apache.iceberg.UpdateProperties;
 import org.apache.iceberg.metrics.MetricsReporter;
 
 /** A table whose commits of a feed say what became of the batch's records, and are refused if the batch must not land. */
@@ -22,6 +25,24 @@ final class FeedTable extends BaseTable {
 
     static FeedTable of(BaseTable table) {
         return new FeedTable(new CheckedOperations(table.operations()), table.name(), table.reporter());
+    }
+
+    /**
+     * Sets fences, which are properties. Not every catalog guards those: there an empty snapshot comes with them, in the
+     * same commit, so that nobody's commit that was checked before it can land after it.
+     */
+    void takeFences(Map<String, String> fences) {
+        boolean guarded = ((CheckedOperations) operations()).guardsProperties();
+        Transaction transaction = newTransaction();
+        UpdateProperties update = transaction.updateProperties();
+        fences.forEach(update::set);
+        update.commit();
+        if (!guarded) {
+            AppendFiles nothing = transaction.newFastAppend();
+            fences.forEach((key, fence) -> nothing.set(Ledger.TAKEN + key.substring(Ledger.FENCES.length()), fence));
+            nothing.commit();
+        }
+        transaction.commitTransaction();
     }
 
     /** What travels to the executors: BaseTable's own way is private to its package. */

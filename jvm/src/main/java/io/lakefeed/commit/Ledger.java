@@ -50,6 +50,9 @@ final class Ledger {
     /** Property, and the feed's name: the highest fence that a driver has taken. */
     static final String FENCES = "lakefeed.fence.";
 
+    /** In the summary of a snapshot that adds nothing, and the feed's name: the fence that was taken with it. */
+    static final String TAKEN = "lakefeed.fence-taken.";
+
     /** Recorded as position when a rollback has gone behind all commits that are left. */
     static final String ROLLED_BACK = "rolled-back";
 

@@ -1,0 +1,154 @@
+"""How an Iceberg catalog is reached: which kinds there are, what each needs, and what of it is secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from lakefeed.config.base import Complaint, Complaints, Model
+from lakefeed.config.names import SECRET_KEY
+
+Kind = Literal["jdbc", "rest", "hive", "glue"]
+
+# What each kind's uri begins with; Glue has none, the region says where it is.
+_URIS: Mapping[str, tuple[str, ...]] = {
+    "jdbc": ("jdbc:",),
+    "rest": ("http://", "https://"),
+    "hive": ("thrift://",),
+    "glue": (),
+}
+
+# Which settings belong to one kind alone.
+_OF_KIND: Mapping[str, tuple[str, ...]] = {
+    "jdbc": ("username", "password"),
+    "rest": ("credential", "token", "scope", "oauth2_server_uri", "vended_credentials"),
+}
+
+NO_HADOOP = (
+    "the Hadoop catalog is not offered: on S3 two commits at once can both succeed, and one of them is lost "
+    "(apache/iceberg#970)"
+)
+
+
+class Catalog(Model):
+    """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
+
+    type: Kind = Field("jdbc", description="jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue.")
+    uri: str = Field(
+        "",
+        description="jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. "
+        "Glue has none.",
+    )
+    warehouse: str | None = Field(
+        None, description="Where tables live: s3://bucket/path. For rest, the name that the server gives it."
+    )
+    username: str | None = Field(None, description="Database user, for jdbc.")
+    password: SecretStr | None = Field(None, description="Database password, for jdbc.")
+    credential: SecretStr | None = Field(
+        None,
+        description="OAuth2 client credential 'id:secret', for rest; traded for tokens, and again before they expire.",
+    )
+    token: SecretStr | None = Field(None, description="Bearer token, for rest.")
+    scope: str | None = Field(None, description="OAuth2 scope, for rest. Default: catalog.")
+    oauth2_server_uri: str | None = Field(
+        None, description="Where the credential is traded, for rest. Default: v1/oauth/tokens below the uri."
+    )
+    vended_credentials: bool = Field(
+        False, description="For rest: ask the catalog for the store's keys, table by table."
+    )
+    properties: dict[str, str] = Field(
+        default_factory=dict,
+        description="Further Iceberg catalog properties, passed on as they are; those whose name says that they are "
+        "secret are kept as secrets.",
+    )
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _not_hadoop(cls, kind: Any) -> Any:
+        if isinstance(kind, str) and kind.lower() == "hadoop":
+            hint = "jdbc needs no server: type: jdbc, uri: jdbc:sqlite:/path/catalog.db"
+            raise Complaints([Complaint(what=NO_HADOOP, hint=hint)])
+        return kind
+
+    @field_validator("properties")
+    @classmethod
+    def _one_place_for_each_setting(cls, properties: dict[str, str]) -> dict[str, str]:
+        complaints = [
+            Complaint(
+                key=key,
+                what=NO_HADOOP if "hadoop" in properties[key].lower() else f"'{key}' says what 'type' says",
+                hint=hint,
+            )
+            for key, hint in {
+                "type": "set catalogs.<name>.type",
+                "catalog-impl": "set catalogs.<name>.type: jdbc, rest, hive or glue",
+            }.items()
+            if key in properties
+        ]
+        if complaints:
+            raise Complaints(complaints)
+        return properties
+
+    @model_validator(mode="after")
+    def _fits_type(self) -> Catalog:
+        wanted = _URIS[self.type]
+        if wanted and not self.uri.startswith(wanted):
+            raise ValueError(f"the uri of a {self.type} catalog starts with {' or '.join(wanted)}")
+        if not wanted and self.uri:
+            raise ValueError("a glue catalog has no uri: s3.region says where it is")
+        if self.type != "rest" and self.warehouse is None:
+            raise ValueError(f"a {self.type} catalog wants a warehouse: s3://bucket/path")
+        for kind, names in _OF_KIND.items():
+            given = [name for name in names if getattr(self, name)]
+            if kind != self.type and given:
+                raise ValueError(f"{given[0]} is for a {kind} catalog, not for {self.type}")
+        if self.token is not None and self.credential is not None:
+            raise ValueError("token and credential are two ways to log in: give one")
+        return self
+
+    @field_validator("uri", "oauth2_server_uri")
+    @classmethod
+    def _uri_without_credentials(cls, uri: str | None) -> str | None:
+        if uri is not None and re.search(r"(?i)//[^/]*@|[?&;](password|token|secret)=", uri):
+            raise ValueError(
+                "credentials do not belong in a URL, which Spark's UI shows: use password, token or credential"
+            )
+        return uri
+
+    @field_validator("warehouse")
+    @classmethod
+    def _warehouse_is_s3(cls, warehouse: str | None) -> str | None:
+        if warehouse is None:
+            return None
+        if warehouse.startswith("s3a://"):
+            raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
+        return warehouse.rstrip("/")
+
+    def settings(self) -> dict[str, str]:
+        """Iceberg's properties for this catalog, without any secret."""
+        known = {
+            "type": self.type,
+            "uri": self.uri or None,
+            "warehouse": self.warehouse,
+            "jdbc.schema-version": "V1" if self.type == "jdbc" else None,
+            # A writer waits for another one's commit on a busy disk, and does not fail: the driver's default is 3 seconds.
+            "jdbc.busy_timeout": "60000" if self.uri.startswith("jdbc:sqlite:") else None,
+            "jdbc.user": self.username,
+            # A new token for the credential, each time: not every login server exchanges tokens (RFC 8693).
+            "token-exchange-enabled": None if self.credential is None else "false",
+            "scope": self.scope,
+            "oauth2-server-uri": self.oauth2_server_uri,
+            "header.X-Iceberg-Access-Delegation": "vended-credentials" if self.vended_credentials else None,
+        }
+        named = {key: value for key, value in known.items() if value is not None}
+        return {**named, **{key: value for key, value in self.properties.items() if not SECRET_KEY.search(key)}}
+
+    def secrets(self) -> dict[str, SecretStr]:
+        """Iceberg's properties for this catalog that nobody may see."""
+        known = {"jdbc.password": self.password, "credential": self.credential, "token": self.token}
+        named = {key: secret for key, secret in known.items() if secret is not None}
+        further = {key: SecretStr(value) for key, value in self.properties.items() if SECRET_KEY.search(key)}
+        return {**named, **further}

@@ -1,0 +1,119 @@
+"""A PostgreSQL database that holds an Iceberg catalog: its JDBC URL in parts, and whether one may log in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from pydantic import SecretStr
+
+from lakefeed.config.catalog import Catalog
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+SCHEME = "jdbc:postgresql:"
+
+# Parameters that mean the same to Java's driver and to libpq.
+_SHARED = ("sslmode", "sslrootcert", "sslcert", "sslkey")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Database:
+    """Where a database is.
+
+    Attributes:
+        host: of the server.
+        port: of the server.
+        name: the database's.
+        options: the URL's parameters that libpq knows too.
+    """
+
+    host: str
+    port: int
+    name: str
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, jdbc_url: str) -> Database:
+        """Takes ``jdbc:postgresql://host:port/database?options`` apart.
+
+        Raises:
+            ConfigError: it is written in another way.
+        """
+        parts = urlsplit(jdbc_url.removeprefix("jdbc:"))
+        try:
+            host, port = parts.hostname, parts.port or 5432
+        except ValueError:
+            host, port = None, 0
+        name = unquote(parts.path.removeprefix("/"))
+        if not jdbc_url.startswith(SCHEME) or not host or not name:
+            hint = "write jdbc:postgresql://host:port/database"
+            raise ConfigError("this is no address of a PostgreSQL database", where=jdbc_url, hint=hint)
+        options = {key: value for key, value in parse_qsl(parts.query) if key in _SHARED}
+        return cls(host=host, port=port, name=name, options=options)
+
+    @property
+    def address(self) -> str:
+        """``host:port/database``"""
+        return f"{self.host}:{self.port}/{self.name}"
+
+    def sqlalchemy_url(self, *, username: str | None, password: SecretStr | None) -> str:
+        """The URL that SQLAlchemy opens with psycopg; it holds the password."""
+        login = quote(username or "", safe="")
+        if password is not None:
+            login += f":{quote(password.get_secret_value(), safe='')}"
+        query = f"?{urlencode(self.options)}" if self.options else ""
+        login = f"{login}@" if login else ""
+        return f"postgresql+psycopg://{login}{self.host}:{self.port}/{quote(self.name, safe='')}{query}"
+
+
+def can_log_in() -> bool:
+    """Whether the client is installed that ``log_in`` needs."""
+    try:
+        import psycopg  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def log_in(catalog: Catalog, *, timeout: float) -> None:
+    """Opens the catalog's database and closes it again.
+
+    Args:
+        catalog: one with a JDBC URL of PostgreSQL.
+        timeout: seconds.
+
+    Raises:
+        Unreachable: nobody answers.
+        AccessDenied: user or password are wrong, or the user may not open the database.
+        ResourceMissing: there is no such database.
+    """
+    import psycopg
+
+    database = Database.of(catalog.uri)
+    login = {
+        **database.options,
+        "host": database.host,
+        "port": str(database.port),
+        "dbname": database.name,
+        "user": catalog.username,
+        "password": catalog.password.get_secret_value() if catalog.password else None,
+        "connect_timeout": str(max(2, int(timeout))),
+    }
+    try:
+        psycopg.connect(psycopg.conninfo.make_conninfo("", **login)).close()
+    except psycopg.Error as error:
+        raise login_error(str(error), database) from None
+
+
+def login_error(text: str, database: Database) -> LakefeedError:
+    """What a client's or the server's message about a login means."""
+    where = database.address
+    if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba|denied", text):
+        hint = "check catalogs.<name>.username and password"
+        return AccessDenied("the catalog's database refuses the user or the password", where=where, hint=hint)
+    if re.search(r"database \".*\" does not exist", text):
+        hint = f"CREATE DATABASE {database.name}; Iceberg makes its tables itself"
+        return ResourceMissing(f"the catalog's database server has no database {database.name}", where=where, hint=hint)
+    reason = text.strip().splitlines()[-1] if text.strip() else "no answer"
+    return Unreachable(f"the catalog's database does not answer: {reason}", where=where)

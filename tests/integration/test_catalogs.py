@@ -1,0 +1,271 @@
+"""A feed on each kind of catalog: landed, verified, read by other engines; and what is said when a catalog is wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pytest
+from pydantic import SecretStr
+
+from lakefeed.commit.verify import verified
+from lakefeed.config.connections import Catalog, Connections
+from lakefeed.config.postgresql import log_in
+from lakefeed.config.rest_probe import ask_rest_catalog
+from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.local import Endpoints
+from lakefeed.pipeline import Pipeline
+from lakefeed.spark_errors import translated
+from lakefeed.tables.reader import open_table
+from tests.feed import Feed
+from tests.servers.postgresql import PostgreSQL
+from tests.servers.rest_catalog import RestCatalog, rest_catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def rest(stack: Endpoints) -> Iterator[RestCatalog]:
+    """A REST catalog on the stack's store; its keys it gives to whoever asks for vended credentials."""
+    keys = {
+        "s3.access-key-id": stack.access_key,
+        "s3.secret-access-key": stack.secret_key.get_secret_value(),
+    }
+    store = {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "s3.endpoint": stack.s3_endpoint,
+        "s3.path-style-access": "true",
+        "client.region": stack.region,
+    }
+    with rest_catalog(warehouse=f"{stack.warehouse}/rest", properties={**store, **keys}, vended=keys) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def database(postgres: PostgreSQL) -> PostgreSQL:
+    return postgres.new_database()
+
+
+@dataclass(frozen=True)
+class Case:
+    """A catalog as a pipeline file declares it, and the variables that hold its secrets."""
+
+    name: str
+    block: dict[str, Any]
+    environment: dict[str, str]
+
+
+@pytest.fixture(params=["lake", "pg", "rest"])
+def case(request: pytest.FixtureRequest, stack: Endpoints) -> Case:
+    """The local stack's SQLite, PostgreSQL, and REST with a login and vended credentials."""
+    if request.param == "lake":
+        block: dict[str, Any] = {"uri": stack.catalog_uri, "warehouse": stack.warehouse}
+        return Case("lake", block, {})
+    if request.param == "pg":
+        database: PostgreSQL = request.getfixturevalue("database")
+        block = {"uri": database.jdbc_url, "warehouse": f"{stack.warehouse}/pg", "username": database.user}
+        return Case("pg", {**block, "password": "${PG_PASSWORD}"}, {"PG_PASSWORD": database.password})
+    server: RestCatalog = request.getfixturevalue("rest")
+    block = {"type": "rest", "uri": server.url, "warehouse": server.warehouse, "vended_credentials": True}
+    return Case("rest", {**block, "credential": "${REST_CREDENTIAL}"}, {"REST_CREDENTIAL": server.credential})
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def pipeline(feed: Feed, case: Case) -> Pipeline:
+    decode = {"json": {"schema_ddl": "id BIGINT, zone STRING"}, "metadata": ["topic", "partition", "offset"]}
+    path = feed.write_file(catalogs={case.name: case.block}, decode=decode)
+    return Pipeline.from_file(path, environment={**feed.environment, **case.environment})
+
+
+def send(feed: Feed, start: int, end: int) -> None:
+    feed.send([json.dumps(row).encode() for row in trips(start, end)])
+
+
+def plainly(spark: SparkSession, loaded: Pipeline, table: str) -> list[tuple[Any, ...]]:
+    """The rows in a session that knows Iceberg alone, with the settings that any engine would be given."""
+    name = table.split(".")[0]
+    plain, s3 = spark.newSession(), loaded.connections.s3
+    catalog = loaded.connections.catalogs[name]
+    assert s3.access_key is not None
+    assert s3.secret_key is not None
+    keys = {"s3.access-key-id": s3.access_key, "s3.secret-access-key": s3.secret_key}
+    settings = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        ".http-client.type": "urlconnection",
+        ".s3.endpoint": s3.endpoint or "",
+        ".s3.path-style-access": "true",
+        ".client.region": s3.region,
+    }
+    settings |= {f".{key}": value for key, value in catalog.settings().items()}
+    secrets = {**({} if catalog.vended_credentials else keys), **catalog.secrets()}
+    settings |= {f".{key}": secret.get_secret_value() for key, secret in secrets.items()}
+    for key, value in settings.items():
+        plain.conf.set(f"spark.sql.catalog.{name}{key}", value)
+    rows = plain.sql(f"SELECT id, zone, kafka_partition, kafka_offset FROM {table} ORDER BY id").collect()
+    return [tuple(row) for row in rows]
+
+
+def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSession, feed: Feed, case: Case) -> None:
+    feed.catalog = case.name
+    feed.create_topic()
+    for start, end in ((0, 60), (60, 100)):
+        send(feed, start, end)
+        pipeline(feed, case).run(spark=lake, once=True)
+    loaded = pipeline(feed, case)
+    done = verified(loaded.config, connections=loaded.connections, deep=True)
+    assert (done.faults, done.commits, done.rows) == ((), 2, 100)
+    assert [each.kind for each in done.notes] == []
+
+    # pyiceberg, and DuckDB on what it reads and on the snapshot's own files.
+    found = open_table(feed.table, connections=loaded.connections)
+    arrow = found.scan(selected_fields=("id", "zone", "kafka_partition", "kafka_offset")).to_arrow()
+    with duckdb.connect() as engine:
+        engine.register("rows", arrow)
+        by_duckdb = engine.execute("SELECT id, zone, kafka_partition, kafka_offset FROM rows ORDER BY id").fetchall()
+    assert [{"id": row[0], "zone": row[1]} for row in by_duckdb] == trips(0, 100)
+    with duckdb.connect() as engine:
+        files = [local_copy(found, str(each.file.file_path), feed.folder) for each in found.scan().plan_files()]
+        of_files = engine.execute(
+            "SELECT id, zone, kafka_partition, kafka_offset FROM read_parquet(?) ORDER BY id", [files]
+        ).fetchall()
+    assert of_files == by_duckdb
+    assert plainly(lake, loaded, feed.table) == by_duckdb
+
+    # Secrets are in the session, and nowhere that shows.
+    seen = command_lines() + str(lake.sparkContext.getConf().getAll()) + str(lake.sql("SET").collect())
+    assert f"spark.sql.catalog.{case.name}" in seen
+    assert [name for name, value in case.environment.items() if value in seen] == []
+
+
+def local_copy(table: Any, location: str, folder: Path) -> str:
+    target = folder / location.rpartition("/")[2]
+    with table.io.new_input(location).open() as file:
+        target.write_bytes(file.read())
+    return str(target)
+
+
+def command_lines() -> str:
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue  # The process has ended meanwhile.
+    return "\n".join(lines)
+
+
+def of_postgresql(database: PostgreSQL, **other: Any) -> Catalog:
+    settings = {"uri": database.jdbc_url, "username": database.user, "password": database.password}
+    return Catalog.model_validate({**settings, "warehouse": "s3://lake/warehouse", **other})
+
+
+POSTGRESQL: dict[str, tuple[Callable[[PostgreSQL], dict[str, Any]], type[LakefeedError], str]] = {
+    "wrong port": (lambda _: {"uri": "jdbc:postgresql://127.0.0.1:1/lake"}, Unreachable, "does not answer"),
+    "wrong host": (lambda _: {"uri": "jdbc:postgresql://nowhere.invalid/lake"}, Unreachable, "does not answer"),
+    "wrong password": (lambda _: {"password": "wrong"}, AccessDenied, "refuses the user or the password"),
+    "no password": (lambda _: {"password": None}, AccessDenied, "refuses the user or the password"),
+    "wrong user": (lambda _: {"username": "nobody"}, AccessDenied, "refuses the user or the password"),
+    "no database": (lambda db: {"uri": f"{db.jdbc_url}x"}, ResourceMissing, "has no database"),
+}
+
+
+@pytest.mark.parametrize("name", POSTGRESQL)
+def test_a_postgresql_catalog_that_is_wrong(database: PostgreSQL, name: str) -> None:
+    change, error, what = POSTGRESQL[name]
+    catalog = of_postgresql(database, **change(database))
+    with pytest.raises(error, match=what) as before_the_run:
+        log_in(catalog, timeout=5)
+    with pytest.raises(error, match=what) as reading:
+        open_table("pg.a.b", connections=Connections(catalogs={"pg": catalog}))
+    assert database.password not in f"{before_the_run.value} {reading.value}"
+
+
+def test_a_postgresql_catalog_that_is_right(database: PostgreSQL) -> None:
+    log_in(of_postgresql(database), timeout=5)
+    with pytest.raises(ResourceMissing, match=r"there is no table pg\.a\.b"):
+        open_table("pg.a.b", connections=Connections(catalogs={"pg": of_postgresql(database)}))
+
+
+def test_what_spark_says_of_a_wrong_password(lake: SparkSession, database: PostgreSQL) -> None:
+    for key, value in {
+        "": "io.lakefeed.commit.FeedCatalog",
+        ".type": "jdbc",
+        ".uri": database.jdbc_url,
+        ".jdbc.user": database.user,
+        ".jdbc.password": "wrong",
+        ".warehouse": "s3://lake/warehouse",
+    }.items():
+        lake.conf.set(f"spark.sql.catalog.wrong{key}", value)
+    with pytest.raises(Exception, match="password authentication failed") as raised:
+        lake.sql("SHOW NAMESPACES IN wrong")
+    assert isinstance(translated(raised.value), AccessDenied)
+
+
+def of_rest(server: RestCatalog, **other: Any) -> Catalog:
+    settings = {"type": "rest", "uri": server.url, "credential": server.credential, "warehouse": server.warehouse}
+    return Catalog.model_validate({**settings, **other})
+
+
+REST: dict[str, tuple[Callable[[RestCatalog], dict[str, Any]], type[LakefeedError], str]] = {
+    "wrong port": (lambda _: {"uri": "http://127.0.0.1:1"}, Unreachable, "does not answer"),
+    "wrong secret": (lambda _: {"credential": "lakefeed:wrong"}, AccessDenied, "refuses the credential"),
+    "wrong token": (lambda _: {"credential": None, "token": "wrong"}, AccessDenied, "is wrong or has expired"),
+    "expired token": (
+        lambda server: {"credential": None, "token": server.token(seconds=0)},
+        AccessDenied,
+        "is wrong or has expired",
+    ),
+    "no login": (lambda _: {"credential": None}, AccessDenied, "wants a login"),
+    "no warehouse": (lambda _: {"warehouse": "elsewhere"}, ResourceMissing, "has no warehouse elsewhere"),
+}
+
+
+@pytest.mark.parametrize("name", REST)
+def test_a_rest_catalog_that_is_wrong(rest: RestCatalog, name: str) -> None:
+    change, error, what = REST[name]
+    with pytest.raises(error, match=what) as raised:
+        ask_rest_catalog(of_rest(rest, **change(rest)))
+    assert rest.client_secret not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["wrong port", "wrong secret", "wrong token", "expired token"])
+def test_reading_without_spark_from_a_rest_catalog_that_is_wrong(rest: RestCatalog, name: str) -> None:
+    change, error, _ = REST[name]
+    with pytest.raises(error):
+        open_table("rest.a.b", connections=Connections(catalogs={"rest": of_rest(rest, **change(rest))}))
+
+
+def test_a_rest_catalog_that_is_right(rest: RestCatalog) -> None:
+    ask_rest_catalog(of_rest(rest, scope="everything"))
+    assert rest.asked_for[-1] == "client_credentials everything"
+    ask_rest_catalog(of_rest(rest, credential=None, token=SecretStr(rest.token())))
+
+
+def test_tokens_that_expire_are_renewed_while_a_feed_runs(
+    lake: SparkSession, feed: Feed, rest: RestCatalog, stack: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rest, "token_seconds", 5)
+    block = {"type": "rest", "uri": rest.url, "vended_credentials": True, "credential": "${REST_CREDENTIAL}"}
+    # Under a name of its own: a session keeps the catalog that it has opened, and its token.
+    case = Case("short", block, {"REST_CREDENTIAL": rest.credential})
+    feed.catalog = case.name
+    feed.create_topic()
+    for turn in range(3):
+        send(feed, 10 * turn, 10 * turn + 10)
+        pipeline(feed, case).run(spark=lake, once=True)
+        time.sleep(4)
+    loaded = pipeline(feed, case)
+    assert sorted(
+        row["id"] for row in open_table(feed.table, connections=loaded.connections).scan().to_arrow().to_pylist()
+    ) == list(range(30))
+    assert "token-exchange" in " ".join(rest.asked_for)

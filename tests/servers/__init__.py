@@ -1,0 +1,1 @@
+"""Real servers that tests start beside the local stack."""

@@ -1,0 +1,61 @@
+"""One server of a test run: a child of this process, on the loopback interface, gone when the tests are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+START_SECONDS = 120
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    ready: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
+    user: int | None = None,
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a server until the block ends.
+
+    Args:
+        command: program and arguments.
+        log: where its output goes.
+        ready: whether it answers; asked until it does.
+        environment: instead of ours.
+        user: runs it as this user.
+        stop: the signal that ends it.
+    """
+    with log.open("ab") as output:
+        server = subprocess.Popen(
+            [str(each) for each in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(os.environ if environment is None else environment),
+            user=user,
+            group=user,
+            extra_groups=None if user is None else [],
+            cwd="/",
+        )
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while not ready():
+            assert server.poll() is None, log.read_text(errors="replace")[-3000:]
+            assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
+            time.sleep(0.05)
+        yield server
+    finally:
+        server.send_signal(stop)
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait(30)

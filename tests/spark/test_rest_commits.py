@@ -1,0 +1,76 @@
+"""What only a REST catalog does: answers that tell nothing, and properties that nobody guards."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from lakefeed.commit.fence import take_fence
+from tests.servers.rest_catalog import Fault
+from tests.spark.catalogs import CatalogCase, RestCase
+from tests.spark.feed_table import FEED, Table, refused
+
+rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
+
+# Whether the batch is there in the end; if it is not, the driver is told so, and it can land again.
+LANDS: dict[Fault, bool] = {
+    "not-applied-503": False,
+    "not-applied-500": False,
+    "applied-409": True,
+    "applied-503": True,
+    "applied-500": True,
+    "applied-504": True,
+    "applied-hung-up": True,
+}
+
+
+@rest_only
+@pytest.mark.parametrize("fault", LANDS)
+def test_whatever_the_answer_to_a_commit_the_batch_is_there_once(
+    table: Table, catalog: CatalogCase, fault: Fault
+) -> None:
+    assert isinstance(catalog, RestCase)
+    table.land(0, 2)
+    catalog.server.fail_next(fault)
+    failed = False
+    try:
+        table.land(2, 4)
+    except Exception as error:
+        failed = "on purpose" in str(error)
+    finally:
+        catalog.server.fail_next()
+    assert failed != LANDS[fault]
+    if failed:
+        table.land(2, 4)
+    refused(lambda: table.land(2, 4), "begins at 2, the table ends at 4")
+    table.land(4, 6)
+    assert table.ids() == [0, 1, 2, 3, 4, 5]
+
+
+@rest_only
+def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(
+    table: Table, catalog: CatalogCase
+) -> None:
+    assert isinstance(catalog, RestCase)
+    old = take_fence(table.spark, table.name, FEED)
+    table.land(0, 2, fence=old)
+    catalog.server.held.hold(b'"lakefeed.ranges"')
+    refusals: list[BaseException] = []
+
+    def land() -> None:
+        try:
+            table.land(2, 4, fence=old)
+        except Exception as error:
+            refusals.append(error)
+
+    late = threading.Thread(target=land)
+    late.start()
+    assert catalog.server.held.arrived.wait(60)
+    # Checked, and not yet seen by the server.
+    new = take_fence(table.spark, table.name, FEED)
+    catalog.server.held.release()
+    late.join(60)
+    assert ["another driver has taken over" in str(each) for each in refusals] == [True]
+    table.land(2, 4, fence=new)
+    assert table.ids() == [0, 1, 2, 3]

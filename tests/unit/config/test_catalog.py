@@ -1,0 +1,136 @@
+"""Which catalogs can be declared, and what Iceberg is told of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from lakefeed.config.catalog import Catalog
+from lakefeed.config.connections import S3, Connections
+from lakefeed.config.postgresql import Database
+from lakefeed.errors import ConfigError
+from lakefeed.session import settings
+from lakefeed.tables.reader import _reached
+
+WAREHOUSE = "s3://lake/warehouse"
+SECRET = "hunter2hunter2"
+
+
+def declared(**given: Any) -> Catalog:
+    return Catalog.model_validate(given)
+
+
+def in_spark(catalog: Catalog) -> dict[str, str]:
+    """What the settings that start a session say of it."""
+    connections = Connections(s3=S3(region="eu-west-1"), catalogs={"c": catalog})
+    prefix = "spark.sql.catalog.c."
+    found = settings(connections=connections)
+    assert SECRET not in json.dumps(found)
+    assert found["spark.sql.catalog.c"] == "io.lakefeed.commit.FeedCatalog"
+    return {key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}
+
+
+def test_postgresql() -> None:
+    catalog = declared(
+        uri="jdbc:postgresql://db:5433/lake?sslmode=require", warehouse=WAREHOUSE, username="me", password=SECRET
+    )
+    spark = in_spark(catalog)
+    assert spark["type"] == "jdbc"
+    assert spark["uri"] == "jdbc:postgresql://db:5433/lake?sslmode=require"
+    assert spark["jdbc.user"] == "me"
+    assert spark["jdbc.schema-version"] == "V1"
+    assert catalog.secrets() == {"jdbc.password": SecretStr(SECRET)}
+    read = _reached(catalog, region="eu-west-1")
+    assert read["uri"] == f"postgresql+psycopg://me:{SECRET}@db:5433/lake?sslmode=require"
+
+
+@pytest.mark.parametrize("uri", ["jdbc:postgresql:lake", "jdbc:postgresql://db", "jdbc:postgresql://db:x/lake"])
+def test_an_address_that_is_no_database(uri: str) -> None:
+    with pytest.raises(ConfigError, match="no address of a PostgreSQL database"):
+        Database.of(uri)
+
+
+def test_rest_with_a_login_and_vended_credentials() -> None:
+    catalog = declared(
+        type="rest",
+        uri="https://catalog/api",
+        warehouse="production",
+        credential=f"id:{SECRET}",
+        scope="PRINCIPAL_ROLE:ALL",
+        oauth2_server_uri="https://login/token",
+        vended_credentials=True,
+    )
+    spark = in_spark(catalog)
+    wanted = {
+        "type": "rest",
+        "uri": "https://catalog/api",
+        "warehouse": "production",
+        "scope": "PRINCIPAL_ROLE:ALL",
+        "oauth2-server-uri": "https://login/token",
+        "header.X-Iceberg-Access-Delegation": "vended-credentials",
+    }
+    assert wanted.items() <= spark.items()
+    assert catalog.secrets() == {"credential": SecretStr(f"id:{SECRET}")}
+    # pyiceberg knows them by the same names.
+    assert _reached(catalog, region="eu-west-1") == {**wanted, "credential": f"id:{SECRET}"}
+
+
+def test_hive() -> None:
+    catalog = declared(
+        type="hive", uri="thrift://one:9083,thrift://two:9083", warehouse=WAREHOUSE, properties={"clients": "4"}
+    )
+    spark = in_spark(catalog)
+    wanted = {"type": "hive", "uri": "thrift://one:9083,thrift://two:9083", "warehouse": WAREHOUSE, "clients": "4"}
+    assert wanted.items() <= spark.items()
+    assert spark["io-impl"] == "io.lakefeed.sink.TableFileIO"
+
+
+def test_glue_brings_its_jar() -> None:
+    catalog = declared(type="glue", warehouse=WAREHOUSE, properties={"glue.id": "123456789012"})
+    spark = in_spark(catalog)
+    wanted = {"type": "glue", "warehouse": WAREHOUSE, "glue.id": "123456789012", "client.region": "eu-west-1"}
+    assert wanted.items() <= spark.items()
+    assert "uri" not in spark
+    assert _reached(catalog, region="eu-west-1")["glue.region"] == "eu-west-1"
+    with_glue = settings(connections=Connections(catalogs={"c": catalog}))["spark.driver.extraClassPath"]
+    assert "awssdk/glue" in with_glue
+    assert "awssdk/glue" not in settings(connections=Connections())["spark.driver.extraClassPath"]
+
+
+def test_properties_that_sound_secret_are_kept_as_secrets() -> None:
+    properties = {"rest.auth.basic.password": SECRET, "header.Authorization": SECRET, "rest.auth.type": "basic"}
+    catalog = declared(type="rest", uri="http://h", properties=properties)
+    assert in_spark(catalog)["rest.auth.type"] == "basic"
+    assert set(catalog.secrets()) == {"rest.auth.basic.password", "header.Authorization"}
+
+
+@pytest.mark.parametrize(
+    ("given", "because"),
+    [
+        ({"type": "hadoop", "warehouse": WAREHOUSE}, "one of them is lost .apache/iceberg#970"),
+        (
+            {
+                "uri": "jdbc:sqlite:/c.db",
+                "warehouse": WAREHOUSE,
+                "properties": {"catalog-impl": "org.apache.iceberg.hadoop.HadoopCatalog"},
+            },
+            "one of them is lost",
+        ),
+        ({"uri": "jdbc:sqlite:/c.db", "warehouse": WAREHOUSE, "properties": {"type": "rest"}}, "says what 'type' says"),
+        ({"type": "hive", "uri": "http://h", "warehouse": WAREHOUSE}, "starts with thrift://"),
+        ({"type": "hive", "uri": "thrift://h"}, "a hive catalog wants a warehouse"),
+        ({"type": "glue", "uri": "http://h", "warehouse": WAREHOUSE}, "a glue catalog has no uri"),
+        ({"type": "rest"}, "the uri of a rest catalog starts with http"),
+        ({"type": "rest", "uri": "http://h", "password": SECRET}, "password is for a jdbc catalog, not for rest"),
+        ({"uri": "jdbc:sqlite:/c.db", "warehouse": WAREHOUSE, "token": SECRET}, "token is for a rest catalog"),
+        ({"type": "rest", "uri": "http://h", "token": SECRET, "credential": SECRET}, "give one"),
+        ({"type": "rest", "uri": "http://h", "oauth2_server_uri": f"http://a:{SECRET}@h"}, "do not belong in a URL"),
+    ],
+)
+def test_what_cannot_be_meant(given: dict[str, Any], because: str) -> None:
+    with pytest.raises(ValidationError, match=because) as raised:
+        declared(**given)
+    assert SECRET not in str(raised.value)
