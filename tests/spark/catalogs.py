@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
+from lakefeed.config.catalog import Catalog
 from lakefeed.session import FEED_CATALOG
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rest_catalog import Fault, RestCatalog
@@ -35,8 +38,8 @@ class CatalogCase(ABC):
     folder: Path
 
     @abstractmethod
-    def settings(self) -> dict[str, str]:
-        """What Iceberg has to know of it."""
+    def declared(self) -> Catalog:
+        """As a pipeline file has it."""
 
     @abstractmethod
     def losing_answers(self) -> Iterator[None]:
@@ -53,7 +56,9 @@ class CatalogCase(ABC):
 
     def declare(self, spark: SparkSession, *, implementation: str = FEED_CATALOG) -> None:
         """Lets a session know the catalog."""
-        settings = {"warehouse": f"file://{self.folder}", "cache-enabled": "false", **self.settings()}
+        catalog = self.declared()
+        secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
+        settings = {"cache-enabled": "false", **catalog.settings(), **secrets}
         spark.conf.set(f"spark.sql.catalog.{self.name}", implementation)
         for key, value in settings.items():
             spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", value)
@@ -75,8 +80,8 @@ class SqliteCase(CatalogCase):
     def file(self) -> Path:
         return self.folder / "catalog.db"
 
-    def settings(self) -> dict[str, str]:
-        return {"type": "jdbc", "uri": f"jdbc:sqlite:{self.file}", "jdbc.schema-version": "V1"}
+    def declared(self) -> Catalog:
+        return Catalog(uri=f"jdbc:sqlite:{self.file}", warehouse=f"file://{self.folder}")
 
     def losing_answers(self) -> Iterator[None]:
         self._run(
@@ -107,14 +112,13 @@ class PostgresCase(CatalogCase):
 
     database: PostgreSQL = field(repr=False)
 
-    def settings(self) -> dict[str, str]:
-        return {
-            "type": "jdbc",
-            "uri": self.database.jdbc_url,
-            "jdbc.user": self.database.user,
-            "jdbc.password": self.database.password,
-            "jdbc.schema-version": "V1",
-        }
+    def declared(self) -> Catalog:
+        return Catalog(
+            uri=self.database.jdbc_url,
+            username=self.database.user,
+            password=SecretStr(self.database.password),
+            warehouse=f"file://{self.folder}",
+        )
 
     def losing_answers(self) -> Iterator[None]:
         self.database.execute(
@@ -145,9 +149,9 @@ class RestCase(CatalogCase):
 
     server: RestCatalog
 
-    def settings(self) -> dict[str, str]:
-        # The warehouse is the server's, by its name.
-        return {"type": "rest", "uri": self.server.url, "credential": self.server.credential}
+    def declared(self) -> Catalog:
+        # Where its warehouse is, is the server's business.
+        return Catalog(type="rest", uri=self.server.url, credential=SecretStr(self.server.credential))
 
     def losing_answers(self) -> Iterator[None]:
         faults: list[Fault] = ["applied-409"] * 1000

@@ -1,4 +1,4 @@
-"""Upkeep on real Iceberg tables, on a SQLite catalog and local files: what it does, and what it leaves alone."""
+"""Upkeep on real Iceberg tables, on each catalog and local files: what it does, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.config.connections import Catalog, Connections
+from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Step, Upkeep
 from lakefeed.errors import TableBusy
 from lakefeed.upkeep.due import LastUpkeep
@@ -21,7 +21,7 @@ from lakefeed.upkeep.lease import Lease
 from lakefeed.upkeep.maintain import Maintenance
 from lakefeed.upkeep.reading import health
 from lakefeed.upkeep.report import Report
-from tests.spark.feed_table import CATALOG
+from tests.spark.catalogs import CatalogCase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +31,9 @@ OLD = time.time() - 10 * 86_400
 
 
 @pytest.fixture(scope="module")
-def connections(checked: SparkSession, folder: Path) -> Connections:
+def connections(checked: SparkSession, catalog: CatalogCase) -> Connections:
     """What pyiceberg needs to see the same catalog."""
-    catalog = Catalog(type="jdbc", uri=f"jdbc:sqlite:{folder / 'catalog.db'}", warehouse=f"file://{folder}")
-    return Connections(catalogs={CATALOG: catalog})
+    return Connections(catalogs={catalog.name: catalog.declared()})
 
 
 class Table:
@@ -42,7 +41,8 @@ class Table:
 
     def __init__(self, spark: SparkSession, connections: Connections) -> None:
         self.spark, self.connections = spark, connections
-        self.name = f"{CATALOG}.ns.t{uuid.uuid4().hex[:8]}"
+        [catalog] = connections.catalogs
+        self.name = f"{catalog}.ns.t{uuid.uuid4().hex[:8]}"
         self.landed = 0
         spark.sql(
             f"CREATE TABLE {self.name} (id BIGINT, at TIMESTAMP) USING iceberg PARTITIONED BY (days(at)) "
