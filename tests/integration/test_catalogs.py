@@ -20,6 +20,7 @@ from lakefeed.config.rest_probe import ask_rest_catalog
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from lakefeed.session import session
 from lakefeed.spark_errors import translated
 from lakefeed.tables.reader import open_table
 from tests.feed import Feed
@@ -86,6 +87,14 @@ def pipeline(feed: Feed, case: Case) -> Pipeline:
     return Pipeline.from_file(path, environment={**feed.environment, **case.environment})
 
 
+def land(feed: Feed, case: Case) -> SparkSession:
+    """Runs the pipeline once in the session that is there, which gets to know the catalog."""
+    loaded = pipeline(feed, case)
+    running = session(connections=loaded.connections)
+    loaded.run(spark=running, once=True)
+    return running
+
+
 def send(feed: Feed, start: int, end: int) -> None:
     feed.send([json.dumps(row).encode() for row in trips(start, end)])
 
@@ -120,7 +129,7 @@ def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSessio
     feed.create_topic()
     for start, end in ((0, 60), (60, 100)):
         send(feed, start, end)
-        pipeline(feed, case).run(spark=lake, once=True)
+        running = land(feed, case)
     loaded = pipeline(feed, case)
     done = verified(loaded.config, connections=loaded.connections, deep=True)
     assert (done.faults, done.commits, done.rows) == ((), 2, 100)
@@ -139,10 +148,10 @@ def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSessio
             "SELECT id, zone, kafka_partition, kafka_offset FROM read_parquet(?) ORDER BY id", [files]
         ).fetchall()
     assert of_files == by_duckdb
-    assert plainly(lake, loaded, feed.table) == by_duckdb
+    assert plainly(running, loaded, feed.table) == by_duckdb
 
     # Secrets are in the session, and nowhere that shows.
-    seen = command_lines() + str(lake.sparkContext.getConf().getAll()) + str(lake.sql("SET").collect())
+    seen = command_lines() + str(running.sparkContext.getConf().getAll()) + str(running.sql("SET").collect())
     assert f"spark.sql.catalog.{case.name}" in seen
     assert [name for name, value in case.environment.items() if value in seen] == []
 
@@ -260,12 +269,13 @@ def test_tokens_that_expire_are_renewed_while_a_feed_runs(
     case = Case("short", block, {"REST_CREDENTIAL": rest.credential})
     feed.catalog = case.name
     feed.create_topic()
+    before = rest.asked_for.count("client_credentials catalog")
     for turn in range(3):
         send(feed, 10 * turn, 10 * turn + 10)
-        pipeline(feed, case).run(spark=lake, once=True)
+        land(feed, case)
         time.sleep(4)
     loaded = pipeline(feed, case)
     assert sorted(
         row["id"] for row in open_table(feed.table, connections=loaded.connections).scan().to_arrow().to_pylist()
     ) == list(range(30))
-    assert "token-exchange" in " ".join(rest.asked_for)
+    assert rest.asked_for.count("client_credentials catalog") > before + 2

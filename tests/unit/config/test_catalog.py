@@ -70,6 +70,7 @@ def test_rest_with_a_login_and_vended_credentials() -> None:
         "warehouse": "production",
         "scope": "PRINCIPAL_ROLE:ALL",
         "oauth2-server-uri": "https://login/token",
+        "token-exchange-enabled": "false",
         "header.X-Iceberg-Access-Delegation": "vended-credentials",
     }
     assert wanted.items() <= spark.items()
