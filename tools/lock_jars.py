@@ -93,8 +93,8 @@ RECIPES = {
     ),
     # Spark's own checkpoint manager for object stores, to be measured against.
     "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}",)),
-    # On top of "spark" where a catalog is Glue's; Iceberg's own client factory loads DynamoDB's classes too.
-    "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}", f"software.amazon.awssdk:dynamodb:{AWS_SDK}")),
+    # On top of "spark" where a catalog is Glue's.
+    "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
     # Servers that only lakefeed's own tests start. The REST catalog finds Hadoop in PySpark and the rest in "spark".
     "test-iceberg-rest": Recipe(
         exact=(f"org.apache.iceberg:iceberg-core:tests:{ICEBERG_REST}",),

@@ -73,6 +73,7 @@ class RestCatalog:
         client_secret: and with what.
         vended: the store's keys and settings, for whoever asks for them.
         token_seconds: how long a token lives.
+        announced_seconds: how long it is said to; None for as long as it does.
         asked_for: the scopes and delegations that clients have asked for.
         held: lets a change wait.
     """
@@ -84,6 +85,7 @@ class RestCatalog:
     client_secret: str = field(default_factory=lambda: secrets.token_hex(12), repr=False)
     vended: Mapping[str, str] = field(default_factory=dict, repr=False)
     token_seconds: float = 3600
+    announced_seconds: float | None = None
     asked_for: list[str] = field(default_factory=list)
     held: Held = field(default_factory=lambda: Held(), repr=False)
     _tokens: dict[str, float] = field(default_factory=dict, repr=False)
@@ -174,7 +176,8 @@ class _Gate(BaseHTTPRequestHandler):
         # Tokens are not exchanged for others, as at many login servers.
         if given == ["client_credentials", catalog.client_id, catalog.client_secret]:
             token = catalog.token()
-            answer = {"access_token": token, "token_type": "bearer", "expires_in": max(1, int(catalog.token_seconds))}
+            seconds = catalog.announced_seconds or catalog.token_seconds
+            answer = {"access_token": token, "token_type": "bearer", "expires_in": int(seconds)}
             self._send(200, json.dumps(answer).encode())
         elif given[0] == "client_credentials":
             self._send(401, json.dumps({"error": "invalid_client", "error_description": "unknown client"}).encode())

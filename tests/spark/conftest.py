@@ -26,6 +26,7 @@ TELLING = {
     "test_a_commit_whose_answer_is_lost_has_landed_once",
     "test_only_the_driver_that_took_the_fence_last_can_commit",
     "test_two_that_take_the_fence_together_get_different_ones",
+    "test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.guards.guard import java
 
 CHECK = "tests/spark/test_commit_check.py::test_"
+REST = "tests/spark/test_rest_commits.py::test_"
 MOVES = "tests/spark/test_moves.py::test_"
 
 IN_THE_COMMIT = (
@@ -86,6 +87,20 @@ IN_THE_COMMIT = (
         "checkFence(base, summary, feed + Ledger.BACKFILLS);",
         "",
         f"{MOVES}backfills_have_a_fence_of_their_own",
+    ),
+    java(
+        "fence: taken where the catalog guards no properties",
+        "commit/FeedTable",
+        "if (!guarded) {",
+        "if (false) {",
+        f"{REST}a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land",
+    ),
+    java(
+        "lost answer: a server's error for a commit that has landed",
+        "commit/CheckedOperations",
+        "if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {",
+        "if (true) {",
+        f"{REST}whatever_the_answer_to_a_commit_the_batch_is_there_once",
     ),
     java(
         "backfill: what the table has already",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.config import postgresql
 from lakefeed.config.catalog import Catalog as Settings
@@ -42,7 +42,10 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
         keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
         properties |= {f"s3.{key}": secret.get_secret_value() for key, secret in keys.items() if secret is not None}
     with _told(catalog):
-        return load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
+        opened = load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
+    if catalog.uri.startswith(postgresql.SCHEME):
+        _without_pool(opened)
+    return opened
 
 
 def open_table(table: str, *, connections: Connections | None = None) -> Table:
@@ -78,9 +81,23 @@ def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
     """How pyiceberg reaches the catalog: by the same names as Iceberg does, but for databases."""
     if catalog.type == "jdbc":
         return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
-    region_too = {"glue.region": region} if catalog.type == "glue" else {}
+    presumed: dict[str, str | None] = {}
+    if catalog.type == "glue":
+        presumed["glue.region"] = region
+    if catalog.credential is not None:
+        # Iceberg's client presumes it; pyiceberg warns.
+        presumed["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
     secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
-    return {**region_too, **catalog.settings(), **secrets}
+    return {**presumed, **catalog.settings(), **secrets}
+
+
+def _without_pool(catalog: Any) -> None:
+    """Lets a catalog open a connection for each question: nobody closes a table, and with it a pool."""
+    from sqlalchemy import NullPool, create_engine
+
+    pooled = catalog.engine
+    pooled.dispose()
+    catalog.engine = create_engine(pooled.url, poolclass=NullPool)
 
 
 def _sqlalchemy_uri(catalog: Settings) -> str:
