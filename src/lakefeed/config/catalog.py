@@ -134,7 +134,7 @@ class Catalog(Model):
             "uri": self.uri or None,
             "warehouse": self.warehouse,
             "jdbc.schema-version": "V1" if self.type == "jdbc" else None,
-            # A writer waits for another one's commit on a busy disk, and does not fail: the driver's default is 3 seconds.
+            # A writer waits for another one's commit on a busy disk; the driver's default is to fail after 3 seconds.
             "jdbc.busy_timeout": "60000" if self.uri.startswith("jdbc:sqlite:") else None,
             "jdbc.user": self.username,
             # A new token for the credential, each time: not every login server exchanges tokens (RFC 8693).
