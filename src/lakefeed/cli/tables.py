@@ -263,7 +263,7 @@ def _print(read: Health, planned: Plan, target: str) -> None:
     def line(name: str, text: str) -> None:
         click.echo(f"  {name.ljust(COLUMN)}{text}")
 
-    share = f", {read.small_files / read.files:.0%} below 3/4 of {_size(read.target_bytes)}" if read.files else ""
+    share = f", {read.small_files / read.files:.0%} below 3/4 of {read.target_bytes >> 20:,} MB" if read.files else ""
     line("files", f"{read.files:,} of {_size(read.bytes)}, {read.records:,} rows{share}")
     bounds = [*(f"<{bound} MB" for bound in SIZES_MB), f">={SIZES_MB[-1]} MB"]
     if read.files:
@@ -281,7 +281,7 @@ def _print(read: Health, planned: Plan, target: str) -> None:
         line(
             "growth a day",
             f"{growth.rows:,.0f} rows, {_size(growth.bytes)} in {growth.files:,.0f} files, {growth.commits:,.0f} "
-            f"commits (from {growth.days:.2f} days)",
+            f"commits (from {growth.days:.3g} days)",
         )
     last = LastUpkeep.of(read.properties)
     line("last upkeep", "never" if last.at is None else _when(last.at))
