@@ -9,10 +9,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Consumer
 
 from lakefeed.commit.checkpoint import Claim
+from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.rewinding import RewindPlan
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
+from lakefeed.kafka.monitoring import MonitoringGroup
+from lakefeed.observe.progress import BatchProgress
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.tables.reader import open_table
 from tests.cli import lakefeed
@@ -223,6 +227,51 @@ def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_un
     lettered.rewind("table")
     lettered.run()
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100], [3])
+
+
+@pytest.mark.slow
+def test_a_table_that_does_not_tell_is_told_where_the_feed_goes_on(lettered: Lettered) -> None:
+    lake, table = lettered.lake, lettered.feed.table
+    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{lettered.feed.name}")
+    lake.sql(f"CREATE TABLE {table} (id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
+    lake.sql(f"INSERT INTO {table} (id) VALUES (-1)")
+    first = open_table(table, connections=lettered.feed.connections).metadata.current_snapshot_id
+    lettered.land(range(4))
+    lake.sql(f"CALL lake.system.rollback_to_snapshot('{table[5:]}', {first})")
+    with pytest.raises(CheckpointMismatch, match="cannot be told"):
+        lettered.run()
+    assert lettered.pipeline().survey().tells is False
+    with pytest.raises(CheckpointMismatch, match="cannot be told"):
+        lettered.pipeline().plan_rewind("table")
+    with pytest.raises(ConfigError, match="all partitions"):
+        lettered.pipeline().plan_rewind("earliest", partition=0)
+    lettered.rewind(f"{lettered.feed.topic}:0:1")
+    lettered.run()
+    assert lettered.ids() == [-1, 1, 2, 3]
+
+
+@pytest.mark.slow
+def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Lettered) -> None:
+    lettered.land(range(4))
+    group = MonitoringGroup(lettered.pipeline().config.kafka, f"{lettered.feed.name}-lag")
+    assert group.offsets() == {(lettered.feed.topic, 0): 4}
+    assert group.publish([OffsetRange(lettered.feed.topic, 0, 0, 1)]) is None
+    lettered.land(range(4, 6))
+    assert lettered.ids() == list(range(6))
+    assert group.offsets() == {(lettered.feed.topic, 0): 6}
+
+    # A member makes the broker refuse: that is told once, and the feed goes on.
+    settings = {"bootstrap.servers": lettered.feed.stack.bootstrap_servers, "group.id": group.name}
+    member = Consumer(settings)
+    member.subscribe([lettered.feed.topic])
+    while not member.assignment():
+        member.poll(0.2)
+    batches: list[BatchProgress] = []
+    lettered.feed.send([b'{"id": 6}'], partition=0)
+    lettered.pipeline().run(spark=lettered.lake, once=True, on_batch=batches.append)
+    member.close()
+    assert "could not be set" in batches[0].notes[0]
+    assert lettered.ids() == list(range(7))
 
 
 def test_the_commands_show_and_plan_without_spark(lettered: Lettered) -> None:

@@ -121,6 +121,13 @@ def plan(
                 f"feed '{config.name}' has landed nothing yet, so there is nothing to rewind",
                 hint="source.kafka.start says where a new feed begins; --to table removes a checkpoint in the way",
             )
+        if not survey.tells and (delete_rows or topic is not None or partition is not None):
+            raise ConfigError(
+                "the table was rolled back and does not tell where the feed stood: all partitions have to be moved, "
+                "and no rows can be deleted with it",
+                where=config.sink.iceberg.table,
+                hint="name where each partition goes on, without --topic, --partition and --delete-rows",
+            )
         table = open_table(config.sink.iceberg.table, connections=connections)
         wanted = targets(to, config, survey, table, chosen, accept_loss=accept_loss)
         moves = planned(known, wanted, survey.topics, ids=ids, accept_loss=accept_loss)
