@@ -325,13 +325,12 @@ class Pipeline:
 
         spark = spark or self.session()
         try:
-            claim = self._claim(spark)
-            sink = self._sink(spark, claim)
+            sink = self.iceberg_table(spark)
             return carry_out(
                 self.config,
                 agreed,
                 sink=sink,
-                claim=claim,
+                claim=self._claim(spark) if self.config.checkpoint else None,
                 fence=sink.take_fence() if spark.catalog.tableExists(agreed.table) else None,
                 letters=self.dead_letter_place(spark) if self.config.dead_letters else None,
             )

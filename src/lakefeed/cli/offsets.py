@@ -24,9 +24,10 @@ def offsets() -> None:
 
 @offsets.command()
 @pipeline_argument
+@click.option("--topic", help="Where each topic has a table of its own: this one only.")
 @output_option
 @click.pass_context
-def show(context: click.Context, pipeline: Path, output: str) -> None:
+def show(context: click.Context, pipeline: Path, topic: str | None, output: str) -> None:
     """Show where PIPELINE stands in each partition, and what a start would do now.
 
     Starts no Spark, changes nothing, and may run beside the feed.
@@ -35,9 +36,18 @@ def show(context: click.Context, pipeline: Path, output: str) -> None:
     """
     from lakefeed.pipeline import Pipeline
 
-    found = Pipeline.from_file(pipeline).survey()
-    emit(output, found.as_dict(), lambda: _print_survey(found))
-    context.exit(0 if found.refusal is None else 1)
+    declared = Pipeline.from_file(pipeline)
+    if topic is not None:
+        declared = declared.of_topic(topic)
+    all_found = [each.survey() for each in declared.parts()]
+    documents = [each.as_dict() for each in all_found]
+
+    def text() -> None:
+        for found in all_found:
+            _print_survey(found)
+
+    emit(output, {"tables": documents} if declared.config.has_many_tables else documents[0], text)
+    context.exit(1 if any(each.refusal for each in all_found) else 0)
 
 
 @offsets.command()
@@ -49,7 +59,7 @@ def show(context: click.Context, pipeline: Path, output: str) -> None:
     help="earliest, latest, table, timestamp:2026-11-20T06:30, snapshot:ID, topic:partition:offset,… or the JSON of "
     "Spark's offsets.",
 )
-@click.option("--topic", help="Only this topic.")
+@click.option("--topic", help="Only this topic. To be said where each topic has a table of its own.")
 @click.option("--partition", type=click.IntRange(0), help="Only partitions of this number.")
 @click.option(
     "--delete-rows/--keep-rows",
@@ -82,6 +92,10 @@ def rewind(
     from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
+    if declared.config.has_many_tables:
+        if topic is None:
+            raise click.UsageError("each topic has a table of its own: --topic says which one is moved")
+        declared = declared.of_topic(topic)
     agreed = declared.plan_rewind(
         to, topic=topic, partition=partition, delete_rows=delete_rows, accept_loss=accept_loss
     )
@@ -129,7 +143,7 @@ def _print_survey(found: Survey) -> None:
 
 def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
     if not agreed.moves:
-        click.echo(f"{agreed.feed} stays where {agreed.table} is; its checkpoint is made anew", err=err)
+        click.echo(f"{agreed.feed} stays where {agreed.table} is; a checkpoint is made anew", err=err)
     else:
         click.echo(f"{agreed.feed} in {agreed.table}:", err=err)
         lines: list[tuple[str, ...]] = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]

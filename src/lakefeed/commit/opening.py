@@ -70,6 +70,9 @@ class Opening:
         """
         if self._state is None:
             self._state = self.claim.state()
+        elif not self.sink.keeps_ledger:
+            # No fence keeps others away, so that nothing is known better than before.
+            return self.start
         self._position = self.sink.position()
         facts = Facts(
             feed=self.feed,

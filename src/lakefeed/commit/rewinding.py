@@ -152,7 +152,7 @@ def carry_out(
     agreed: RewindPlan,
     *,
     sink: MovableSink,
-    claim: Claim,
+    claim: Claim | None,
     fence: str | None,
     letters: DeadLetterPlace | None,
 ) -> str | None:
@@ -162,7 +162,7 @@ def carry_out(
         config: the pipeline.
         agreed: what is to be done.
         sink: the table.
-        claim: the checkpoint.
+        claim: the checkpoint; None for a feed without one, as where each topic has a table of its own.
         fence: taken for this; None if there is no table.
         letters: where dead letters are kept; None if the pipeline keeps none.
 
@@ -189,8 +189,9 @@ def carry_out(
     position = sink.position()
     if letters is not None:
         letters.follow(position.ranges if position is not None else None, moved=True)
-    claim.discard()
-    claim.note(move=moved_by(position))
+    if claim is not None:
+        claim.discard()
+        claim.note(move=moved_by(position))
     if position is None or config.kafka.monitoring_group is None:
         return None
     return MonitoringGroup(config.kafka, config.kafka.monitoring_group).publish(position.ranges.ranges)

@@ -110,9 +110,11 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
         MissingExtra: pyiceberg and pyarrow are not installed.
     """
     owner = Owner.of(config)
-    files = StoredFiles(config.checkpoint, s3=connections.s3)
-    note = owned(noted(files, where=config.checkpoint), owner, where=config.checkpoint)
-    state = checkpoint_state(files)
+    note, state = Note(owner.feed, owner.sink), CheckpointState()
+    if config.checkpoint:
+        files = StoredFiles(config.checkpoint, s3=connections.s3)
+        note = owned(noted(files, where=config.checkpoint), owner, where=config.checkpoint)
+        state = checkpoint_state(files)
     topics = SourceTopics(config.kafka).described()
     position, untold = None, None
     if config.sink.iceberg is not None:
@@ -203,7 +205,7 @@ def _start(
         start = decide(facts)
     except LakefeedError as refusal:
         return "", refusal
-    if start.told is not None:
+    if start.told is not None and config.checkpoint:
         return start.told, None
     if state.batch_id is None and position is None:
         return f"begins at the {config.kafka.start} records", None
