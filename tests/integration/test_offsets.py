@@ -274,6 +274,35 @@ def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Le
     assert lettered.ids() == list(range(7))
 
 
+@pytest.mark.slow
+def test_one_table_of_many_is_moved_alone(lake: SparkSession, feed: Feed) -> None:
+    names = [f"{feed.name}.{each}" for each in ("a", "b")]
+    for name in names:
+        feed.create_topic(topic=name, partitions=1)
+        feed.send([json.dumps({"id": each}).encode() for each in range(4)], topic=name)
+    document = {
+        "name": feed.name,
+        "source": {"kafka": {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": names}},
+        "decode": {"json": {"schema_ddl": "id BIGINT"}, "metadata": ["partition", "offset"]},
+        "sink": {"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
+    }
+    file = feed.folder / "many.yaml"
+    file.write_text(json.dumps(document))
+
+    def ids(name: str) -> list[int]:
+        return sorted(row["id"] for row in feed.rows(f"lake.{feed.name}.{name.replace('.', '_')}"))
+
+    Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)
+    one = Pipeline.from_file(file, environment=feed.environment).of_topic(names[1])
+    assert one.survey().refusal is None
+    agreed = one.plan_rewind(f"{names[1]}:0:1", delete_rows=True)
+    assert agreed.rows == 3
+    one.rewind(agreed, spark=lake)
+    assert (ids(names[0]), ids(names[1])) == ([0, 1, 2, 3], [0])
+    Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)
+    assert (ids(names[0]), ids(names[1])) == ([0, 1, 2, 3], [0, 1, 2, 3])
+
+
 def test_the_commands_show_and_plan_without_spark(lettered: Lettered) -> None:
     lettered.land(range(4))
     file = lettered.feed.write_file(**lettered.blocks())
