@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-from pydantic import ValidationError
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.ledger import Commit
 from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.config.base import Model
+from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.models import IcebergSink, KafkaSource
 from lakefeed.decode import decoded, rows
 from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
-from lakefeed.kafka.source import batch_ranges, read_batch, read_stream
+from lakefeed.kafka.selection import Selection, offset_ranges
+from lakefeed.kafka.source import batch_ranges, newest_per_key, read_batch, read_stream
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed
 from lakefeed.query import MicroBatches, trigger_of
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-M = TypeVar("M", bound=Model)
-
 
 def read_topic(
     spark: SparkSession,
@@ -38,6 +36,9 @@ def read_topic(
     *,
     stream: bool | None = None,
     ranges: Sequence[OffsetRange] | None = None,
+    since: str | datetime | None = None,
+    until: str | datetime | None = None,
+    latest_per_key: bool = False,
     decode: Mapping[str, Any] | str | None = None,
     start: Literal["earliest", "latest"] = "earliest",
     max_records_per_batch: int = 1_000_000,
@@ -49,8 +50,13 @@ def read_topic(
     Args:
         spark: a session from ``lakefeed.session``.
         topics: one topic or several with one schema.
-        stream: a streaming DataFrame or a batch one. Default: batch if ``ranges`` are given, else a stream.
-        ranges: the offset ranges to read, at most one for each partition; batch only.
+        stream: a streaming DataFrame or a batch one. Default: batch if it is said which records, else a stream.
+        ranges: the offset ranges to read; batch only, as are the next three.
+        since: or from the first record with this timestamp or a later one, in each partition: ISO 8601, UTC if it does
+            not say otherwise.
+        until: up to the first record with this timestamp or a later one, without it.
+        latest_per_key: only the newest record of each key in each partition, and none if its value is null; what a
+            compacted topic is read for. Records without a key all stay.
         decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the
             registry that SCHEMA_REGISTRY_URL names (else the local stack's), with the columns ``kafka_partition``
             and ``kafka_offset``.
@@ -61,7 +67,7 @@ def read_topic(
 
     Raises:
         ConfigError: an option that does not fit, or no broker or registry named anywhere.
-        ResourceMissing: the registry does not know the topic's schema.
+        ResourceMissing: the registry does not know the topic's schema, or the topic has not got all these offsets.
 
     Example:
         >>> import lakefeed as lf
@@ -72,12 +78,12 @@ def read_topic(
         >>> lf.read_topic(spark, "nyc-avro-topic", ranges=ranges).count()
         323
     """
-    if stream is None:
-        stream = ranges is None
-    if stream and ranges is not None:
-        raise ConfigError("offset ranges are read as a batch", where="read_topic(ranges=…, stream=True)")
+    chosen = latest_per_key or not (ranges is None and since is None and until is None)
+    if stream and chosen:
+        raise ConfigError("chosen records are read as a batch", where="read_topic(…, stream=True)")
+    selection = Selection.of(ranges, since=since, until=until)
     environment = default_environment()
-    source = _validated(
+    source = validated(
         KafkaSource,
         "read_topic",
         bootstrap_servers=bootstrap_servers or _named(environment, "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers"),
@@ -89,13 +95,14 @@ def read_topic(
     if decode is None:
         registry = _named(environment, "SCHEMA_REGISTRY_URL", "decode")
         decode = {"avro": {"registry": registry}, "metadata": ["partition", "offset"]}
-    how = _validated(Decode, "read_topic(decode=…)", **({decode: {}} if isinstance(decode, str) else decode))
+    how = validated(Decode, "read_topic(decode=…)", **({decode: {}} if isinstance(decode, str) else decode))
     headers = "headers" in how.metadata
-    records = (
-        read_stream(spark, source, headers=headers)
-        if stream
-        else read_batch(spark, source, ranges=ranges, headers=headers)
-    )
+    if stream or (stream is None and not chosen):
+        records = read_stream(spark, source, headers=headers)
+    else:
+        wanted = None if selection == Selection() else offset_ranges(source, selection)
+        records = read_batch(spark, source, ranges=wanted, headers=headers)
+        records = newest_per_key(records) if latest_per_key else records
     put_credentials(spark, how)
     values = decoded(records, decoding_of(how, source).spec, key=key_spec_of(how, source))
     return rows(values, keep=list(how.metadata), on_null=how.on_null)
@@ -145,7 +152,7 @@ def write_table(
         10000
     """
     spark = frame.sparkSession
-    sink = _validated(
+    sink = validated(
         IcebergSink,
         "write_table",
         table=table,
@@ -182,18 +189,6 @@ def write_table(
         .trigger(**trigger_of(trigger))
         .start()
     )
-
-
-def _validated(model: type[M], where: str, **settings: Any) -> M:
-    """A model from arguments; a mistake in them is a ConfigError, without a value that may be a secret."""
-    try:
-        return model.model_validate(settings)
-    except ValidationError as error:
-        mistakes = "; ".join(
-            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg'].removeprefix('Value error, ')}".lstrip(": ")
-            for each in error.errors(include_input=False, include_url=False)
-        )
-        raise ConfigError(mistakes, where=where) from None
 
 
 def _named(environment: Mapping[str, str], variable: str, argument: str) -> str:

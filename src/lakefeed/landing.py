@@ -180,14 +180,21 @@ class Landing:
         if expected:
             self._dead_letters.complete(self.judged, commit, spans=commit.ranges.ranges, expected=expected)
 
-    def land_replay(self, records: DataFrame, commit: SnapshotProperties) -> Counts:
-        """Lands records that are no batch, such as dead letters that can be rows now.
+    def land_apart(self, records: DataFrame, commit: SnapshotProperties) -> tuple[int | None, BatchOutcomes]:
+        """Lands records that are no batch, such as dead letters that can be rows now; writes no dead letters.
+
+        Returns:
+            How many rows there were, if the sink can tell, and what became of the records.
 
         Raises:
+            LakefeedError: a record stops the feed, or there are too many dead letters.
             Py4JJavaError: Spark could not, or the commit was refused.
         """
-        _, outcomes = self._written(records, commit)
-        return outcomes.counts
+        return self._written(records, commit)
+
+    def notes(self) -> tuple[str, ...]:
+        """What the user should hear of since the last call."""
+        return self._schema.notes()
 
     def rows(self, records: DataFrame) -> DataFrame:
         """The rows as they would be decoded and transformed now; for their columns, not for landing them."""

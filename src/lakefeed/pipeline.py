@@ -6,12 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.opening import Opening
 from lakefeed.commit.outcomes import ZERO
+from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.rewinding import RewindPlan, carry_out, plan
 from lakefeed.commit.survey import Survey, surveyed
 from lakefeed.commit.verify import Verification, verified
@@ -31,6 +33,7 @@ from lakefeed.decode import Expectation, Policy, decoded, rows
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.monitoring import MonitoringGroup
+from lakefeed.kafka.selection import Selection, offset_ranges
 from lakefeed.kafka.source import batch_ranges, read_stream
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed, Landing, Sink
@@ -40,6 +43,7 @@ from lakefeed.many.table import TableSummary
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.query import MicroBatches, trigger_of, watch
+from lakefeed.reading import BatchRead
 from lakefeed.schema.reader import ReaderSchema
 from lakefeed.session import default_environment, pools, session
 from lakefeed.sinks.iceberg import IcebergTable
@@ -149,6 +153,44 @@ class Pipeline:
             starting: where a query without a checkpoint begins: see ``read_stream``.
         """
         return read_stream(spark, self._kafka, headers="headers" in self.config.decode.metadata, starting=starting)
+
+    def read_batch(
+        self,
+        spark: SparkSession,
+        *,
+        ranges: Sequence[OffsetRange] | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+        latest_per_key: bool = False,
+    ) -> DataFrame:
+        """Chosen records of the topics, decoded and transformed, as a batch; one that cannot be read stops it.
+
+        Args:
+            spark: a session from ``session``.
+            ranges: the offset ranges. Default: all that the topics hold now.
+            since: or from this time on, in ISO 8601; UTC if it does not say otherwise.
+            until: up to this time.
+            latest_per_key: only the newest record of each key in each partition, and none of those whose value is null.
+
+        Raises:
+            ConfigError: ranges and times together, ranges that overlap, or no point in time.
+            ResourceMissing: the topics do not hold all of these offsets.
+        """
+        selection = Selection.of(ranges, since=since, until=until)
+        read = self.batch_read()
+        put_credentials(spark, read.decode)
+        return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
+
+    def batch_read(self) -> BatchRead:
+        """How this pipeline reads records, to read some of them into something else than its sink."""
+        return BatchRead(
+            name=self.config.name,
+            source=self._kafka,
+            decode=self.config.decode,
+            policy=self._policy(),
+            on_change=self.config.schema_.on_change,
+            transform=self._transformed,
+        )
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Records decoded and transformed, to look at: one that cannot be read stops it. Stream and batch alike."""

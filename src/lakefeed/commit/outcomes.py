@@ -155,6 +155,11 @@ class BatchOutcomes:
         return Counts(self._outcomes.records(), self._outcomes.deadLetters(), self._outcomes.skipped())
 
     @property
+    def by_partition(self) -> dict[tuple[str, int], Counts]:
+        """The same for each partition that had records."""
+        return counts_by_partition(str(self._outcomes.toJson()))
+
+    @property
     def schema_ids(self) -> set[int]:
         """Ids of the writers' schemas of the records."""
         return {int(each) for each in self._outcomes.schemaIds()}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lakefeed.errors import ConfigError
+
+_WRITTEN = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
 
 
 @dataclass(frozen=True, order=True)
@@ -34,6 +37,24 @@ class OffsetRange:
     def records(self) -> int:
         """How many offsets the range spans; compaction and transactions can leave fewer records in them."""
         return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.start}:{self.end}"
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetRange:
+        """Reads ``TOPIC:PARTITION:START:END``, as ``str`` writes it.
+
+        Raises:
+            ConfigError: if it is written otherwise, or is no range.
+        """
+        match = _WRITTEN.fullmatch(text)
+        if match is None:
+            raise ConfigError(
+                f"'{text}' is no offset range",
+                hint="write TOPIC:PARTITION:START:END, such as some-topic:0:110:220; the end is not read any more",
+            )
+        return cls(match[1], *(int(each) for each in match.groups()[1:]))
 
 
 @dataclass(frozen=True)

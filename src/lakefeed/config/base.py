@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from lakefeed.errors import ConfigError
+
+Built = TypeVar("Built", bound="Model")
 
 
 class Model(BaseModel):
@@ -74,3 +78,19 @@ class OneOf(Model):
     def kind(self) -> str:
         """Which of the kinds this block holds, as it is written in the file."""
         return self._given()[0]
+
+
+def validated(model: type[Built], where: str, **settings: Any) -> Built:
+    """A model from arguments.
+
+    Raises:
+        ConfigError: they hold a mistake; it does not tell a value, which may be a secret.
+    """
+    try:
+        return model.model_validate(settings)
+    except ValidationError as error:
+        mistakes = "; ".join(
+            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg'].removeprefix('Value error, ')}".lstrip(": ")
+            for each in error.errors(include_input=False, include_url=False)
+        )
+        raise ConfigError(mistakes, where=where) from None

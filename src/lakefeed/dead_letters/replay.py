@@ -100,10 +100,11 @@ class Replay:
         replay_id = uuid.uuid4().hex
         self._letters.mark(good.select("topic", "partition", "offset"), replay_id)
         step("marked")
-        counts = landing.land_replay(self._letters.marked(replay_id), ReplayCommit(self._feed, replay_id, fence))
+        commit = ReplayCommit(self._feed, replay_id, fence)
+        _, outcomes = landing.land_apart(self._letters.marked(replay_id), commit)
         step("landed")
         self._letters.delete_marked(replay_id)
-        return Replayed(replay_id, counts.rows, counts.skipped, all_letters - landable, finished)
+        return Replayed(replay_id, outcomes.counts.rows, outcomes.counts.skipped, all_letters - landable, finished)
 
     def settle(self, ledger: Ledger) -> int:
         """Ends a replay that was cut off; returns how many letters it had landed."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.commit.intervals import layers
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges, spark_offsets
 from lakefeed.config.models import KafkaSource
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
@@ -51,29 +53,36 @@ def read_batch(
 ) -> DataFrame:
     """The records of explicit offset ranges, or all that the topics hold now, as a batch DataFrame, undecoded.
 
-    Raises:
-        ConfigError: if a partition has more than one range.
+    A partition may have several ranges; records of offsets that are in two of them come twice.
     """
     reader = spark.read.format("kafka").options(**_client(source)).option("includeHeaders", headers)
     reader = reader.option("failOnDataLoss", "true")
-    if ranges is None:
-        return reader.options(**_subscription(source)).load()
-    wanted = OffsetRanges(tuple(ranges)).ranges
+    frames = [reader.options(**_assignment(each)).load() for each in layers(ranges or ())]
+    if frames:
+        return reduce(lambda frame, other: frame.union(other), frames)
+    everything = reader.options(**_subscription(source)).load()
+    return everything if ranges is None else everything.where("false")
 
-    def by_topic(value_of: Any) -> str:
-        topics: dict[str, dict[str, int]] = {}
-        for each in wanted:
-            topics.setdefault(each.topic, {})[str(each.partition)] = value_of(each)
-        return json.dumps(topics)
 
-    partitions: dict[str, list[int]] = {}
-    for each in wanted:
-        partitions.setdefault(each.topic, []).append(each.partition)
+def newest_per_key(records: DataFrame) -> DataFrame:
+    """Of each key in each partition the record with the highest offset, unless its value is null: then the key is gone.
+
+    What a compacted topic would hold if it were compacted to its end. Records without a key stay as they are.
+
+    Args:
+        records: a batch, undecoded.
+    """
+    from pyspark.sql import functions as sf
+
+    key = ("topic", "partition", "key")
+    rest = [name for name in records.columns if name not in key]
+    alone = sf.when(sf.col("key").isNull(), sf.col("offset")).alias("alone")
+    newest = records.groupBy(*key, alone).agg(sf.max_by(sf.struct(*rest), sf.col("offset")).alias("newest"))
     return (
-        reader.option("assign", json.dumps(partitions))
-        .option("startingOffsets", by_topic(lambda each: each.start))
-        .option("endingOffsets", by_topic(lambda each: each.end))
-        .load()
+        newest.filter("newest.value IS NOT NULL")
+        .select(*(sf.col(name if name in key else f"newest.{name}").alias(name) for name in records.columns))
+        # Outcomes are counted for each stretch of one partition: not one for each record.
+        .sortWithinPartitions("topic", "partition", "offset")
     )
 
 
@@ -110,3 +119,19 @@ def _subscription(source: KafkaSource) -> dict[str, str]:
     if source.topics is not None:
         return {"subscribe": ",".join(source.topics)}
     return {"subscribePattern": source.topics_pattern or ""}
+
+
+def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
+    """Offsets for the source, which takes one range of each partition."""
+    partitions: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for each in OffsetRanges(tuple(ranges)).ranges:
+        partitions.setdefault(each.topic, []).append(each.partition)
+        starts.setdefault(each.topic, {})[str(each.partition)] = each.start
+        ends.setdefault(each.topic, {})[str(each.partition)] = each.end
+    return {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+    }

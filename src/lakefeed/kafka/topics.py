@@ -150,8 +150,13 @@ class Topics:
         self.end_offsets(name)
         return True
 
-    def describe(self, name: str) -> TopicDescription:
+    def describe(self, name: str, *, committed: bool = False) -> TopicDescription:
         """A topic with its partitions and their offsets.
+
+        Args:
+            name: the topic.
+            committed: let a partition end where the first transaction is still open, as for a reader of committed
+                records.
 
         Raises:
             ResourceMissing: there is no such topic; the error has the nearest names.
@@ -162,7 +167,8 @@ class Topics:
             found: Any = self._describe(name)
             numbers = sorted(each.id for each in found.partitions)
             starts = self._settled(lambda: self._offsets(name, numbers, _EARLIEST))
-            ends = self._settled(lambda: self._offsets(name, numbers, _LATEST))
+            isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+            ends = self._settled(lambda: self._offsets(name, numbers, _LATEST, isolation))
         except KafkaException as error:
             raise self._error(error, name) from None
         leaders = {each.id: each.leader.id if each.leader is not None else None for each in found.partitions}
@@ -312,9 +318,15 @@ class Topics:
         answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
         return self._answer(answer[name])
 
-    def _offsets(self, name: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
+    def _offsets(
+        self,
+        name: str,
+        partitions: Sequence[int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         wanted = {TopicPartition(name, number): spec for number in partitions}
-        answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_SECONDS)
+        answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_SECONDS, isolation_level=isolation)
         return {where.partition: self._answer(answer).offset for where, answer in answers.items()}
 
     def _offsets_of(

@@ -57,7 +57,7 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
     }
 
     /** The batch with this commit id, or null: only commits of a feed that counts have one. */
-    static Outcomes of(String commitId) {
+    public static Outcomes of(String commitId) {
         return commitId == null ? null : OPEN.get(commitId);
     }
 
@@ -94,7 +94,7 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
      *
      * @throws BatchRefused if the batch holds what it must not
      */
-    void check() {
+    public void check() {
         refusal = null;
         if (coveredSchemas != null && !coveredSchemas.containsAll(schemaIds())) {
             refusal = "schemas";

@@ -1,0 +1,253 @@
+"""``lakefeed read``: chosen records of a pipeline's topics or of a topic, once, to look at or into files or a table."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import yaml
+
+from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, registry_url_of
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakefeed.kafka.selection import Selection
+    from lakefeed.reading import BatchRead, ReadSummary
+    from lakefeed.sinks.export import Shown, Target
+
+SHOWN = 20
+WIDEST = 60
+REASONS = 5
+WITH_REGISTRY = ("avro", "protobuf", "json_schema")
+WITHOUT: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}, "raw": {}}
+
+
+@click.command()
+@click.argument("source", metavar="PIPELINE|TOPIC")
+@click.option(
+    "--range", "ranges", multiple=True, metavar="TOPIC:PARTITION:START:END", help="Offsets, END not included."
+)
+@click.option("--since", metavar="TIME", help="From this time on: 2026-11-20T06:30 (UTC), …T06:30+01:00.")
+@click.option("--until", metavar="TIME", help="Up to this time.")
+@click.option("--last", metavar="DURATION", help="From so long ago: 90s, 15m, 2h, 7d.")
+@click.option("--latest-per-key", is_flag=True, help="The newest record of each key; keys with a null value are gone.")
+@click.option(
+    "--to", metavar="PATH|TABLE", help="A folder, s3://bucket/path or catalog.namespace.table.  [default: stdout]"
+)
+@click.option(
+    "--format",
+    "row_format",
+    type=click.Choice(["table", "json", "csv", "parquet"]),
+    help="How rows are shown or written.  [default: table; parquet for a path]",
+)
+@click.option("--append", is_flag=True, help="Add to a path or table that is there.")
+@click.option("--limit", type=click.IntRange(0), default=SHOWN, show_default=True, help="Rows shown at most; 0: all.")
+@click.option(
+    "--on-error", type=click.Choice(["fail", "skip"]), help="Records that cannot be read: stop, or count them."
+)
+@click.option("--on-null", type=click.Choice(["fail", "skip", "keep"]), help="Null values (tombstones).")
+@click.option(
+    "--decode", metavar="FORMAT", help="For a TOPIC: avro, protobuf, json_schema, json, string, raw, or a block."
+)
+@click.option("--registry", metavar="URL", help="For a TOPIC: Schema Registry.  [default: SCHEMA_REGISTRY_URL, …]")
+@bootstrap_option
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="For a PIPELINE: override a setting.")
+@click.option("--master", help="Spark master.  [default: local[*]]")
+@click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+@output_option
+def read(output: str, **options: Any) -> None:
+    """Read records of a PIPELINE's topics, or of a TOPIC, once; and show them or write them somewhere.
+
+    Without --range and times it is all that the topics hold now. Offsets that a topic has no longer, or not yet, are an
+    error. Changes nothing in the pipeline: it goes on where it was, and its table stays as it is.
+
+    A pipeline's records are decoded and transformed as it says. Those that would become dead letters are counted. A
+    TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.
+    """
+    from lakefeed.kafka.selection import offset_ranges
+    from lakefeed.sinks.export import Shown
+
+    order = _Order(output=output, **options)
+    selection = order.selection()
+    reading, session = order.prepared()
+    offset_ranges(reading.source, selection)  # What is not there is said before a JVM starts.
+    spark = session()
+    target = order.target(spark)
+    done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
+    if not isinstance(target, Shown):
+        emit(output, done.as_dict(), lambda: _print_summary(done))
+    elif output == "json":
+        emit(output, {**done.as_dict(), "shown": [json.loads(row or "{}") for (row,) in target.rows]}, lambda: None)
+    else:
+        _print_rows(target, order.row_format)
+        _print_summary(done, err=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Order:
+    """The command line."""
+
+    output: str
+    source: str
+    ranges: tuple[str, ...]
+    since: str | None
+    until: str | None
+    last: str | None
+    latest_per_key: bool
+    to: str | None
+    row_format: Any
+    append: bool
+    limit: int
+    on_error: Any
+    on_null: Any
+    decode: str | None
+    registry: str | None
+    bootstrap_servers: str | None
+    overrides: tuple[str, ...]
+    master: str | None
+    log_file: Path | None
+
+    def selection(self) -> Selection:
+        """Which records."""
+        from lakefeed.commit.ranges import OffsetRange
+        from lakefeed.kafka.selection import Selection, ago
+
+        if self.last is not None and self.since is not None:
+            raise ConfigError("--last and --since both say where to begin", hint="give one of them")
+        since = ago(self.last) if self.last is not None else self.since
+        ranges = [OffsetRange.parse(each) for each in self.ranges]
+        return Selection.of(ranges or None, since=since, until=self.until)
+
+    def prepared(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        """How to read, and what starts the session to do it in."""
+        path = Path(self.source)
+        reading, session = self._of_pipeline(path) if path.suffix in (".yaml", ".yml") else self._of_topic()
+        if self.on_error is not None:
+            reading = reading.on_error(self.on_error)
+        if self.on_null is not None:
+            reading = replace(reading, policy=replace(reading.policy, on_null=self.on_null))
+        return reading, session
+
+    def _of_pipeline(self, path: Path) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        from lakefeed.pipeline import Pipeline
+        from lakefeed.session import log_path
+
+        for option, given in {
+            "--decode": self.decode,
+            "--registry": self.registry,
+            "--bootstrap-servers": self.bootstrap_servers,
+        }.items():
+            if given is not None:
+                raise ConfigError(f"{option} is for a topic; the pipeline has it in its file", hint="--set KEY=VALUE")
+        declared = Pipeline.from_file(path, overrides=self.overrides)
+        log_file = self.log_file or log_path(f"{declared.config.name}-read")
+        return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)
+
+    def _of_topic(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        from lakefeed.config.base import validated
+        from lakefeed.config.decoding import Decode
+        from lakefeed.config.models import KafkaSource
+        from lakefeed.decode import Policy
+        from lakefeed.reading import BatchRead
+        from lakefeed.session import log_path, session
+
+        if self.overrides:
+            raise ConfigError("--set overrides settings of a pipeline file", where=self.source)
+        source = validated(
+            KafkaSource,
+            "TOPIC",
+            bootstrap_servers=bootstrap_servers_of(self.bootstrap_servers),
+            topics=[self.source],
+        )
+        decode = validated(Decode, "--decode", **self._decode_block())
+        start = partial(session, "lakefeed-read", master=self.master, log_file=self.log_file or log_path("read"))
+        policy = Policy(on_null="fail" if decode.on_null == "dead_letter" else decode.on_null)
+        return BatchRead(name="records", source=source, decode=decode, policy=policy), start
+
+    def _decode_block(self) -> dict[str, Any]:
+        name = (self.decode or "avro").replace("-", "_")
+        kept = {"metadata": ["partition", "offset"]}
+        if name in WITH_REGISTRY:
+            return {name: {"registry": registry_url_of(self.registry)}, **kept}
+        if name in WITHOUT:
+            return {name: WITHOUT[name], **kept}
+        try:
+            block = yaml.safe_load(self.decode or "")
+        except yaml.YAMLError:
+            block = None
+        if not isinstance(block, dict):
+            raise ConfigError(
+                f"'{self.decode}' is no format",
+                where="--decode",
+                hint=f"{', '.join((*WITH_REGISTRY, *WITHOUT))}; or a block: '{{csv: {{schema_ddl: \"a INT\"}}}}'",
+            )
+        return {**kept, **block}
+
+    def target(self, spark: SparkSession) -> Target:
+        """Where the rows go."""
+        from lakefeed.sinks.export import TABLE, Files, PlainTable, Shown
+
+        if self.to is None:
+            if self.row_format == "parquet" or self.append:
+                raise ConfigError("without --to rows are shown", hint="name a path or a table with --to")
+            return Shown(limit=self.limit or None, as_json="json" in (self.row_format, self.output))
+        if TABLE.fullmatch(self.to):
+            if self.row_format is not None:
+                raise ConfigError("a table has no --format", where=self.to, hint=f"for a path write ./{self.to}")
+            return PlainTable(spark, self.to, append=self.append)
+        if self.row_format == "table":
+            raise ConfigError("a path holds parquet, csv or json", where="--format table")
+        return Files(spark, self.to, file_format=self.row_format or "parquet", append=self.append)
+
+
+def _print_rows(shown: Shown, row_format: str | None) -> None:
+    """Rows as a table, JSON lines or CSV."""
+    if row_format == "json":
+        for (row,) in shown.rows:
+            click.echo(row)
+    elif row_format == "csv":
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(shown.columns)
+        writer.writerows(shown.rows)
+        sys.stdout.flush()
+    else:
+        lines = [tuple(shown.columns), *(tuple(_cell(each) for each in row) for row in shown.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        for line in lines:
+            click.echo("  ".join(each.ljust(width) for each, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _cell(text: str | None) -> str:
+    line = "null" if text is None else " ".join(text.splitlines())
+    return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
+
+
+def _print_summary(done: ReadSummary, *, err: bool = False) -> None:
+    say = partial(click.echo, err=err)
+    for note in done.notes:
+        say(note)
+    if not done.whole:
+        say(f"the first {done.rows:,} rows, of {done.offsets:,} offsets; --limit 0 shows all, --to writes them")
+        return
+    partitions = len({(each.topic, each.partition) for each in done.ranges})
+    rows = "" if done.rows is None else f", {done.rows:,} rows"
+    say(
+        f"{done.target}: {done.records:,} records of {done.offsets:,} offsets in {partitions} partitions{rows}"
+        f" in {done.seconds:.1f} s"
+    )
+    if done.skipped:
+        say(f"{done.skipped:,} left out because the pipeline says so")
+    if done.unreadable:
+        say(f"{done.unreadable:,} could not be read, or broke a rule:")
+    for each in done.reasons[:REASONS]:
+        say(f"{each.count:>10,}  {each.text} (one: {each.sample})")

@@ -1,0 +1,213 @@
+"""Where records go that are read once: rows to look at, files below a path, or a table that is no feed's.
+
+Guarantee: all or nothing. What is refused, for a record that stops the read, leaves no row, file or table behind. Not
+exactly-once over several reads: whoever reads the same records twice has them twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakefeed import jvm
+from lakefeed.commit.ledger import COMMIT_ID, Commit, SnapshotProperties, properties_of
+from lakefeed.config.models import IcebergSink
+from lakefeed.config.names import Identifier
+from lakefeed.errors import ConfigError
+from lakefeed.schema.history import Entry
+from lakefeed.schema.reader import Recorded
+from lakefeed.sinks.iceberg import IcebergTable, quoted_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+FileFormat = Literal["parquet", "csv", "json"]
+PROTOCOL = "spark.sql.sources.commitProtocolClass"
+PROTOCOL_CLASS = "io.lakefeed.commit.CheckedExport"
+TABLE = re.compile(rf"{Identifier}(\.{Identifier}){{2,}}")
+POSITION = "lakefeed.position."
+
+
+class Target:
+    """A sink without a ledger: nobody goes on where it ends."""
+
+    def recorded_schema(self) -> Recorded | None:
+        """None: each read begins anew."""
+        return None
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Nothing yet: it is made when the rows are there."""
+
+    def location(self) -> str:
+        """What to call it."""
+        raise NotImplementedError
+
+    def take_fence(self) -> None:
+        """There is none."""
+
+    def commits(self) -> Iterator[Commit]:
+        """None."""
+        return iter(())
+
+    def has(self, commit: Commit) -> bool:
+        """Never."""
+        return False
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Writes the rows, if their outcomes allow it; returns how many they were."""
+        raise NotImplementedError
+
+
+class Shown(Target):
+    """Rows to look at, collected in the driver.
+
+    Args:
+        limit: so many at most; None for all.
+        as_json: each row as a JSON object in one text; else each column as text, null as None.
+
+    Attributes:
+        columns: their names; only ``row`` with ``as_json``.
+        rows: what was collected.
+        is_whole: False if there are more rows than were collected: the records were not all read then.
+    """
+
+    def __init__(self, *, limit: int | None, as_json: bool) -> None:
+        self._limit = limit
+        self._as_json = as_json
+        self.columns: list[str] = []
+        self.rows: list[tuple[str | None, ...]] = []
+        self.is_whole = True
+
+    def location(self) -> str:
+        """What to call it."""
+        return "stdout"
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Collects the rows."""
+        from pyspark.sql import functions as sf
+
+        if self._as_json:
+            shown = rows.select(sf.to_json(sf.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
+        else:
+            shown = flat(rows).select(*(sf.col(f"`{name}`").cast("string") for name in rows.columns))
+        if self._limit is not None:
+            shown = shown.limit(self._limit + 1)
+        found = [tuple(each) for each in shown.collect()]
+        jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
+        self.is_whole = self._limit is None or len(found) <= self._limit
+        self.columns, self.rows = shown.columns, found[: self._limit]
+        return len(self.rows)
+
+
+class Files(Target):
+    """Files below a path, local or ``s3a://``, written in one job.
+
+    Args:
+        spark: the session.
+        path: the folder.
+        file_format: CSV has a header; what it has no form for (structs, arrays, maps) is in it as JSON, and bytes as
+            base64.
+        append: add to files that are there.
+
+    Raises:
+        ConfigError: there is something already, and it is not to be added to.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:
+        self._path = re.sub(r"^s3://", "s3a://", path)
+        self._format = file_format
+        java: Any = spark._jvm
+        root = java.org.apache.hadoop.fs.Path(self._path)
+        files = root.getFileSystem(spark._jsc.hadoopConfiguration())
+        if not append and files.exists(root):
+            raise _there("path", self._path)
+
+    def location(self) -> str:
+        """What to call it."""
+        return self._path
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Writes the rows."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sf
+
+        spark, counted = rows.sparkSession, Observation()
+        before = spark.conf.get(PROTOCOL)
+        spark.conf.set(PROTOCOL, PROTOCOL_CLASS)
+        try:
+            observed = rows.observe(counted, sf.count(sf.lit(1)).alias("rows"))
+            writer = (flat(observed) if self._format == "csv" else observed).write.mode("append").format(self._format)
+            if self._format == "csv":
+                writer = writer.option("header", "true")
+            writer.option(COMMIT_ID, commit_id).save(self._path)
+        finally:
+            spark.conf.set(PROTOCOL, str(before))
+        return int(counted.get["rows"])
+
+
+class PlainTable(Target):
+    """An Iceberg table that is no feed's, in one commit.
+
+    Args:
+        spark: the session.
+        name: catalog.namespace.table
+        append: add to the rows of a table that is there, whose columns stay as they are.
+
+    Raises:
+        ConfigError: it has rows already and is not to be added to, or it is the table of a feed.
+    """
+
+    def __init__(self, spark: SparkSession, name: str, *, append: bool) -> None:
+        self._spark = spark
+        self._name = name
+        self._is_new = not spark.catalog.tableExists(name)
+        properties = {} if self._is_new else properties_of(spark, name)
+        if feeds := [key.removeprefix(POSITION) for key in properties if key.startswith(POSITION)]:
+            raise ConfigError(
+                f"the table belongs to the feed {feeds[0]}: rows outside its ledger could not be proven, nor kept "
+                "from being there twice",
+                where=name,
+                hint="lakefeed backfill adds old records to a feed's table; or name another table",
+            )
+        has_rows = not self._is_new and not spark.table(name).isEmpty()
+        if has_rows and not append:
+            raise _there("table", name)
+        self._table = IcebergTable(spark, IcebergSink(table=name), feed="", evolves=not has_rows)
+
+    def location(self) -> str:
+        """What to call it."""
+        return self._name
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Makes the table, if it is new, and appends the rows."""
+        try:
+            self._table.follow(rows.schema)
+            return self._table.land(rows, commit, commit_id=commit_id)
+        except Exception:
+            if self._is_new:
+                self._spark.sql(f"DROP TABLE IF EXISTS {quoted_table(self._name)} PURGE")
+            raise
+
+
+def flat(rows: DataFrame) -> DataFrame:
+    """The rows with columns that CSV can hold: what is nested as JSON, bytes as base64."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types as t
+
+    columns = []
+    for each in rows.schema.fields:
+        column = sf.col(f"`{each.name}`")
+        if isinstance(each.dataType, t.StructType | t.ArrayType | t.MapType):
+            column = sf.to_json(column)
+        elif isinstance(each.dataType, t.BinaryType):
+            column = sf.base64(column)
+        columns.append(column.alias(each.name))
+    return rows.select(*columns)
+
+
+def _there(kind: str, name: str) -> ConfigError:
+    return ConfigError(
+        f"there is something at this {kind} already", where=name, hint=f"--append adds to it; or name another {kind}"
+    )

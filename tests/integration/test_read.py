@@ -1,0 +1,235 @@
+"""lakefeed read: exactly the records that were chosen, once, from a real broker into each kind of target."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+import lakefeed as lf
+from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
+from lakefeed.kafka.selection import Selection
+from lakefeed.kafka.topics import Topics
+from lakefeed.sinks.export import Files, PlainTable, Shown
+from tests.cli import lakefeed
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE: dict[str, Any] = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def ids(rows: Iterable[Any]) -> list[int]:
+    return sorted(row["id"] for row in rows)
+
+
+@pytest.fixture
+def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
+    """100 records in each of 3 partitions; the ids tell which."""
+    for name, value in feed.environment.items():
+        monkeypatch.setenv(name, value)
+    feed.create_topic(partitions=3)
+    for partition in range(3):
+        feed.send(feed.avro(trips(partition * 100, partition * 100 + 100)), partition=partition)
+    return feed
+
+
+def test_ranges_are_read_exactly_several_of_one_partition_too(lake: SparkSession, sent: Feed) -> None:
+    pipeline = sent.pipeline(decode=DECODE, transform={"sql": f"SELECT id, zone FROM {sent.name} WHERE id <> 205"})
+    ranges = [
+        lf.OffsetRange(sent.topic, 0, 10, 20),
+        lf.OffsetRange(sent.topic, 0, 50, 55),
+        lf.OffsetRange(sent.topic, 2, 0, 8),
+    ]
+    expected = [*range(10, 20), *range(50, 55), *range(200, 205), 206, 207]
+    frame = pipeline.read_batch(lake, ranges=ranges)
+    assert frame.columns == ["id", "zone"]
+    assert ids(frame.collect()) == expected
+    shown = Shown(limit=None, as_json=True)
+    done = pipeline.batch_read().to(shown, Selection.of(ranges), spark=lake)
+    assert ids(json.loads(row or "") for (row,) in shown.rows) == expected
+    assert (done.whole, done.offsets, done.records, done.rows, done.unreadable) == (True, 23, 23, 22, 0)
+
+
+def test_offsets_that_are_not_there_are_an_error(lake: SparkSession, sent: Feed) -> None:
+    pipeline = sent.pipeline(decode=DECODE)
+    with pytest.raises(ResourceMissing, match=r"-1 has no offset 100 yet, it ends at 100"):
+        pipeline.read_batch(lake, ranges=[lf.OffsetRange(sent.topic, 1, 90, 101)])
+    with pytest.raises(ConfigError, match="does not read the topic other"):
+        pipeline.read_batch(lake, ranges=[lf.OffsetRange("other", 1, 90, 101)])
+    with pytest.raises(ResourceMissing, match=r"does not exist, .* has 3 partitions"):
+        lf.read_topic(lake, sent.topic, ranges=[lf.OffsetRange(sent.topic, 3, 0, 1)])
+
+
+def test_a_time_is_from_its_first_record_to_the_first_after_it(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    noon = int(datetime(2026, 11, 20, 12, tzinfo=UTC).timestamp() * 1000)
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
+    for number, value in enumerate(feed.avro(trips(0, 60))):
+        producer.produce(feed.topic, value=value, partition=number % 2, timestamp=noon + number * 60_000)
+    assert producer.flush(30) == 0
+    pipeline = feed.pipeline(decode=DECODE)
+
+    def read(since: str | None = None, until: str | None = None) -> list[int]:
+        return ids(pipeline.read_batch(lake, since=since, until=until).collect())
+
+    assert read(since="2026-11-20T12:10", until="2026-11-20T12:20") == list(range(10, 20))
+    assert read(since="2026-11-20T13:50+01:00") == list(range(50, 60))
+    assert read(until="2026-11-20T12:05:30") == list(range(6))
+    assert read(since="2026-11-21") == []
+    assert read(until="2026-11-20") == []
+    assert read() == list(range(60))
+
+
+@pytest.mark.parametrize("keys", [50, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_of_a_compacted_topic_the_newest_of_each_key(lake: SparkSession, feed: Feed, keys: int) -> None:
+    topics = Topics(feed.stack.bootstrap_servers)
+    topics.create(feed.topic, partitions=2, config={"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 20, "acks": 1})
+
+    def put(key: int, value: bytes | None) -> None:
+        while True:
+            try:
+                producer.produce(feed.topic, key=f"k{key}", value=value, partition=key % 2)
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    for version in range(2):
+        for key in range(keys):
+            put(key, f"{key}.{version}".encode())
+    for key in range(0, keys, 10):
+        put(key, None)
+    put(0, b"0.back")
+    assert producer.flush(60) == 0
+    expected = {f"{key}.1" for key in range(keys) if key % 10} | {"0.back"}
+    pipeline = feed.pipeline(decode="string")
+    rows = pipeline.read_batch(lake, latest_per_key=True)
+    assert rows.count() == len(expected)
+    if keys == 50:
+        assert {row.value for row in rows.collect()} == expected
+    target = PlainTable(lake, f"{feed.table}_newest", append=False)
+    done = pipeline.batch_read().to(target, Selection(), spark=lake, latest=True)
+    assert (done.records, done.rows) == (len(expected), len(expected))
+    assert {row["value"] for row in feed.rows(f"{feed.table}_newest")} == expected
+
+
+def test_topics_of_a_pattern(lake: SparkSession, feed: Feed) -> None:
+    for number in range(2):
+        feed.create_topic(partitions=1, topic=f"{feed.topic}.{number}")
+        feed.send([f"{number}.{each}".encode() for each in range(5)], topic=f"{feed.topic}.{number}")
+    source = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics_pattern": f"{feed.name}-topic\\..*"}
+    pipeline = feed.pipeline(source={"kafka": source}, decode="string")
+    assert pipeline.read_batch(lake).count() == 10
+    some = pipeline.read_batch(lake, ranges=[lf.OffsetRange(f"{feed.topic}.1", 0, 2, 4)])
+    assert {row.value for row in some.collect()} == {"1.2", "1.3"}
+
+
+def test_each_target_has_every_row_and_one_that_is_there_is_left_alone(
+    lake: SparkSession, sent: Feed, tmp_path: Path
+) -> None:
+    read = sent.pipeline(decode=DECODE).batch_read()
+    table, folder = f"lake.{sent.name}.copy", f"s3://{sent.stack.bucket}/copies/{sent.name}"
+    assert read.to(PlainTable(lake, table, append=False), Selection(), spark=lake).rows == 300
+    assert read.to(Files(lake, folder, file_format="parquet", append=False), Selection(), spark=lake).rows == 300
+    assert ids(lake.table(table).collect()) == list(range(300))
+    assert ids(lake.read.parquet(folder.replace("s3:", "s3a:")).collect()) == list(range(300))
+    with pytest.raises(ConfigError, match="there is something at this table"):
+        PlainTable(lake, table, append=False)
+    with pytest.raises(ConfigError, match="there is something at this path"):
+        Files(lake, folder, file_format="parquet", append=False)
+    some = Selection.of([lf.OffsetRange(sent.topic, 0, 0, 3)])
+    assert read.to(PlainTable(lake, table, append=True), some, spark=lake).rows == 3
+    assert lake.table(table).count() == 303
+    for file_format in ("csv", "json"):
+        path = str(tmp_path / file_format)
+        read.to(Files(lake, path, file_format=file_format, append=False), some, spark=lake)
+        assert [each for each in Path(path).iterdir() if each.suffix == f".{file_format}"]
+
+
+def test_what_is_refused_leaves_nothing_behind(lake: SparkSession, sent: Feed, tmp_path: Path) -> None:
+    sent.send([b"\x01broken", None], partition=0)
+    read = sent.pipeline(decode=DECODE).batch_read()
+    table, folder = f"lake.{sent.name}.copy", tmp_path / "copy"
+    selection = Selection()
+    with pytest.raises(DecodeError, match="magic byte"):
+        read.to(PlainTable(lake, table, append=False), selection, spark=lake)
+    with pytest.raises(DecodeError, match="magic byte"):
+        read.to(Files(lake, str(folder), file_format="parquet", append=False), selection, spark=lake)
+    with pytest.raises(DecodeError, match="magic byte"):
+        read.to(Shown(limit=None, as_json=False), selection, spark=lake)
+    assert not lake.catalog.tableExists(table)
+    assert not list(folder.glob("*.parquet"))
+    counting = sent.pipeline(decode={**DECODE, "on_null": "skip"}).batch_read().on_error("skip")
+    done = counting.to(PlainTable(lake, table, append=False), selection, spark=lake)
+    assert (done.records, done.rows, done.unreadable, done.skipped) == (302, 300, 1, 1)
+    assert "magic byte" in done.reasons[0].text
+
+
+def test_a_feeds_table_takes_no_rows_past_its_ledger(lake: SparkSession, sent: Feed) -> None:
+    sent.pipeline().run(spark=lake, once=True)
+    with pytest.raises(ConfigError, match=f"belongs to the feed {sent.name}"):
+        PlainTable(lake, sent.table, append=True)
+
+
+def test_what_an_open_transaction_wrote_is_not_there_yet(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
+    producer.init_transactions(30)
+    pipeline = feed.pipeline(decode="string")
+    for texts, end in (("abc", producer.commit_transaction), ("de", producer.abort_transaction), ("fg", None)):
+        producer.begin_transaction()
+        for text in texts:
+            producer.produce(feed.topic, value=text, partition=0)
+        producer.flush(30)
+        if end is not None:
+            end(30)
+    shown = Shown(limit=None, as_json=False)
+    done = pipeline.batch_read().to(shown, Selection(), spark=lake)
+    # Three records, their marker, two that were aborted and their marker.
+    assert (done.offsets, done.records, [value for (value,) in shown.rows]) == (7, 3, ["a", "b", "c"])
+    with pytest.raises(ResourceMissing, match="has no offset 8 yet, it ends at 7"):
+        pipeline.read_batch(lake, ranges=[lf.OffsetRange(feed.topic, 0, 0, 9)])
+    producer.abort_transaction(30)
+
+
+def test_the_command_on_a_pipeline_and_on_a_topic(sent: Feed) -> None:
+    file = sent.write_file(decode=DECODE)
+    some = ("--range", f"{sent.topic}:0:10:13", "--range", f"{sent.topic}:2:0:2")
+    shown = lakefeed("read", file, *some, environment=sent.environment)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.splitlines()[0].split() == ["id", "zone", "kafka_partition", "kafka_offset"]
+    assert len(shown.stdout.splitlines()) == 6
+    assert "5 records of 5 offsets in 2 partitions, 5 rows" in shown.stderr
+    told = lakefeed(
+        "read", sent.topic, "--last", "1h", "--limit", "7", "--output", "json", environment=sent.environment
+    )
+    assert told.returncode == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert (document["whole"], document["rows"], len(document["shown"]), document["records"]) == (False, 7, 7, None)
+    assert set(document["shown"][0]) == {"id", "zone", "kafka_partition", "kafka_offset"}
+    missing = lakefeed("read", file, "--range", f"{sent.topic}:0:10:1000", environment=sent.environment)
+    assert missing.returncode == 2
+    assert "has no offset 999 yet, it ends at 100" in missing.stderr
+
+
+@pytest.mark.slow
+def test_the_command_writes_files(sent: Feed, tmp_path: Path) -> None:
+    done = lakefeed(
+        "read", sent.topic, "--to", tmp_path / "out", "--format", "csv", "--decode", "raw", environment=sent.environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert "300 records of 300 offsets in 3 partitions, 300 rows" in done.stdout
+    lines = [line for file in (tmp_path / "out").glob("*.csv") for line in file.read_text().splitlines()]
+    assert lines[0] == "value,kafka_partition,kafka_offset"
+    assert len(lines) == 300 + len(list((tmp_path / "out").glob("*.csv")))
