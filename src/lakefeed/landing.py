@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from lakefeed.commit.checkpoint_state import Partition
+from lakefeed.commit.covered import Position
 from lakefeed.commit.ledger import Commit, SnapshotProperties
 from lakefeed.commit.opening import MovableSink, moved_by
 from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
@@ -44,8 +45,14 @@ class Landed:
     """What the user should hear of."""
 
 
-class Sink(SchemaKeeper, MovableSink, Protocol):
-    """Where the rows of a feed go, one batch in one commit."""
+class RowSink(SchemaKeeper, Protocol):
+    """Where rows go, in one commit."""
+
+    keeps_ledger: bool
+    """Whether it says which offsets it holds."""
+
+    def position(self) -> Position | None:
+        """Where the feed stands; None if the sink has nothing of it, or keeps no ledger."""
 
     def take_fence(self) -> str | None:
         """Makes this driver the only one that can commit to the feed; None if the sink knows no fences."""
@@ -58,6 +65,10 @@ class Sink(SchemaKeeper, MovableSink, Protocol):
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Writes a batch in one commit; returns how many rows it had, if it can tell."""
+
+
+class Sink(RowSink, MovableSink, Protocol):
+    """Where the rows of a feed go, one batch in one commit."""
 
 
 class Landing:
@@ -84,7 +95,7 @@ class Landing:
         spark: SparkSession,
         *,
         feed: str,
-        sink: Sink,
+        sink: RowSink,
         schema: ReaderSchema,
         policy: Policy,
         keep: tuple[str, ...],
@@ -190,7 +201,9 @@ class Landing:
             LakefeedError: a record stops the feed, or there are too many dead letters.
             Py4JJavaError: Spark could not, or the commit was refused.
         """
-        return self._written(records, commit)
+        rows, outcomes = self._written(records, commit)
+        self._budget.spend(outcomes.counts)
+        return rows, outcomes
 
     def notes(self) -> tuple[str, ...]:
         """What the user should hear of since the last call."""

@@ -10,7 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.backfill import Backfilled, BackfillJob, Portion
 from lakefeed.commit.checkpoint import Claim, Owner
+from lakefeed.commit.missing import Wanted
 from lakefeed.commit.opening import Opening
 from lakefeed.commit.outcomes import ZERO
 from lakefeed.commit.ranges import OffsetRange
@@ -322,6 +324,61 @@ class Pipeline:
             letters = self.dead_letter_place(spark)
             landing = self.landing(spark, sink, letters.records(choice), fenced=False)
             return Replay(letters, feed=self.config.name).run(landing, sink, choice, step=step)
+        except (Py4JError, PySparkException) as error:
+            raise translated(error) from error
+
+    def backfill(
+        self,
+        wanted: Wanted | None = None,
+        *,
+        spark: SparkSession | None = None,
+        dry_run: bool = False,
+        stop: threading.Event | None = None,
+        on_commit: Callable[[Portion], None] = lambda portion: None,
+        step: Callable[[str], None] = lambda done: None,
+    ) -> Backfilled:
+        """Lands old records that the table has not and the feed will never read; may run beside the feed.
+
+        Args:
+            wanted: which of them. Default: all that the topics still have.
+            spark: the session to run in. Default: a new one.
+            dry_run: only say what there is to do.
+            stop: set it to end after the commit at hand.
+            on_commit: called after each commit.
+            step: told when a commit's rows are ``landed``; for tests that cut a backfill off.
+
+        Raises:
+            ConfigError: the sink keeps no offsets, or a range is the feed's own to read.
+            CheckpointMismatch: another backfill has begun, or it is not known what the table has.
+            ResourceMissing: neither the table nor the topic has all of a range.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        if self.config.sink.iceberg is None:
+            raise ConfigError(
+                "a Parquet feed cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
+                "records from landing twice",
+                where=self.config.name,
+                hint="lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
+            )
+        spark = spark or self.session()
+        try:
+            sink = self._sink(spark, self._claim(spark))
+            assert isinstance(sink, IcebergTable)
+            job = BackfillJob(
+                spark=spark,
+                feed=self.config.name,
+                source=self._kafka,
+                table=sink,
+                headers="headers" in self.config.decode.metadata,
+                dead_letters=self.dead_letter_place(spark) if self.config.dead_letters else None,
+            )
+            if dry_run:
+                return job.tell(wanted or Wanted())
+            job.plan(wanted or Wanted())  # Before anything is made or changed.
+            landing = self._landing(spark, sink, job.records(), fenced=False)
+            return job.run(landing, wanted or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step)
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error
 

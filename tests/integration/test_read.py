@@ -170,16 +170,21 @@ def test_what_is_refused_leaves_nothing_behind(lake: SparkSession, sent: Feed, t
         read.to(Shown(limit=None, as_json=False), selection, spark=lake)
     assert not lake.catalog.tableExists(table)
     assert not list(folder.glob("*.parquet"))
+    Files(lake, str(folder), file_format="parquet", append=False)
     counting = sent.pipeline(decode={**DECODE, "on_null": "skip"}).batch_read().on_error("skip")
     done = counting.to(PlainTable(lake, table, append=False), selection, spark=lake)
     assert (done.records, done.rows, done.unreadable, done.skipped) == (302, 300, 1, 1)
     assert "magic byte" in done.reasons[0].text
 
 
-def test_a_feeds_table_takes_no_rows_past_its_ledger(lake: SparkSession, sent: Feed) -> None:
+def test_what_is_a_feeds_takes_no_rows_past_it(lake: SparkSession, sent: Feed) -> None:
     sent.pipeline().run(spark=lake, once=True)
     with pytest.raises(ConfigError, match=f"belongs to the feed {sent.name}"):
         PlainTable(lake, sent.table, append=True)
+    path = f"s3a://{sent.stack.bucket}/parquet/{sent.name}"
+    sent.pipeline(sink={"parquet": {"path": path}}, checkpoint=f"{sent.checkpoint}-parquet").run(spark=lake, once=True)
+    with pytest.raises(ConfigError, match="the path belongs to a feed"):
+        Files(lake, path, file_format="parquet", append=True)
 
 
 def test_what_an_open_transaction_wrote_is_not_there_yet(lake: SparkSession, feed: Feed) -> None:

@@ -155,9 +155,17 @@ VERIFYING = (
     python(
         "verify: a zombie's commit",
         "commit/audit",
-        "*_fences(evidence),",
+        "*_fences(evidence.commits, evidence.fence),",
         "",
         f"{VERIFY}a_zombies_commit_is_found_by_its_fence",
+    ),
+    python(
+        "verify: what a backfill has doubled",
+        "commit/audit",
+        "*backfill_findings(evidence),",
+        "",
+        "tests/unit/commit/test_verify_backfills.py::"
+        "test_a_backfill_of_what_the_feed_has_read_is_found_whichever_came_first",
     ),
     python(
         "verify: records that were lost",

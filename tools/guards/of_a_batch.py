@@ -85,8 +85,9 @@ BEFORE_THE_COMMIT = (
     python(
         "fence: carried by each commit",
         "commit/ledger",
-        "return written if self.fence is None else {**written, FENCE: self.fence}\n\n    @classmethod",
-        "return written\n\n    @classmethod",
+        "self.move.to_json(self.ranges)\n"
+        "        return written if self.fence is None else {**written, FENCE: self.fence}",
+        "self.move.to_json(self.ranges)\n        return written",
         f"{CHECK}only_the_driver_that_took_the_fence_last_can_commit",
     ),
     python(
@@ -149,10 +150,18 @@ DEAD_LETTERS = (
         f"{LETTERS}parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch",
     ),
     python(
+        "dead letters: lost to a crash, in a backfill",
+        "backfill",
+        "settled = self._settle(landing)",
+        "settled = 0",
+        "tests/integration/test_backfill.py::"
+        "test_one_that_was_cut_off_goes_on_and_its_dead_letters_are_neither_lost_nor_double",
+    ),
+    python(
         "dead letters: those that are there",
         "dead_letters/table",
-        "if any(reached.get((each.topic, each.partition), 0) < each.end for each in spans):",
-        "if True:",
+        "if all(reached.get((each.topic, each.partition), 0) >= each.end for each in marks):",
+        "if False:",
         f"{LETTERS}dead_letters_lost_to_a_crash_are_written_at_the_next_start",
     ),
     python(

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
     "run": ("run", "Run a pipeline: topics in, table out."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
+    "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),
     "verify": ("verify", "Prove that each record has landed once, or list what is missing or double."),
     "offsets": ("offsets", "Where a feed stands, and move it: checkpoint, ledger and monitoring group together."),
     "produce": ("produce", "Write rows from files, or generated ones, into a topic."),

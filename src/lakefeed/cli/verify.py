@@ -85,7 +85,8 @@ def _print(done: Verification) -> None:
 
 def _print_sums(done: Verification) -> None:
     since = "all that there were" if done.whole else "older ones have expired"
-    click.echo(f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}: {since}")
+    backfills = f", and {done.backfills:,} of backfills" if done.backfills else ""
+    click.echo(f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}{backfills}: {since}")
     without = done.offsets - done.records
     hold = f", {without:,} hold no record (transaction markers, aborted or compacted records)" if without else ""
     click.echo(f"  offsets  {done.offsets:,}{hold}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from lakefeed.commit.audit_backfills import backfill_findings
 from lakefeed.commit.audit_rows import letter_findings, row_findings
 from lakefeed.commit.evidence import Evidence, Finding, Partition
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, total
 
 
@@ -16,7 +17,9 @@ def findings(evidence: Evidence) -> list[Finding]:
     found = [
         *_continuity(evidence.commits),
         *_topics(evidence),
-        *_fences(evidence),
+        *backfill_findings(evidence),
+        *_fences(evidence.commits, evidence.fence),
+        *_fences(evidence.backfills, evidence.backfill_fence),
         *_records(evidence),
         *_rows(evidence),
         *_recorded(evidence),
@@ -172,21 +175,20 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
                 )
 
 
-def _fences(evidence: Evidence) -> Iterator[Finding]:
+def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Iterator[Finding]:
     """No commit of a driver that had been replaced."""
     highest = 0
-    for commit in evidence.commits:
+    for commit in commits:
         fence = _number(commit.fence)
         if fence is not None and fence < highest:
             yield Finding(
                 kind="fence",
-                what=f"batch {commit.batch_id}, snapshot {commit.snapshot_id}: its driver (fence {fence}) had been "
-                f"replaced by one with fence {highest}",
+                what=f"{commit.title}: its driver (fence {fence}) had been replaced by one with fence {highest}",
                 batch_id=commit.batch_id,
                 snapshot_id=commit.snapshot_id,
             )
         highest = max(highest, fence or 0)
-    taken = _number(evidence.fence)
+    taken = _number(taken_last)
     if taken is not None and taken < highest:
         yield Finding(kind="fence", what=f"the table's fence is {taken}, a commit has {highest}: it was set back")
 
@@ -201,9 +203,11 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
     """Each offset of a range is a counted record, or the broker says that it holds none."""
     untold: dict[Partition, int] = defaultdict(int)
     # What the broker holds, it holds of the topic that has the name now.
-    ids = evidence.commits[-1].ranges.topic_ids if evidence.commits else {}
-    for commit in evidence.commits:
-        at = f"batch {commit.batch_id}, snapshot {commit.snapshot_id}"
+    ids = evidence.landed[-1].ranges.topic_ids if evidence.landed else {}
+    if evidence.commits:
+        ids = evidence.commits[-1].ranges.topic_ids
+    for commit in evidence.landed:
+        at = commit.title
         known = {(each.topic, each.partition) for each in commit.ranges.ranges}
         for topic, partition in sorted(commit.counts.keys() - known):
             yield Finding(
@@ -255,21 +259,14 @@ def _rows(evidence: Evidence) -> Iterator[Finding]:
             fault=False,
         )
         return
-    numbered = [
-        *(
-            (f"batch {each.batch_id}", each.batch_id, each.snapshot_id, each.rows, each.counts)
-            for each in evidence.commits
-        ),
-        *((f"replay {each.replay_id}", None, each.snapshot_id, each.rows, each.counts) for each in evidence.replays),
-    ]
-    for name, batch_id, snapshot_id, rows, counts in numbered:
-        if rows != (counted := total(counts).rows):
+    for each in (*evidence.landed, *evidence.replays):
+        if each.rows != (counted := total(each.counts).rows):
             yield Finding(
                 kind="rows",
-                what=f"{name}, snapshot {snapshot_id}: {rows:,} rows were added, records less dead letters and skipped "
-                f"are {counted:,}",
-                batch_id=batch_id,
-                snapshot_id=snapshot_id,
+                what=f"{each.title}: {each.rows:,} rows were added, records less dead letters and skipped are "
+                f"{counted:,}",
+                batch_id=each.batch_id,
+                snapshot_id=each.snapshot_id,
             )
 
 

@@ -6,7 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from lakefeed.commit.evidence import Evidence, Finding, Letters, Partition, Placed, spans
+from lakefeed.commit.evidence import Evidence, Finding, Letters, Partition, Placed, covered
+from lakefeed.commit.intervals import Offsets
+from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import total
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.rewound import doubled, fates, renamed
@@ -18,9 +20,10 @@ def letter_findings(evidence: Evidence) -> Iterator[Finding]:
     """Each batch's dead letters were written, and each of them is still there, or replayed, or dropped."""
     if evidence.letters is not None:
         yield from _written(evidence, evidence.letters)
+        yield from _written_of_backfills(evidence, evidence.letters)
         yield from _present(evidence, evidence.letters)
         return
-    lost = sum(total(each.counts).dead_letters for each in evidence.commits)
+    lost = sum(total(each.counts).dead_letters for each in evidence.landed)
     if lost and evidence.letters_topic is not None:
         yield Finding(
             kind="letters-in-topic",
@@ -54,25 +57,50 @@ def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
         if found == counted or not counted or (found is None and not kept.whole):
             continue
         pending = found is None and number == len(evidence.commits) - 1
-        yield Finding(
-            kind="letters-pending" if pending else "letters",
-            what=f"batch {commit.batch_id}, snapshot {commit.snapshot_id}: {counted:,} dead letters are counted, "
-            f"{found or 0:,} were written" + ("; the next start of the feed writes them" if pending else ""),
-            fault=not pending,
-            batch_id=commit.batch_id,
-            snapshot_id=commit.snapshot_id,
-        )
+        yield _fewer(commit, counted, found, "the next start of the feed writes them" if pending else None)
     known = {each.ranges.ranges: each for each in evidence.commits if each.move is None}
     for ranges, rows in written.items():
         if ranges in known and ranges not in rewound and (count := sum(rows)):
             commit = known[ranges]
             yield Finding(
                 kind="letters",
-                what=f"batch {commit.batch_id}, snapshot {commit.snapshot_id}: {count:,} dead letters were written "
-                "that are not counted",
+                what=f"{commit.title}: {count:,} dead letters were written that are not counted",
                 batch_id=commit.batch_id,
                 snapshot_id=commit.snapshot_id,
             )
+
+
+def _written_of_backfills(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
+    for fate in fates(evidence.line):
+        if not isinstance(fate.commit, Backfill) or fate.is_rewound:
+            continue
+        counted, found = total(fate.commit.counts).dead_letters, _found(fate.commit, kept)
+        if counted and found != counted and (found is not None or kept.whole):
+            pending = found is None and fate.commit == evidence.backfills[-1]
+            yield _fewer(fate.commit, counted, found, "the next backfill writes them" if pending else None)
+
+
+def _fewer(commit: Commit | Backfill, counted: int, found: int | None, pending: str | None) -> Finding:
+    return Finding(
+        kind="letters-pending" if pending else "letters",
+        what=f"{commit.title}: {counted:,} dead letters are counted, {found or 0:,} were written"
+        + (f"; {pending}" if pending else ""),
+        fault=not pending,
+        batch_id=commit.batch_id,
+        snapshot_id=commit.snapshot_id,
+    )
+
+
+def _found(commit: Commit | Backfill, kept: Letters) -> int | None:
+    """How many letters of a commit were written; None if there is no commit of them."""
+    if isinstance(commit, Backfill):
+        return kept.of_backfills.get(commit.number)
+    return next((each.rows for each in reversed(kept.commits) if each.ranges.ranges == commit.ranges.ranges), None)
+
+
+def _newest(evidence: Evidence) -> tuple[Commit | Backfill, ...]:
+    """The commits whose letters may be yet to be written: a crash, or a look, came between the two."""
+    return (*evidence.commits[-1:], *evidence.backfills[-1:])
 
 
 def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
@@ -81,7 +109,7 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
     replayed: dict[Partition, int] = defaultdict(int)
     present: dict[Partition, list[int]] = defaultdict(list)
     uncertain: set[Partition] = set()
-    for fate in fates(evidence.commits):
+    for fate in fates(evidence.line):
         uncertain |= fate.limits.keys()
         for key, (low, high) in fate.counts().items():
             least[key] += low.dead_letters
@@ -89,14 +117,13 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
     for replay in evidence.replays:
         for key, counts in replay.counts.items():
             replayed[key] += counts.records - counts.dead_letters
-    covered = spans(evidence.commits)
+    offsets = Offsets(covered(evidence.landed))
     names = renamed(evidence.commits)
     landed = {each.replay_id for each in evidence.replays}
     for letter in sorted(kept.letters):
         key = (letter.topic, letter.partition)
-        start, end = covered.get(key, (0, 0))
         # Later batches may have landed since the table was read. A replay that was cut off deletes its letters later.
-        if start <= letter.offset < end and letter.replay_id not in landed:
+        if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
             present[key].append(letter.offset)
     pending = _pending(evidence, kept)
     for topic, partition in sorted(most.keys() | present.keys()):
@@ -136,13 +163,13 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
 
 
 def _pending(evidence: Evidence, kept: Letters) -> dict[Partition, int]:
-    """Dead letters of the newest commit that are yet to be written."""
-    if not evidence.commits or not kept.whole:
-        return {}
-    last = evidence.commits[-1]
-    if any(each.ranges.ranges == last.ranges.ranges for each in kept.commits):
-        return {}
-    return {key: counts.dead_letters for key, counts in last.counts.items()}
+    """Dead letters of the newest commits that are yet to be written."""
+    pending: dict[Partition, int] = defaultdict(int)
+    for commit in _newest(evidence) if kept.whole else ():
+        if _found(commit, kept) is None:
+            for key, counts in commit.counts.items():
+                pending[key] += counts.dead_letters
+    return pending
 
 
 def row_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -152,7 +179,7 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
     wanted: dict[Partition, int] = defaultdict(int)
     # Of replays it is not known which letters they were of: they may be older than the oldest commit that is left.
     uncertain: set[Partition] = set()
-    for fate in fates(evidence.commits):
+    for fate in fates(evidence.line):
         uncertain |= fate.limits.keys()
         for key, (least, _) in fate.counts().items():
             wanted[key] += least.rows

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.intervals import united
+from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.kafka.topics import TopicDescription
@@ -48,6 +49,12 @@ class ReplayCommit:
     snapshot_id: int
     rows: int
     counts: Mapping[Partition, Counts]
+    batch_id: None = None
+
+    @property
+    def title(self) -> str:
+        """As findings call it."""
+        return f"replay {self.replay_id}, snapshot {self.snapshot_id}"
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,13 @@ class Letters:
         commits: of the feed, oldest first.
         whole: whether no snapshot of the table has expired.
         letters: those that are there now.
+        of_backfills: how many letters were written of each backfill, by its number.
     """
 
     commits: tuple[Commit, ...] = ()
     whole: bool = True
     letters: tuple[Letter, ...] = ()
+    of_backfills: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,8 @@ class Evidence:
         recorded: the newest position by the table's property; None without one.
         recorded_known: False if the property says that the table was rolled back to before what it knows.
         fence: the fence that was taken last.
+        backfills: of old records beside the feed, oldest first.
+        backfill_fence: the fence of backfills that was taken last.
         replays: replays of the feed's dead letters, oldest first.
         others: commits of no feed.
         letters: None if the feed keeps none in a table.
@@ -132,6 +143,8 @@ class Evidence:
     recorded: OffsetRanges | None = None
     recorded_known: bool = True
     fence: str | None = None
+    backfills: tuple[Backfill, ...] = ()
+    backfill_fence: str | None = None
     replays: tuple[ReplayCommit, ...] = ()
     others: tuple[OtherCommit, ...] = ()
     letters: Letters | None = None
@@ -141,8 +154,22 @@ class Evidence:
     transformed: bool = False
     placed: Mapping[Partition, Placed] | None = None
 
+    @property
+    def landed(self) -> tuple[Commit | Backfill, ...]:
+        """All commits that landed records with offsets."""
+        return (*self.commits, *self.backfills)
 
-def spans(commits: tuple[Commit, ...]) -> dict[Partition, tuple[int, int]]:
+    @property
+    def line(self) -> tuple[Commit | Backfill, ...]:
+        """The same as they came, oldest first."""
+        placed: list[tuple[int, bool, Commit | Backfill]] = [
+            *((number, False, commit) for number, commit in enumerate(self.commits)),
+            *((backfill.after - 1, True, backfill) for backfill in self.backfills),
+        ]
+        return tuple(each for _, _, each in sorted(placed, key=lambda each: each[:2]))
+
+
+def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, int]]:
     """From the first offset to the last that the commits cover, for each partition."""
     found: dict[Partition, tuple[int, int]] = {}
     for commit in commits:
@@ -152,7 +179,12 @@ def spans(commits: tuple[Commit, ...]) -> dict[Partition, tuple[int, int]]:
     return found
 
 
-def sparse(commits: tuple[Commit, ...]) -> list[OffsetRange]:
+def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
+    """The offsets that the commits cover, in as few ranges as possible."""
+    return united(each for commit in commits for each in commit.ranges.ranges)
+
+
+def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
     """The ranges with fewer records than offsets: only the broker can say whether that is right."""
     return [
         each

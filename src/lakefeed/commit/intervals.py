@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
@@ -54,6 +55,23 @@ def common(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list
     """The offsets that are in both, in as few ranges as possible, sorted."""
     ranges = united(ranges)
     return subtracted(ranges, subtracted(ranges, others))
+
+
+class Offsets:
+    """Offsets that can be asked for one by one.
+
+    Args:
+        ranges: they may overlap.
+    """
+
+    def __init__(self, ranges: Iterable[OffsetRange]) -> None:
+        self._ranges = by_partition(united(ranges))
+
+    def has(self, topic: str, partition: int, offset: int) -> bool:
+        """Whether one of the ranges holds it."""
+        here = self._ranges.get((topic, partition), [])
+        number = bisect_right(here, offset, key=lambda each: each.start)
+        return number > 0 and offset < here[number - 1].end
 
 
 def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange] | None:

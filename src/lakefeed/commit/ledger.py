@@ -64,6 +64,11 @@ class Commit:
     move: Move | None = None
     """Where the commit is no batch, but moves the feed; its ranges are empty then, where it moves to."""
 
+    @property
+    def title(self) -> str:
+        """As findings call it."""
+        return f"batch {self.batch_id}, snapshot {self.snapshot_id}"
+
     def properties(self) -> dict[str, str]:
         """What is written into the snapshot's summary, in one step with the data."""
         written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
@@ -92,22 +97,74 @@ class Commit:
 
 @dataclass(frozen=True)
 class Backfill:
-    """Old records that land beside the feed, and move no position: what their commit's snapshot carries.
+    """Old records that land beside the feed, and move no position: one commit of them.
 
     Attributes:
         feed: the feed that has not read them and never will.
-        ranges: theirs.
+        ranges: theirs; partitions without any are left out.
         fence: of the feed's backfills, ``<feed>.backfills``.
+        number: the snapshot's sequence number, which later ones exceed; its time in ms where the table has none.
+        commit_id: known to it alone.
+        committed_at: seconds since 1970.
+        after: how many commits of the feed came before it; told by whoever audits.
     """
 
     feed: str
     ranges: OffsetRanges
     fence: str | None = None
+    snapshot_id: int | None = None
+    number: int = 0
+    commit_id: str | None = None
+    rows: int = 0
+    counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
+    committed_at: float = 0.0
+    after: int = 0
+
+    @property
+    def batch_id(self) -> None:
+        """It is no batch."""
+        return None
+
+    @property
+    def move(self) -> None:
+        """It moves nothing."""
+        return None
+
+    @property
+    def title(self) -> str:
+        """As findings call it."""
+        return f"backfill, snapshot {self.snapshot_id}"
 
     def properties(self) -> dict[str, str]:
         """For the snapshot's summary."""
         written = {BACKFILL_OF: self.feed, RANGES: self.ranges.to_json()}
         return written if self.fence is None else {**written, FENCE: self.fence}
+
+    @classmethod
+    def of(
+        cls, snapshot_id: int, summary: Mapping[str, str], *, number: int | None, milliseconds: int, after: int = 0
+    ) -> Backfill:
+        """Reads a snapshot's summary that has these properties.
+
+        Args:
+            snapshot_id: the snapshot's.
+            summary: the snapshot's.
+            number: its sequence number, if it has one.
+            milliseconds: its time.
+            after: how many commits of the feed came before it.
+        """
+        return cls(
+            feed=summary[BACKFILL_OF],
+            ranges=OffsetRanges.from_json(summary[RANGES]),
+            fence=summary.get(FENCE),
+            snapshot_id=snapshot_id,
+            number=number or milliseconds,
+            commit_id=summary.get(COMMIT_ID),
+            rows=int(summary.get("added-records", 0)),
+            counts=counts_by_partition(summary.get(COUNTS, "{}")),
+            committed_at=milliseconds / 1000,
+            after=after,
+        )
 
 
 class Ledger:
@@ -123,6 +180,13 @@ class Ledger:
         for snapshot, summary in self._ancestors():
             if summary.get(FEED) == self._feed and RANGES in summary:
                 yield Commit.of(int(snapshot.snapshotId()), summary, committed_at=snapshot.timestampMillis() / 1000)
+
+    def backfills(self) -> Iterator[Backfill]:
+        """The feed's backfills that the table's present state descends from, newest first."""
+        for snapshot, summary in self._ancestors():
+            if summary.get(BACKFILL_OF) == self._feed and RANGES in summary:
+                number, time = int(snapshot.sequenceNumber()), int(snapshot.timestampMillis())
+                yield Backfill.of(int(snapshot.snapshotId()), summary, number=number, milliseconds=time)
 
     def rows_of(self, commit_id: str) -> int | None:
         """How many rows a commit has added; None if it is not in the table."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.evidence import Letter, Partition, Placed
+from lakefeed.commit.ranges import OffsetRange
 from lakefeed.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -19,9 +20,11 @@ MOST_EXAMPLES = 20
 
 _PLACES = """
 CREATE TABLE placed AS
-SELECT p.*, coalesce(p.position >= s.first AND p.position < s.last, false) AS covered,
-       coalesce(p.position < s.first, false) AS before
-FROM positions p LEFT JOIN spans s USING (topic, part)
+SELECT p.*, coalesce(p.position < s.last, false) AS covered,
+       coalesce(p.position < b.first, false) AND NOT coalesce(p.position < s.last, false) AS before
+FROM positions p
+ASOF LEFT JOIN spans s ON p.topic = s.topic AND p.part = s.part AND p.position >= s.first
+LEFT JOIN begins b ON p.topic = b.topic AND p.part = b.part
 """
 _TOTALS = """
 SELECT topic, part, count(*) FILTER (covered), count(DISTINCT position) FILTER (covered), count(*) FILTER (before),
@@ -35,30 +38,43 @@ SELECT * FROM (
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
-# The marks are all offsets that are accounted for, and one just before and after the span.
+# The marks are all offsets that are accounted for, and one just before and after each span. What follows an end is in
+# no span; where the next one begins one offset later, both have the same mark.
 _ABSENT = """
 WITH marks AS (
-  SELECT topic, part, position FROM placed WHERE covered
-  UNION SELECT topic, part, position FROM letters
-  UNION SELECT topic, part, first - 1 FROM spans
-  UNION SELECT topic, part, last FROM spans
+  SELECT topic, part, position, 0 AS ends FROM placed WHERE covered
+  UNION SELECT l.topic, l.part, l.position, 0
+  FROM letters l ASOF JOIN spans s ON l.topic = s.topic AND l.part = s.part AND l.position >= s.first
+  WHERE l.position < s.last
+  UNION SELECT topic, part, first - 1, 0 FROM spans
+  UNION SELECT topic, part, last, 1 FROM spans
 ), steps AS (
-  SELECT topic, part, position, lead(position) OVER (PARTITION BY topic, part ORDER BY position) AS next FROM marks
+  SELECT topic, part, position, ends,
+         lead(position) OVER (PARTITION BY topic, part ORDER BY position, ends DESC) AS next
+  FROM marks
 )
-SELECT topic, part, position + 1, next FROM steps WHERE next > position + 1
+SELECT topic, part, position + 1, next FROM steps WHERE next > position + 1 AND ends = 0
 QUALIFY row_number() OVER (PARTITION BY topic, part ORDER BY position) <= ?
 ORDER BY ALL
 """
 
 
 def placed(
-    table: Table, spans: Mapping[Partition, tuple[int, int]], *, letters: Iterable[Letter]
+    table: Table,
+    spans: Sequence[OffsetRange],
+    *,
+    topics: Iterable[str],
+    begins: Mapping[Partition, int],
+    letters: Iterable[Letter],
 ) -> dict[Partition, Placed]:
     """Reads the rows' own topic, partition and offset, and nothing else of them; spills to disk where they are many.
 
     Args:
         table: as it was when its ledger was read.
-        spans: the offsets that the ledger covers; rows of other topics are somebody else's.
+        spans: the offsets that the ledger covers, in ranges that neither touch nor overlap.
+        topics: the feed's; rows of others are somebody else's.
+        begins: where the feed's oldest commit that is left begins, in each partition: rows from before it, which are in
+            no span, may be of commits whose snapshots have expired.
         letters: the dead letters, which are no rows.
 
     Raises:
@@ -69,10 +85,10 @@ def placed(
         import duckdb
     except ImportError:
         raise MissingExtra.of("duckdb", "read", "verify --deep") from None
-    topics = sorted({topic for topic, _ in spans})
+    names = sorted(topics)
     columns = [TOPIC, PARTITION, OFFSET]
     have = set(table.schema().column_names)
-    if len(topics) == 1 and TOPIC not in have:
+    if len(names) == 1 and TOPIC not in have:
         columns.remove(TOPIC)
     if missing := [name for name in columns if name not in have]:
         raise ConfigError(
@@ -84,8 +100,9 @@ def placed(
     with tempfile.TemporaryDirectory(prefix="lakefeed-verify-") as folder:
         connection = duckdb.connect(str(Path(folder, "positions.db")))
         try:
-            _fill(connection, table, columns, topics)
-            _insert(connection, "spans", ("first", "last"), [(*key, *span) for key, span in spans.items()])
+            _fill(connection, table, columns, names)
+            _insert(connection, "begins", ("first",), [(*key, first) for key, first in begins.items()])
+            _insert(connection, "spans", ("first", "last"), [astuple(each) for each in spans])
             _insert(
                 connection, "letters", ("position",), [(each.topic, each.partition, each.offset) for each in letters]
             )

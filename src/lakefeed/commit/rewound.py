@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakefeed.commit.evidence import Partition
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, Counts
 from lakefeed.commit.ranges import OffsetRange
 
@@ -21,7 +21,7 @@ class Fate:
         left: topics whose name is another topic's now, or that the feed has left.
     """
 
-    commit: Commit
+    commit: Commit | Backfill
     limits: Mapping[Partition, int] = field(default_factory=dict)
     left: frozenset[str] = frozenset()
 
@@ -56,7 +56,7 @@ class Fate:
         return 0 if limit is None else max(0, span.end - max(span.start, limit))
 
 
-def fates(commits: tuple[Commit, ...]) -> list[Fate]:
+def fates(commits: Sequence[Commit | Backfill]) -> list[Fate]:
     """What is left of each commit, in the same order."""
     found = []
     limits: dict[Partition, int] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,28 +13,18 @@ from lakefeed.commit.evidence import (
     Finding,
     Letter,
     Letters,
-    OtherCommit,
-    ReplayCommit,
+    covered,
     spans,
     sparse,
 )
-from lakefeed.commit.ledger import (
-    COMMIT_ID,
-    COUNTS,
-    FEED,
-    FENCE,
-    FENCE_TAKEN,
-    POSITION,
-    RANGES,
-    REPLAY,
-    REPLAY_OF,
-    Commit,
-)
-from lakefeed.commit.outcomes import ZERO, counts_by_partition, total
+from lakefeed.commit.ledger import FENCE, POSITION, Backfill, Commit
+from lakefeed.commit.outcomes import ZERO, total
 from lakefeed.commit.positions import placed
 from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.dead_letters.place import BACKFILLS
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.kafka.held import records_held
 from lakefeed.kafka.topics import TopicDescription, Topics
@@ -42,7 +32,6 @@ from lakefeed.tables.reader import open_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +78,7 @@ class Verification:
         dead_letters: of the records.
         skipped: of the records.
         rows: rows that the commits added.
+        backfills: commits of backfills, whose records and rows are among the others.
         replayed: rows that replays of dead letters added.
         partitions: where each stands.
         findings: faults first, then notes.
@@ -106,6 +96,7 @@ class Verification:
     dead_letters: int
     skipped: int
     rows: int
+    backfills: int
     replayed: int
     partitions: tuple[Standing, ...]
     findings: tuple[Finding, ...]
@@ -155,7 +146,7 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
     table = open_table(sink.table, connections=connections)
     evidence = _gathered(config, source, table, connections, deep=deep)
     commits = evidence.commits
-    counts = sum((total(each.counts) for each in commits), ZERO)
+    counts = sum((total(each.counts) for each in evidence.landed), ZERO)
     return Verification(
         feed=config.name,
         table=sink.table,
@@ -164,11 +155,12 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         whole=evidence.whole,
         first_batch=commits[0].batch_id if commits else None,
         last_batch=commits[-1].batch_id if commits else None,
-        offsets=sum(each.ranges.records for each in commits),
+        offsets=sum(each.ranges.records for each in evidence.landed),
         records=counts.records,
         dead_letters=counts.dead_letters,
         skipped=counts.skipped,
-        rows=sum(each.rows for each in commits),
+        rows=sum(each.rows for each in evidence.landed),
+        backfills=len(evidence.backfills),
         replayed=sum(each.rows for each in evidence.replays),
         partitions=tuple(_standings(evidence)),
         findings=tuple(findings(evidence)),
@@ -179,24 +171,24 @@ def _gathered(
     config: PipelineConfig, source: KafkaSource, table: Table, connections: Connections, *, deep: bool
 ) -> Evidence:
     feed = config.name
-    ancestors, whole = _ancestors(table)
-    commits = tuple(_commits(ancestors, feed))
+    line, whole = ancestors(table)
+    commits, backfills = tuple(commits_of(line, feed)), tuple(backfills_of(line, feed))
     recorded = table.properties.get(f"{POSITION}.{feed}")
     # After the table, so that no batch of it can be without them.
     letters = None
     if config.dead_letters is not None and config.dead_letters.table is not None:
         letters = _letters(config.dead_letters.table, feed, connections)
-    covered = spans(commits)
-    topics = _topics(source, {topic for topic, _ in covered})
+    landed: tuple[Commit | Backfill, ...] = (*commits, *backfills)
+    topics = _topics(source, {topic for topic, _ in spans(landed)})
     same = {
         name
         for name, found in topics.items()
-        if found is not None and commits[-1].ranges.topic_ids.get(name, found.topic_id) == found.topic_id
+        if found is not None and (commits or backfills)[-1].ranges.topic_ids.get(name, found.topic_id) == found.topic_id
     }
-    ids = commits[-1].ranges.topic_ids if commits else {}
+    ids = (commits or backfills)[-1].ranges.topic_ids if landed else {}
     asked = [
         each
-        for commit in commits
+        for commit in landed
         for each in sparse((commit,))
         if each.topic in same and commit.ranges.topic_ids.get(each.topic) == ids.get(each.topic)
     ]
@@ -206,61 +198,25 @@ def _gathered(
         recorded=_recorded(recorded),
         recorded_known=recorded is None or recorded.startswith("{"),
         fence=table.properties.get(f"{FENCE}.{feed}"),
-        replays=tuple(_replays(ancestors, feed)),
-        others=tuple(_others(ancestors)),
+        backfills=backfills,
+        backfill_fence=table.properties.get(f"{FENCE}.{feed}{BACKFILLS}"),
+        replays=tuple(replays_of(line, feed)),
+        others=tuple(others_in(line)),
         letters=letters,
         letters_topic=config.dead_letters.topic if config.dead_letters else None,
         topics=topics,
         held=records_held(source, asked, topics={name: found for name, found in topics.items() if found is not None}),
         transformed=config.transform is not None,
-        placed=placed(table, covered, letters=letters.letters if letters else ()) if deep and commits else None,
-    )
-
-
-def _ancestors(table: Table) -> tuple[list[tuple[int, dict[str, str]]], bool]:
-    """The snapshots that the table's present state descends from, oldest first, and whether none is missing."""
-    by_id: dict[int, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
-    found: list[tuple[int, dict[str, str]]] = []
-    snapshot = table.current_snapshot()
-    oldest = None
-    while snapshot is not None:
-        summary = snapshot.summary
-        properties = summary.additional_properties if summary is not None else {}
-        operation = summary.operation.value if summary is not None else ""
-        found.append((snapshot.snapshot_id, {**properties, "operation": operation}))
-        oldest = snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else by_id.get(parent)
-    return found[::-1], oldest is None or oldest.parent_snapshot_id is None
-
-
-def _commits(ancestors: Sequence[tuple[int, dict[str, str]]], feed: str) -> Iterator[Commit]:
-    for snapshot_id, summary in ancestors:
-        if summary.get(FEED) == feed and RANGES in summary:
-            yield Commit.of(snapshot_id, summary)
-
-
-def _replays(ancestors: Sequence[tuple[int, dict[str, str]]], feed: str) -> Iterator[ReplayCommit]:
-    for snapshot_id, summary in ancestors:
-        if summary.get(REPLAY_OF) == feed and REPLAY in summary:
-            counts = counts_by_partition(summary.get(COUNTS, "{}"))
-            yield ReplayCommit(summary[REPLAY], snapshot_id, int(summary.get("added-records", 0)), counts)
-
-
-def _others(ancestors: Sequence[tuple[int, dict[str, str]]]) -> Iterator[OtherCommit]:
-    """Compactions change no rows and are left out, as are the empty snapshots that come with a fence."""
-    for snapshot_id, summary in ancestors:
-        if COMMIT_ID in summary or FEED in summary or summary["operation"] == "replace":
-            continue
-        if any(key.startswith(FENCE_TAKEN) for key in summary):
-            continue
-        deleted = ("deleted-records", "added-position-deletes", "added-equality-deletes")
-        yield OtherCommit(
-            snapshot_id,
-            summary["operation"],
-            int(summary.get("added-records", 0)),
-            sum(int(summary.get(name, 0)) for name in deleted),
+        placed=placed(
+            table,
+            covered(landed),
+            topics=topics,
+            begins={key: start for key, (start, _) in spans(commits).items()},
+            letters=letters.letters if letters else (),
         )
+        if deep and commits
+        else None,
+    )
 
 
 def _recorded(text: str | None) -> OffsetRanges | None:
@@ -277,14 +233,15 @@ def _letters(name: str, feed: str, connections: Connections) -> Letters:
         table = open_table(name, connections=connections)
     except ResourceMissing:
         return Letters()
-    ancestors, whole = _ancestors(table)
+    line, whole = ancestors(table)
     equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
     columns = ("topic", "partition", "offset", "replay")
     rows = table.scan(row_filter=equal("feed", feed), selected_fields=columns).to_arrow().to_pylist()
     return Letters(
-        tuple(_commits(ancestors, feed)),
+        tuple(commits_of(line, feed)),
         whole,
         tuple(Letter(row["topic"], row["partition"], row["offset"], row["replay"]) for row in rows),
+        {each.batch_id: each.rows for each in commits_of(line, f"{feed}{BACKFILLS}")},
     )
 
 
@@ -299,7 +256,7 @@ def _standings(evidence: Evidence) -> Iterator[Standing]:
     described: Mapping[str, TopicDescription | None] = evidence.topics
     ids = evidence.commits[-1].ranges.topic_ids if evidence.commits else {}
     last = spans(evidence.commits[-1:])
-    for (topic, partition), (start, end) in sorted(spans(evidence.commits).items()):
+    for (topic, partition), (start, end) in sorted(spans(evidence.landed).items()):
         # A rewind has gone back behind what landed once.
         _, end = last.get((topic, partition), (start, end))
         found = described.get(topic)

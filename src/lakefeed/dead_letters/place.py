@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.ledger import BATCH_ID, FEED, RANGES
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.dead_letters.letters import Choice
 
@@ -16,6 +17,65 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """What a letter keeps of its record, and what is decoded again."""
+
+
+BACKFILLS = ".backfills"
+"""Behind the feed's name: the fence of its backfills, and the ledger of their dead letters (``Ledger.java``)."""
+
+
+class Origin(Protocol):
+    """What dead letters are of: the commit of a batch, or of a backfill."""
+
+    @property
+    def feed(self) -> str:
+        """The feed's name."""
+
+    @property
+    def batch_id(self) -> int:
+        """As the letters have it."""
+
+    @property
+    def ranges(self) -> OffsetRanges:
+        """What they are known by in the dead-letter table's ledger: a later commit begins at their end or after."""
+
+    @property
+    def committed_at(self) -> float:
+        """When the rows were committed, in seconds since 1970; 0 if that was a moment ago."""
+
+    def properties(self) -> dict[str, str]:
+        """For the summary of the letters' snapshot, with feed, batch id and ranges as that ledger has them."""
+
+
+@dataclass(frozen=True)
+class OfBackfill:
+    """The dead letters of one commit of a backfill.
+
+    Their offsets may lie anywhere before those of the batches, so they have a ledger of their own. In place of offsets
+    it has the number of the rows' commit: each number once, in their order.
+
+    Attributes:
+        feed: the feed's name.
+        number: of the rows' commit, ``Backfill.number``.
+        committed_at: when that was, in seconds since 1970.
+    """
+
+    feed: str
+    number: int
+    committed_at: float = 0.0
+
+    @property
+    def batch_id(self) -> int:
+        """Negative: it is no batch."""
+        return -self.number
+
+    @property
+    def ranges(self) -> OffsetRanges:
+        """The number, as if it were an offset."""
+        return OffsetRanges((OffsetRange("backfills", 0, self.number, self.number + 1),))
+
+    def properties(self) -> dict[str, str]:
+        """For the summary of the letters' snapshot."""
+        return {FEED: f"{self.feed}{BACKFILLS}", BATCH_ID: str(self.number), RANGES: self.ranges.to_json()}
 
 
 class DeadLetterReader(Protocol):
@@ -40,18 +100,18 @@ class DeadLetterPlace(Protocol):
     def ensure(self) -> None:
         """Makes the place if it is missing."""
 
-    def write(self, judge: Judge, commit: Commit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        """Writes the dead letters of a batch.
+    def write(self, judge: Judge, commit: Origin, *, spans: Sequence[OffsetRange], expected: int) -> None:
+        """Writes the dead letters of a commit.
 
         Args:
-            judge: decodes records and adds ``RECORD``, just as it was done for the batch's rows.
-            commit: of the batch.
+            judge: decodes records and adds ``RECORD``, just as it was done for its rows.
+            commit: that of the rows.
             spans: the offset ranges that hold its dead letters.
             expected: how many they are.
         """
 
-    def complete(self, judge: Judge, commit: Commit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        """Writes what a crash has left out of the last commit's dead letters; nothing if it has all of them."""
+    def complete(self, judge: Judge, commit: Origin, *, spans: Sequence[OffsetRange], expected: int) -> bool:
+        """Writes what a crash has left out of the last commit's dead letters; False if they were all there."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
         """Removes the letters of records past a feed's position, since they are read again; returns how many.

@@ -11,12 +11,12 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.commit.ledger import COMMIT_ID, CONTINUITY, ROWS, Commit, Ledger
+from lakefeed.commit.ledger import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS, Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.commit.rewind import rows_where, step_back
 from lakefeed.config.models import KafkaSource
 from lakefeed.dead_letters.letters import Choice
-from lakefeed.dead_letters.place import RECORD_COLUMNS
+from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin
 from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.kafka.source import read_batch
@@ -72,17 +72,21 @@ class DeadLetterTable:
             )
 
     def complete(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Commit, *, spans: Sequence[OffsetRange], expected: int
-    ) -> None:
-        """Writes the dead letters of the last commit, unless the table has them: they are one commit too."""
-        last = self.ledger.position()
+        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
+    ) -> bool:
+        """Writes the dead letters of the last commit, unless the table has them, one commit too; False then."""
+        ledger = commit.properties()[FEED]
+        last = Ledger(self._spark, self._table, ledger).position()
         reached = {} if last is None else {(each.topic, each.partition): each.end for each in last.ranges.ranges}
+        marks = spans if ledger == self._feed else commit.ranges.ranges
         # Behind it if a crash came between the two; at it, or moved back to it, if not.
-        if any(reached.get((each.topic, each.partition), 0) < each.end for each in spans):
-            self.write(judge, commit, spans=spans, expected=expected)
+        if all(reached.get((each.topic, each.partition), 0) >= each.end for each in marks):
+            return False
+        self.write(judge, commit, spans=spans, expected=expected)
+        return True
 
     def write(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Commit, *, spans: Sequence[OffsetRange], expected: int
+        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
     ) -> None:
         """Appends the dead letters of a batch.
 
@@ -110,9 +114,10 @@ class DeadLetterTable:
             )
         )
         writer = letters.writeTo(self._table)
+        known_by = commit.properties()
         properties = {
-            **commit.properties(),
-            COMMIT_ID: f"{commit.feed}-{commit.batch_id}-dead-letters",
+            **known_by,
+            COMMIT_ID: f"{known_by[FEED]}-{known_by[BATCH_ID]}-dead-letters",
             CONTINUITY: "sparse",
             ROWS: str(expected),
         }

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
-from lakefeed.commit.ledger import Commit
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.models import KafkaSource
 from lakefeed.dead_letters.letters import Choice
-from lakefeed.dead_letters.place import RECORD_COLUMNS
+from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin
 from lakefeed.dead_letters.topic_reader import LETTER, PREFIX, Letter, Position, State, TopicReader, note_headers
 from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch, Unreachable
@@ -80,7 +79,7 @@ class DeadLetterTopic:
         self._topics.create(self._topic, partitions=min(MOST_PARTITIONS, partitions), config=config, exist_ok=True)
 
     def write(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Commit, *, spans: Sequence[OffsetRange], expected: int
+        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
     ) -> None:
         """Sends the dead letters of a batch.
 
@@ -90,22 +89,24 @@ class DeadLetterTopic:
         self._write(judge, commit, spans=spans, expected=expected, there=set())
 
     def complete(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Commit, *, spans: Sequence[OffsetRange], expected: int
-    ) -> None:
-        """Sends those dead letters of the last commit that the topic has not got, after a crash.
+        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
+    ) -> bool:
+        """Sends those dead letters of the last commit that the topic has not got, after a crash; False if it has all.
 
         Raises:
             CheckpointMismatch: they are not as many as the batch had.
         """
         there = self._reader.positions(self._feed, commit.batch_id, since=commit.committed_at)
         within = {each for each in there if any(_holds(span, each) for span in spans)}
-        if len(within) < expected:
-            self._write(judge, commit, spans=spans, expected=expected, there=within)
+        if len(within) >= expected:
+            return False
+        self._write(judge, commit, spans=spans, expected=expected, there=within)
+        return True
 
     def _write(
         self,
         judge: Callable[[DataFrame], DataFrame],
-        commit: Commit,
+        commit: Origin,
         *,
         spans: Sequence[OffsetRange],
         expected: int,
@@ -254,7 +255,7 @@ class DeadLetterTopic:
             raise Unreachable(f"the broker did not take all notes on dead letters{why}", where=f"topic {self._topic}")
 
 
-def _sent(letters: DataFrame, commit: Commit) -> DataFrame:
+def _sent(letters: DataFrame, commit: Origin) -> DataFrame:
     """Key, value and headers as they go to the topic."""
     from pyspark.sql import functions as sf
 

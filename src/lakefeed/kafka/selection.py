@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -144,7 +144,7 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
     return sorted(found)
 
 
-def require_held(ranges: Sequence[OffsetRange], topics: dict[str, TopicDescription], *, where: str) -> None:
+def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
     """Refuses ranges that the topics do not hold whole.
 
     Raises:
@@ -161,7 +161,7 @@ def require_held(ranges: Sequence[OffsetRange], topics: dict[str, TopicDescripti
         )
 
 
-def _faults(ranges: Sequence[OffsetRange], topics: dict[str, TopicDescription]) -> Iterator[str]:
+def _faults(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription]) -> Iterator[str]:
     for each in ranges:
         if each.topic not in topics:
             raise _not_read(each.topic, topics)
@@ -175,5 +175,5 @@ def _faults(ranges: Sequence[OffsetRange], topics: dict[str, TopicDescription]) 
             yield f"{name} has no offset {each.end - 1} yet, it ends at {held.end_offset}"
 
 
-def _not_read(topic: str, topics: dict[str, TopicDescription]) -> LakefeedError:
+def _not_read(topic: str, topics: Mapping[str, TopicDescription]) -> LakefeedError:
     return ConfigError(f"the source does not read the topic {topic}", where=f"it reads {', '.join(sorted(topics))}")

@@ -28,10 +28,16 @@ PROTOCOL = "spark.sql.sources.commitProtocolClass"
 PROTOCOL_CLASS = "io.lakefeed.commit.CheckedExport"
 TABLE = re.compile(rf"{Identifier}(\.{Identifier}){{2,}}")
 POSITION = "lakefeed.position."
+FEED_LOG = "_spark_metadata"
 
 
 class Target:
     """A sink without a ledger: nobody goes on where it ends."""
+
+    keeps_ledger = False
+
+    def position(self) -> None:
+        """None."""
 
     def recorded_schema(self) -> Recorded | None:
         """None: each read begins anew."""
@@ -112,7 +118,7 @@ class Files(Target):
         append: add to files that are there.
 
     Raises:
-        ConfigError: there is something already, and it is not to be added to.
+        ConfigError: there is something already, and it is not to be added to; or it is the path of a Parquet feed.
     """
 
     def __init__(self, spark: SparkSession, path: str, *, file_format: FileFormat, append: bool) -> None:
@@ -121,7 +127,14 @@ class Files(Target):
         java: Any = spark._jvm
         root = java.org.apache.hadoop.fs.Path(self._path)
         files = root.getFileSystem(spark._jsc.hadoopConfiguration())
-        if not append and files.exists(root):
+        names = [each.getPath().getName() for each in files.listStatus(root)] if files.exists(root) else []
+        if FEED_LOG in names:
+            raise ConfigError(
+                "the path belongs to a feed: Spark would not list these files, and others would take them for its",
+                where=self._path,
+                hint="name another path",
+            )
+        if names and not append:
             raise _there("path", self._path)
 
     def location(self) -> str:

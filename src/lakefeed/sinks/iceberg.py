@@ -99,7 +99,6 @@ class IcebergTable:
             if changed := {key: text for key, text in remembered.items() if properties.get(key) != text}:
                 self._spark.sql(set_properties(self._sink.table, changed))
             self._change(rows, renames(recorded.schema) if recorded else ())
-        self._columns = self._spark.table(self._sink.table).schema
 
     def take_fence(self, suffix: str = "") -> str:
         """Makes this driver the only one whose commits of the feed succeed, until another takes a fence.
@@ -146,7 +145,9 @@ class IcebergTable:
         Raises:
             Py4JJavaError: Spark could not, or the commit was refused.
         """
-        writer = aligned(rows, self._columns).writeTo(self._sink.table)
+        # Not those that ``follow`` saw: a backfill beside the feed may have added some.
+        columns = self._spark.table(self._sink.table).schema
+        writer = aligned(rows, columns).writeTo(self._sink.table)
         for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()

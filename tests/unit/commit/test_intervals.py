@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.intervals import common, layers, overlapping, portions, subtracted, united
+from lakefeed.commit.intervals import Offsets, common, layers, overlapping, portions, subtracted, united
 from lakefeed.commit.ranges import OffsetRange
 
 Offset = tuple[str, int, int]
@@ -62,6 +62,14 @@ def test_overlapping_finds_an_offset_that_is_there_twice(some: list[OffsetRange]
     assert (pair is None) == (sum(each.records for each in some) == len(offsets(some)))
     if pair is not None:
         assert offsets([pair[0]]) & offsets([pair[1]])
+
+
+@given(ranges, st.integers(0, 45))
+def test_offsets_are_found_one_by_one(some: list[OffsetRange], offset: int) -> None:
+    found = Offsets(some)
+    for topic in ("a", "b"):
+        for partition in range(3):
+            assert found.has(topic, partition, offset) == ((topic, partition, offset) in offsets(some))
 
 
 @given(ranges)

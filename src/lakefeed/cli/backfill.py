@@ -1,0 +1,123 @@
+"""``lakefeed backfill``: old records into a feed's table, beside the running feed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.run import stop_signals
+from lakefeed.observe.terminal import ProgressView
+
+if TYPE_CHECKING:
+    from lakefeed.backfill import Backfilled, Portion
+    from lakefeed.commit.missing import Wanted
+
+MOST_RANGES_SHOWN = 20
+
+
+@click.command()
+@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--from",
+    "start",
+    metavar="earliest|OFFSET|TIME",
+    default="earliest",
+    show_default=True,
+    help="Only what is missing from there on, in each partition.",
+)
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    metavar="TOPIC:PARTITION:START:END",
+    help="Only what is missing of these offsets.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what is missing, and land nothing.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
+@click.option("--master", help="Spark master.  [default: local[*]]")
+@click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+@output_option
+def backfill(
+    pipeline: Path,
+    start: str,
+    ranges: tuple[str, ...],
+    dry_run: bool,
+    overrides: tuple[str, ...],
+    master: str | None,
+    log_file: Path | None,
+    output: str,
+) -> None:
+    """Land the old records of PIPELINE's topics that its table lacks and the feed will never read: each once.
+
+    These are the records from before the feed's beginning, and those that it was moved past. May run beside the feed,
+    whose progress it does not touch. Commits have max_records_per_batch records at most.
+
+    SIGTERM and Ctrl-C end it after the commit at hand, with status 0. Whatever ends it, the next one lands what is
+    missing then.
+    """
+    from lakefeed.pipeline import Pipeline
+    from lakefeed.session import log_path
+
+    wanted = _wanted(start, ranges)
+    declared = Pipeline.from_file(pipeline, overrides=overrides)
+    name = f"{declared.config.name} backfill"
+    log_file = log_file or log_path(f"{declared.config.name}-backfill")
+    with ProgressView(name) as view:
+        view.note(f"starting; Spark's log is {log_file}")
+        spark = declared.session(master=master, log_file=log_file)
+
+        def show(portion: Portion) -> None:
+            for note in portion.notes:
+                view.note(note)
+            view.note(
+                f"commit {portion.number} of {portion.of} · in {portion.counts.records:,} · out {portion.rows:,}"
+                + (f" · dead letters {portion.counts.dead_letters:,}" if portion.counts.dead_letters else "")
+                + f" · {portion.seconds:.1f} s"
+            )
+
+        with stop_signals(view) as stop:
+            done = declared.backfill(wanted, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
+    emit(output, done.as_dict(), lambda: _print(declared.config.name, done))
+
+
+def _wanted(start: str, ranges: tuple[str, ...]) -> Wanted:
+    from lakefeed.commit.missing import Wanted
+    from lakefeed.commit.ranges import OffsetRange
+    from lakefeed.kafka.selection import moment
+
+    chosen = tuple(OffsetRange.parse(each) for each in ranges) or None
+    if start == "earliest":
+        return Wanted(ranges=chosen)
+    if start.isdecimal() and len(start) < 19:
+        return Wanted(ranges=chosen, start=int(start))
+    return Wanted(ranges=chosen, since=moment(start))
+
+
+def _print(feed: str, done: Backfilled) -> None:
+    if done.settled:
+        click.echo(f"{done.settled:,} dead letters of a backfill that was cut off are written now")
+    if not done.planned.offsets:
+        click.echo(f"{feed}: nothing is missing that the topics still have")
+    elif done.dry_run:
+        click.echo(f"{feed}: {done.planned.offsets:,} offsets are missing, to be landed in {done.commits:,} commits")
+        _print_ranges([str(each) for each in done.planned.ranges])
+    else:
+        click.echo(
+            f"{feed}: {done.commits:,} commits, {done.records:,} records of {done.planned.offsets:,} offsets, "
+            f"{done.rows:,} rows, {done.dead_letters:,} dead letters, {done.skipped:,} skipped in {done.seconds:.1f} s"
+            + ("; stopped before the end, the next backfill goes on" if done.stopped else "")
+        )
+    if done.planned.gone:
+        gone = sum(each.records for each in done.planned.gone)
+        click.echo(f"{gone:,} offsets are in neither the table nor the topics any more:")
+        _print_ranges([str(each) for each in done.planned.gone])
+
+
+def _print_ranges(ranges: list[str]) -> None:
+    for each in ranges[:MOST_RANGES_SHOWN]:
+        click.echo(f"  {each}")
+    if len(ranges) > MOST_RANGES_SHOWN:
+        click.echo(f"  … and {len(ranges) - MOST_RANGES_SHOWN:,} more; --output json lists them all")

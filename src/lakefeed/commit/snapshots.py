@@ -1,0 +1,94 @@
+"""What a table's snapshots say of a feed, read without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lakefeed.commit.evidence import OtherCommit, ReplayCommit
+from lakefeed.commit.ledger import (
+    BACKFILL_OF,
+    COMMIT_ID,
+    COUNTS,
+    FEED,
+    FENCE_TAKEN,
+    RANGES,
+    REPLAY,
+    REPLAY_OF,
+    Backfill,
+    Commit,
+)
+from lakefeed.commit.outcomes import counts_by_partition
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+
+def ancestors(table: Table) -> tuple[list[Snapshot], bool]:
+    """The snapshots that the table's present state descends from, oldest first, and whether none is missing."""
+    by_id: dict[int, Snapshot] = {each.snapshot_id: each for each in table.metadata.snapshots}
+    found: list[Snapshot] = []
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
+        found.append(snapshot)
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else by_id.get(parent)
+    return found[::-1], not found or found[-1].parent_snapshot_id is None
+
+
+def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
+    """The feed's commits."""
+    for snapshot in line:
+        summary = _summary(snapshot)
+        if summary.get(FEED) == feed and RANGES in summary:
+            yield Commit.of(snapshot.snapshot_id, summary)
+
+
+def backfills_of(line: Sequence[Snapshot], feed: str) -> Iterator[Backfill]:
+    """The feed's backfills, each with how many of its commits came before."""
+    after = 0
+    for snapshot in line:
+        summary = _summary(snapshot)
+        if summary.get(FEED) == feed and RANGES in summary:
+            after += 1
+        if summary.get(BACKFILL_OF) == feed and RANGES in summary:
+            yield Backfill.of(
+                snapshot.snapshot_id,
+                summary,
+                number=snapshot.sequence_number,
+                milliseconds=snapshot.timestamp_ms,
+                after=after,
+            )
+
+
+def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
+    """The replays of the feed's dead letters."""
+    for snapshot in line:
+        summary = _summary(snapshot)
+        if summary.get(REPLAY_OF) == feed and REPLAY in summary:
+            counts = counts_by_partition(summary.get(COUNTS, "{}"))
+            rows = int(summary.get("added-records", 0))
+            yield ReplayCommit(summary[REPLAY], snapshot.snapshot_id, rows, counts)
+
+
+def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
+    """Commits of no feed. Left out are compactions, which change no rows, and the empty snapshots that come with a fence."""
+    for snapshot in line:
+        summary = _summary(snapshot)
+        operation = snapshot.summary.operation.value if snapshot.summary is not None else ""
+        if COMMIT_ID in summary or FEED in summary or operation == "replace":
+            continue
+        if any(key.startswith(FENCE_TAKEN) for key in summary):
+            continue
+        deleted = ("deleted-records", "added-position-deletes", "added-equality-deletes")
+        yield OtherCommit(
+            snapshot.snapshot_id,
+            operation,
+            int(summary.get("added-records", 0)),
+            sum(int(summary.get(name, 0)) for name in deleted),
+        )
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary is not None else {}

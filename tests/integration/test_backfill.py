@@ -1,0 +1,280 @@
+"""Backfills beside a feed: each record once, whatever cuts them off, and the feed never notices."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.backfill import Backfilled
+from lakefeed.commit.ledger import Ledger
+from lakefeed.commit.missing import Wanted
+from lakefeed.commit.ranges import OffsetRange
+from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, LakefeedError, ResourceMissing
+from lakefeed.pipeline import Pipeline
+from tests.cli import Running, lakefeed
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PATIENCE_SECONDS = 300
+DECODE: dict[str, Any] = {
+    "avro": {"registry": "${SCHEMA_REGISTRY_URL}"},
+    "metadata": ["topic", "partition", "offset"],
+    "on_null": "skip",
+}
+
+
+def trips(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"zone {number % 7}"} for number in range(start, end)]
+
+
+def blocks(feed: Feed, *, size: int = 100_000, **more: Any) -> dict[str, Any]:
+    source = {
+        "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+        "topics": [feed.topic],
+        "start": "latest",
+        "max_records_per_batch": size,
+    }
+    return {"source": {"kafka": source}, "decode": DECODE, **more}
+
+
+def ids(feed: Feed) -> list[int]:
+    return sorted(row["id"] for row in feed.rows())
+
+
+def proven(pipeline: Pipeline) -> None:
+    done = pipeline.verify(deep=True)
+    assert done.faults == ()
+
+
+@contextmanager
+def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[None]:
+    """The feed at work, in a thread."""
+    stop, began, failed = threading.Event(), threading.Event(), []
+
+    def run() -> None:
+        try:
+            pipeline.run(spark=spark, stop=stop, on_batch=lambda batch: began.set())
+        except LakefeedError as error:
+            failed.append(error)
+            began.set()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert began.wait(PATIENCE_SECONDS)
+        yield
+    finally:
+        stop.set()
+        thread.join(PATIENCE_SECONDS)
+    assert not failed, failed[0]
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+
+
+def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
+    """A feed that began behind what the topic has: 60 old records of 2 partitions, then 10 of its own."""
+    feed.create_topic(partitions=2)
+    feed.send(feed.avro(trips(0, 30)), partition=0)
+    feed.send(feed.avro(trips(30, 60)), partition=1)
+    pipeline = feed.pipeline(**blocks(feed, **more))
+    pipeline.run(spark=lake, once=True)
+    feed.send(feed.avro(trips(60, 70)))
+    pipeline.run(spark=lake, once=True)
+    assert ids(feed) == list(range(60, 70))
+    return pipeline
+
+
+def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=3)
+    feed.send(feed.avro(trips(0, 1000)))
+    pipeline = feed.pipeline(**blocks(feed, size=300))
+    sent = 1000
+    with running(pipeline, lake):
+        # The feed has begun; from here on it reads all that comes.
+        producing = threading.Event()
+
+        def produce() -> None:
+            nonlocal sent
+            while not producing.is_set():
+                feed.send(feed.avro(trips(sent, sent + 20)))
+                sent += 20
+                time.sleep(0.5)
+
+        thread = threading.Thread(target=produce)
+        thread.start()
+        try:
+            until(lambda: len(feed.rows()) > 0)
+            done = pipeline.backfill(spark=lake)
+        finally:
+            producing.set()
+            thread.join(60)
+        until(lambda: len(feed.rows()) >= sent)
+        assert (done.records, done.rows, done.planned.offsets, done.commits) == (1000, 1000, 1000, 4)
+        assert pipeline.backfill(spark=lake).commits == 0
+    assert ids(feed) == list(range(sent))
+    proven(pipeline)
+    commits = [each.batch_id for each in Ledger(lake, feed.table, feed.name).commits()]
+    assert commits == sorted(commits, reverse=True)
+    feed.send(feed.avro(trips(sent, sent + 5)))
+    assert pipeline.run(spark=lake, once=True).rows == 5
+
+
+def test_one_that_was_cut_off_goes_on_and_its_dead_letters_are_neither_lost_nor_double(
+    lake: SparkSession, feed: Feed
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([*feed.avro(trips(0, 20)), b"\x01one", None, *feed.avro(trips(20, 40)), b"\x01two"])
+    letters = f"lake.{feed.name}.dead_letters"
+    pipeline = feed.pipeline(**blocks(feed, size=15, dead_letters={"table": letters}))
+    pipeline.run(spark=lake, once=True)
+    feed.send(feed.avro(trips(40, 45)))
+    pipeline.run(spark=lake, once=True)
+
+    class CutOff(Exception):
+        pass
+
+    landed = []
+
+    def cut(step: str) -> None:
+        landed.append(step)
+        if len(landed) == 2:
+            raise CutOff
+
+    # The second commit, offsets 15 to 30, has the first dead letter.
+    with pytest.raises(CutOff):
+        pipeline.backfill(spark=lake, step=cut)
+    assert feed.rows(letters) == []
+    assert {each.kind for each in pipeline.verify().notes} == {"letters-pending"}
+    done = pipeline.backfill(spark=lake)
+    assert (done.settled, done.commits, done.records, done.dead_letters, done.skipped) == (1, 1, 13, 1, 0)
+    assert sorted(row["value"] for row in feed.rows(letters)) == [b"\x01one", b"\x01two"]
+    assert {row["batch_id"] < 0 for row in feed.rows(letters)} == {True}
+    again = pipeline.backfill(spark=lake)
+    assert (again.settled, again.commits, len(feed.rows(letters))) == (0, 0, 2)
+    assert ids(feed) == list(range(45))
+    proven(pipeline)
+    feed.send([b"\x01three"])
+    pipeline.run(spark=lake, once=True)
+    assert len(feed.rows(letters)) == 3
+    proven(pipeline)
+
+
+def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: Feed) -> None:
+    pipeline = begun_at_latest(lake, feed, size=20)
+    second: list[Backfilled] = []
+
+    def overtaken(step: str) -> None:
+        if not second:
+            second.append(pipeline.backfill(spark=lake))
+
+    with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
+        pipeline.backfill(spark=lake, step=overtaken)
+    assert (second[0].commits, second[0].records) == (2, 40)
+    assert ids(feed) == list(range(70))
+    proven(pipeline)
+
+
+def test_what_is_wanted_is_chosen_and_what_is_not_the_backfills_is_refused(lake: SparkSession, feed: Feed) -> None:
+    pipeline = begun_at_latest(lake, feed)
+    told = pipeline.backfill(Wanted(start=25), spark=lake, dry_run=True)
+    assert [(each.partition, each.start, each.end) for each in told.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
+    assert len(feed.rows()) == 10
+    some = (OffsetRange(feed.topic, 0, 5, 10), OffsetRange(feed.topic, 0, 20, 22))
+    done = pipeline.backfill(Wanted(ranges=some), spark=lake)
+    assert (done.commits, done.records) == (2, 7)
+    assert ids(feed) == [*range(5, 10), 20, 21, *range(60, 70)]
+    with pytest.raises(ConfigError, match="reads what comes after it itself"):
+        pipeline.backfill(Wanted(ranges=(OffsetRange(feed.topic, 0, 0, 10_000),)), spark=lake)
+    assert pipeline.backfill(Wanted(start=25), spark=lake).records == 10
+    proven(pipeline)
+    assert pipeline.backfill(spark=lake).records == 60 - 17
+    assert ids(feed) == list(range(70))
+    proven(pipeline)
+
+
+def test_where_it_cannot_be_told_what_is_missing_nothing_is_landed(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro(trips(0, 10)))
+    with pytest.raises(ResourceMissing, match="there is no table"):
+        feed.pipeline(**blocks(feed)).backfill(spark=lake)
+    parquet = {"parquet": {"path": f"s3a://{feed.stack.bucket}/parquet/{feed.name}"}}
+    with pytest.raises(ConfigError, match="a Parquet feed cannot be backfilled"):
+        feed.pipeline(**blocks(feed, sink=parquet)).backfill(spark=lake)
+
+
+@pytest.mark.slow
+def test_too_many_dead_letters_stop_it_and_nothing_of_that_commit_lands(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([*feed.avro(trips(0, 10)), b"\x01", b"\x02", b"\x03"])
+    dead = {"table": f"lake.{feed.name}.dead_letters", "budget": {"max_rows": 1}}
+    pipeline = feed.pipeline(**blocks(feed, size=10, dead_letters=dead))
+    pipeline.run(spark=lake, once=True)
+    feed.send(feed.avro(trips(40, 45)))
+    pipeline.run(spark=lake, once=True)
+    with pytest.raises(ErrorBudgetExceeded):
+        pipeline.backfill(spark=lake)
+    assert ids(feed) == [*range(10), *range(40, 45)]
+    proven(pipeline)
+
+
+@pytest.mark.slow
+def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside_the_feed(
+    lake: SparkSession, feed: Feed
+) -> None:
+    old = {
+        "type": "record",
+        "name": "Trip",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "zone", "type": "string"},
+            {"name": "tip", "type": ["null", "double"], "default": None},
+        ],
+    }
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro([{**each, "tip": 1.5} for each in trips(0, 10)], old))
+    pipeline = feed.pipeline(**blocks(feed))
+    feed.avro([])  # Registers the newer schema, without the tip.
+    with running(pipeline, lake):
+        feed.send(feed.avro(trips(10, 20)))
+        until(lambda: len(feed.rows()) == 10)
+        assert pipeline.backfill(spark=lake).rows == 10
+        feed.send(feed.avro(trips(20, 30)))
+        until(lambda: len(feed.rows()) == 30)
+    assert {row["tip"] for row in feed.rows() if row["id"] < 10} == {1.5}
+    assert {row["tip"] for row in feed.rows() if row["id"] >= 10} == {None}
+    proven(pipeline)
+
+
+@pytest.mark.slow
+def test_the_command_killed_and_called_again(lake: SparkSession, feed: Feed) -> None:
+    begun_at_latest(lake, feed, size=5)
+    file = feed.write_file(**blocks(feed, size=5))
+    told = lakefeed("backfill", file, "--dry-run", "--output", "json", environment=feed.environment)
+    assert told.returncode == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert (document["dry_run"], document["planned"]["offsets"], document["commits"]) == (True, 60, 12)
+    assert document["planned"]["ranges"] == [f"{feed.topic}:0:0:30", f"{feed.topic}:1:0:30"]
+    first = Running(["backfill", file], feed.environment, feed.folder / "first.log")
+    first.wait_until_it_says("commit 3 of 12")
+    first.kill()
+    rest = lakefeed("backfill", file, environment=feed.environment)
+    assert rest.returncode == 0, rest.stderr
+    assert ids(feed) == list(range(70))
+    shown = lakefeed("verify", file, "--deep", environment=feed.environment)
+    assert shown.returncode == 0, shown.stdout
+    assert "of backfills" in shown.stdout
+    nothing = lakefeed("backfill", file, environment=feed.environment)
+    assert "nothing is missing that the topics still have" in nothing.stdout

@@ -1,0 +1,121 @@
+"""What a backfill has to land, held against sets of offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.commit.covered import Covered, Position
+from lakefeed.commit.intervals import united
+from lakefeed.commit.missing import Missing, Wanted, missing
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
+from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+
+TOPIC, ID = "trips", "id-one"
+
+
+def position(ends: dict[int, int], has: Iterable[tuple[int, int, int]], *, topic_id: str = ID) -> Position:
+    intervals: dict[tuple[str, int], tuple[tuple[int, int], ...]] = {}
+    for each in united(OffsetRange(TOPIC, *interval) for interval in has):
+        key = (each.topic, each.partition)
+        intervals[key] = (*intervals.get(key, ()), (each.start, each.end))
+    ranges = OffsetRanges(tuple(OffsetRange(TOPIC, at, end, end) for at, end in ends.items()), {TOPIC: topic_id})
+    return Position(ranges, snapshot_id=1, covered=Covered(intervals, {TOPIC: topic_id}))
+
+
+def described(held: dict[int, tuple[int, int]], *, topic_id: str = ID) -> dict[str, TopicDescription]:
+    partitions = tuple(
+        PartitionDescription(id=at, leader=1, start_offset=start, end_offset=end) for at, (start, end) in held.items()
+    )
+    return {TOPIC: TopicDescription(name=TOPIC, topic_id=topic_id, partitions=partitions)}
+
+
+def offsets(ranges: Iterable[OffsetRange]) -> set[tuple[int, int]]:
+    return {(each.partition, offset) for each in ranges for offset in range(each.start, each.end)}
+
+
+def of(*args: object, **kwargs: object) -> Missing:
+    return missing(*args, **kwargs, where="broker")  # type: ignore[arg-type]
+
+
+partitions = st.integers(0, 2)
+small = st.integers(0, 25)
+
+
+@given(
+    st.dictionaries(partitions, small, min_size=1),
+    st.lists(st.tuples(partitions, small, small).map(lambda each: (each[0], min(each[1:]), max(each[1:])))),
+    st.dictionaries(partitions, st.tuples(small, small).map(lambda each: (min(each), max(each) + 25))),
+    st.one_of(st.none(), small),
+)
+def test_missing_is_below_the_position_not_covered_and_still_there(
+    ends: dict[int, int],
+    has: list[tuple[int, int, int]],
+    held: dict[int, tuple[int, int]],
+    start: int | None,
+) -> None:
+    found = of(position(ends, has), described(held), Wanted(start=start))
+    covered = {(at, offset) for at, first, last in has for offset in range(first, last)}
+    absent = {
+        (at, offset) for at, end in ends.items() for offset in range(start or 0, end) if (at, offset) not in covered
+    }
+    there = {(at, offset) for at, (first, last) in held.items() for offset in range(first, last)}
+    assert offsets(found.ranges) == absent & there
+    assert offsets(found.gone) == absent - there
+    assert found.offsets == len(absent & there)
+
+
+def test_what_is_left_after_part_of_it_has_landed_is_the_rest() -> None:
+    topics = described({0: (0, 100)})
+    first = of(position({0: 80}, [(0, 50, 80)]), topics, Wanted())
+    assert first.ranges == (OffsetRange(TOPIC, 0, 0, 50),)
+    rest = of(position({0: 90}, [(0, 50, 90), (0, 0, 20)]), topics, Wanted())
+    assert rest.ranges == (OffsetRange(TOPIC, 0, 20, 50),)
+    assert of(position({0: 90}, [(0, 0, 90)]), topics, Wanted()).ranges == ()
+
+
+def test_from_a_time_on() -> None:
+    topics, stands = described({0: (0, 100), 1: (0, 100)}), position({0: 50, 1: 50}, [])
+    found = of(
+        stands, topics, Wanted(since=datetime(2026, 11, 20, 12, tzinfo=UTC)), starts={(TOPIC, 0): 30, (TOPIC, 1): None}
+    )
+    assert found.ranges == (OffsetRange(TOPIC, 0, 30, 50),)
+
+
+def test_ranges_are_taken_as_they_are_or_refused() -> None:
+    topics, stands = described({0: (10, 100)}), position({0: 50}, [(0, 0, 5), (0, 30, 50)])
+
+    def wanted(start: int, end: int, *, partition: int = 0) -> Missing:
+        return of(stands, topics, Wanted(ranges=(OffsetRange(TOPIC, partition, start, end),)))
+
+    assert wanted(20, 40).ranges == (OffsetRange(TOPIC, 0, 20, 30),)
+    assert wanted(0, 5).ranges == wanted(0, 5).gone == ()
+    with pytest.raises(ResourceMissing, match="no longer has offset 5, it begins at 10"):
+        wanted(0, 12)
+    with pytest.raises(ConfigError, match="stands at 50"):
+        wanted(40, 51)
+    with pytest.raises(ConfigError, match="does not know trips-1"):
+        wanted(0, 5, partition=1)
+    with pytest.raises(ConfigError, match="exclude each other"):
+        Wanted(ranges=(), start=3)
+
+
+def test_where_it_is_not_known_nothing_is_guessed() -> None:
+    known = position({0: 50}, [])
+    unknown = Position(known.ranges, snapshot_id=1, covered=None)
+    with pytest.raises(CheckpointMismatch, match="not known which records"):
+        of(unknown, described({0: (0, 100)}), Wanted())
+
+
+def test_of_a_topic_that_was_made_again_nothing_can_be_landed() -> None:
+    other = described({0: (0, 100)}, topic_id="id-two")
+    found = of(position({0: 50}, [(0, 20, 50)]), other, Wanted())
+    assert (found.ranges, found.gone) == ((), (OffsetRange(TOPIC, 0, 0, 20),))
+    assert of(position({0: 50}, []), {}, Wanted()).gone == (OffsetRange(TOPIC, 0, 0, 50),)
+    with pytest.raises(CheckpointMismatch, match="now it has the id id-two"):
+        of(position({0: 50}, []), other, Wanted(ranges=(OffsetRange(TOPIC, 0, 0, 5),)))

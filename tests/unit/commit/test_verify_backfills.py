@@ -1,0 +1,111 @@
+"""Backfills in an audit: right ones pass and count, and what landed twice is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.commit.audit import findings
+from lakefeed.commit.evidence import Evidence, Letter, Letters, Placed
+from lakefeed.commit.ledger import Backfill, Commit
+from lakefeed.commit.move import Move
+from lakefeed.commit.outcomes import Counts
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+
+TOPIC, ID = "trips", "id-one"
+
+
+def ranges(start: int, end: int) -> OffsetRanges:
+    return OffsetRanges((OffsetRange(TOPIC, 0, start, end),), {TOPIC: ID})
+
+
+def commit(number: int, start: int, end: int, *, move: Move | None = None) -> Commit:
+    counts = {(TOPIC, 0): Counts(end - start)} if end > start else {}
+    return Commit("f", number, ranges(start, end), snapshot_id=number, rows=end - start, counts=counts, move=move)
+
+
+def backfill(number: int, start: int, end: int, *, after: int = 9, dead: int = 0, fence: str = "1 a") -> Backfill:
+    return Backfill(
+        "f",
+        ranges(start, end),
+        fence=fence,
+        snapshot_id=1000 + number,
+        number=number,
+        rows=end - start - dead,
+        counts={(TOPIC, 0): Counts(end - start, dead)},
+        after=after,
+    )
+
+
+def evidence(*commits: Commit, backfills: tuple[Backfill, ...] = (), letters: Letters | None = None) -> Evidence:
+    end = commits[-1].ranges.ranges[0].end
+    partition = PartitionDescription(id=0, leader=1, start_offset=0, end_offset=end)
+    return Evidence(
+        commits=commits,
+        recorded=commits[-1].ranges,
+        backfills=backfills,
+        backfill_fence=backfills[-1].fence if backfills else None,
+        letters=letters,
+        topics={TOPIC: TopicDescription(name=TOPIC, topic_id=ID, partitions=(partition,))},
+    )
+
+
+def kinds(given_evidence: Evidence) -> list[str]:
+    return [each.kind for each in findings(given_evidence)]
+
+
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
+def test_backfills_of_what_came_before_are_right_and_each_one_twice_is_not(
+    sizes: list[int], data: st.DataObject
+) -> None:
+    first = sum(sizes)
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    backfills = tuple(
+        backfill(number, end - size, end, after=data.draw(st.integers(1, 2)))
+        for number, (size, end) in enumerate(zip(sizes, ends, strict=True))
+    )
+    backfills = tuple(sorted(backfills, key=lambda each: each.after))
+    commits = (commit(0, first, first + 5), commit(1, first + 5, first + 7))
+    assert findings(evidence(*commits, backfills=backfills)) == []
+    again = data.draw(st.sampled_from(backfills))
+    [found] = findings(evidence(*commits, backfills=(*backfills, replace(again, after=2))))
+    [doubled] = again.ranges.ranges
+    assert (found.kind, found.start, found.end, found.fault) == ("overlap", doubled.start, doubled.end, True)
+
+
+def test_a_backfill_of_what_the_feed_has_read_is_found_whichever_came_first() -> None:
+    commits = (commit(0, 10, 20), commit(1, 20, 30))
+    assert kinds(evidence(*commits, backfills=(backfill(0, 15, 20),))) == ["overlap"]
+    assert kinds(evidence(*commits, backfills=(backfill(0, 25, 30, after=1),))) == ["overlap"]
+
+
+def test_a_feed_that_was_rewound_behind_a_backfill_reads_it_again() -> None:
+    moved = commit(1, 0, 0, move=Move("rewind", {(TOPIC, 0): (20, 0)}))
+    right = evidence(commit(0, 10, 20), moved, commit(2, 0, 20), backfills=(backfill(0, 5, 10, after=1),))
+    assert kinds(right) == ["rewind"]
+    late = replace(right, backfills=(backfill(0, 5, 10, after=3),))
+    assert kinds(late) == ["overlap", "rewind"]
+
+
+def test_counts_fences_and_rows_of_backfills_are_held_to_account() -> None:
+    feed = commit(0, 10, 20)
+    assert kinds(evidence(feed, backfills=(replace(backfill(0, 0, 10), rows=9),))) == ["rows"]
+    overtaken = (backfill(0, 0, 4, fence="2 b"), backfill(1, 4, 10, fence="1 a"))
+    assert kinds(replace(evidence(feed, backfills=overtaken), backfill_fence="2 b")) == ["fence"]
+    fewer = replace(backfill(0, 0, 10), counts={(TOPIC, 0): Counts(8)}, rows=8)
+    held = {OffsetRange(TOPIC, 0, 0, 10): 9}
+    assert kinds(replace(evidence(feed, backfills=(fewer,)), held=held)) == ["records"]
+    placed = {(TOPIC, 0): Placed(rows=19, offsets=19, absent=((3, 4),))}
+    assert kinds(replace(evidence(feed, backfills=(backfill(0, 0, 10),)), placed=placed)) == ["missing"]
+
+
+def test_the_dead_letters_of_a_backfill_are_counted_and_may_be_pending() -> None:
+    feed, dead = commit(0, 10, 20), backfill(7, 0, 10, dead=2)
+    there = (Letter(TOPIC, 0, 3), Letter(TOPIC, 0, 4))
+    assert kinds(evidence(feed, backfills=(dead,), letters=Letters(letters=there, of_backfills={7: 2}))) == []
+    assert kinds(evidence(feed, backfills=(dead,), letters=Letters())) == ["letters-pending"]
+    older = (dead, backfill(8, 30, 31))
+    assert "letters" in kinds(evidence(feed, commit(1, 20, 30), backfills=older, letters=Letters()))
