@@ -184,7 +184,12 @@ class Pipeline:
         return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
 
     def batch_read(self) -> BatchRead:
-        """How this pipeline reads records, to read some of them into something else than its sink."""
+        """How this pipeline reads records, to read some of them into something else than its sink.
+
+        Raises:
+            ConfigError: each topic has a table of its own, and this is not the pipeline of one of them.
+        """
+        self._require_one_table()
         return BatchRead(
             name=self.config.name,
             source=self._kafka,
@@ -217,6 +222,13 @@ class Pipeline:
         if not self.config.kafka.reads(topic):
             raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
         return Pipeline(config_of(self.config, topic), environment=self._environment, view=self.config.name)
+
+    def _require_one_table(self) -> None:
+        if self.config.has_many_tables:
+            raise ConfigError(
+                f"in pipeline '{self.config.name}' each topic has a table of its own",
+                hint="say which topic: --topic, or from Python of_topic",
+            )
 
     def parts(self) -> list[Pipeline]:
         """The pipelines of all topics that there are now, where each goes to a table of its own; else itself alone.
@@ -355,6 +367,7 @@ class Pipeline:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
+        self._require_one_table()
         if self.config.sink.iceberg is None:
             raise ConfigError(
                 "a Parquet feed cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
@@ -364,8 +377,7 @@ class Pipeline:
             )
         spark = spark or self.session()
         try:
-            sink = self._sink(spark, self._claim(spark))
-            assert isinstance(sink, IcebergTable)
+            sink = self.iceberg_table(spark)
             job = BackfillJob(
                 spark=spark,
                 feed=self.config.name,
@@ -377,7 +389,7 @@ class Pipeline:
             if dry_run:
                 return job.tell(wanted or Wanted())
             job.plan(wanted or Wanted())  # Before anything is made or changed.
-            landing = self._landing(spark, sink, job.records(), fenced=False)
+            landing = self.landing(spark, sink, job.records(), fenced=False)
             return job.run(landing, wanted or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step)
         except (Py4JError, PySparkException) as error:
             raise translated(error) from error

@@ -35,6 +35,7 @@ MOST_RANGES_SHOWN = 20
     metavar="TOPIC:PARTITION:START:END",
     help="Only what is missing of these offsets.",
 )
+@click.option("--topic", help="Which topic's table, where each topic has one.")
 @click.option("--dry-run", is_flag=True, help="Say what is missing, and land nothing.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
 @click.option("--master", help="Spark master.  [default: local[*]]")
@@ -44,6 +45,7 @@ def backfill(
     pipeline: Path,
     start: str,
     ranges: tuple[str, ...],
+    topic: str | None,
     dry_run: bool,
     overrides: tuple[str, ...],
     master: str | None,
@@ -63,6 +65,7 @@ def backfill(
 
     wanted = _wanted(start, ranges)
     declared = Pipeline.from_file(pipeline, overrides=overrides)
+    declared = declared.of_topic(topic) if topic is not None else declared
     name = f"{declared.config.name} backfill"
     log_file = log_file or log_path(f"{declared.config.name}-backfill")
     with ProgressView(name) as view:

@@ -61,6 +61,7 @@ WITHOUT: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}
 )
 @click.option("--registry", metavar="URL", help="For a TOPIC: Schema Registry.  [default: SCHEMA_REGISTRY_URL, …]")
 @bootstrap_option
+@click.option("--topic", help="For a PIPELINE whose topics each have a table: which.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="For a PIPELINE: override a setting.")
 @click.option("--master", help="Spark master.  [default: local[*]]")
 @click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
@@ -113,6 +114,7 @@ class _Order:
     decode: str | None
     registry: str | None
     bootstrap_servers: str | None
+    topic: str | None
     overrides: tuple[str, ...]
     master: str | None
     log_file: Path | None
@@ -150,6 +152,7 @@ class _Order:
             if given is not None:
                 raise ConfigError(f"{option} is for a topic; the pipeline has it in its file", hint="--set KEY=VALUE")
         declared = Pipeline.from_file(path, overrides=self.overrides)
+        declared = declared.of_topic(self.topic) if self.topic is not None else declared
         log_file = self.log_file or log_path(f"{declared.config.name}-read")
         return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)
 
@@ -161,8 +164,8 @@ class _Order:
         from lakefeed.reading import BatchRead
         from lakefeed.session import log_path, session
 
-        if self.overrides:
-            raise ConfigError("--set overrides settings of a pipeline file", where=self.source)
+        if self.overrides or self.topic is not None:
+            raise ConfigError("--set and --topic are for a pipeline file", where=self.source)
         source = validated(
             KafkaSource,
             "TOPIC",
