@@ -73,7 +73,7 @@ def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
 
 
 def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:
-    """Commits of no feed. Left out: compactions, which change no rows, and the empty snapshots that come with a fence."""
+    """Commits of no feed. Not compactions, which change no rows, nor the empty snapshots that come with a fence."""
     for snapshot in line:
         summary = _summary(snapshot)
         operation = snapshot.summary.operation.value if snapshot.summary is not None else ""
