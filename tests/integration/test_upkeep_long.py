@@ -27,6 +27,8 @@ from tests.integration.test_upkeep import DECODE, every_record_once, look_after,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(6 * 3600)
+
 BATCHES = max(200, int(os.environ.get("LAKEFEED_UPKEEP_BATCHES", "2000")))
 BATCHES_BETWEEN_KILLS = 50
 ROWS = 10
