@@ -7,7 +7,9 @@ BIN := $(VENV)/bin
 UV_VERSION := 0.13.9
 SETUP := $(VENV)/.setup
 JVM_JAR := src/lakefeed/lakefeed-jvm.jar
-PYTEST := $(BIN)/python -m pytest
+# Each worker has servers and a Spark session of its own. WORKERS=0 runs the tests one after the other.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup jvm demo bench test test-unit test-all faults mutants lint docs clean
