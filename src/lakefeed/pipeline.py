@@ -25,6 +25,7 @@ from lakefeed.config.load import load
 from lakefeed.config.models import AVAILABLE_NOW, KafkaSource, PipelineConfig
 from lakefeed.config.names import catalog_of
 from lakefeed.config.problem import raise_first_error
+from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.dead_letters.letters import Choice, TableReader
 from lakefeed.dead_letters.place import DeadLetterPlace, DeadLetterReader
 from lakefeed.dead_letters.replay import Replay, Replayed
@@ -32,6 +33,7 @@ from lakefeed.dead_letters.table import DeadLetterTable
 from lakefeed.dead_letters.topic import DeadLetterTopic
 from lakefeed.dead_letters.topic_reader import TopicReader
 from lakefeed.decode import Expectation, Policy, decoded, rows
+from lakefeed.decode.deletes import delete_rule
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.monitoring import MonitoringGroup
@@ -50,6 +52,7 @@ from lakefeed.schema.reader import ReaderSchema
 from lakefeed.session import default_environment, pools, session
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.parquet import ParquetFiles
+from lakefeed.sinks.upsert import UpsertTable
 from lakefeed.spark_errors import translated
 from lakefeed.transform import sql
 from lakefeed.upkeep.schedule import UpkeepBesideFeed
@@ -201,13 +204,14 @@ class Pipeline:
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Records decoded and transformed, to look at: one that cannot be read stops it. Stream and batch alike."""
-        decode = self.config.decode
-        on_null = "fail" if decode.on_null == "dead_letter" else decode.on_null
+        policy = self._policy()
         return self._transformed(
             rows(
-                decoded(records, self._decoding().spec, key=key_spec_of(decode, self._kafka)),
-                keep=list(decode.metadata),
-                on_null=on_null,
+                decoded(records, self._decoding().spec, key=key_spec_of(self.config.decode, self._kafka)),
+                keep=kept_metadata(self.config),
+                on_null="fail" if policy.on_null == "dead_letter" else policy.on_null,
+                envelope=policy.envelope,
+                deletes=policy.deletes,
             )
         )
 
@@ -618,7 +622,7 @@ class Pipeline:
             sink=sink,
             schema=schema,
             policy=self._policy(),
-            keep=tuple(config.decode.metadata),
+            keep=kept_metadata(config),
             transform=self._transformed,
             key=key_spec_of(config.decode, self._kafka),
             dead_letters=dead_letters,
@@ -630,7 +634,9 @@ class Pipeline:
     def _policy(self) -> Policy:
         return Policy(
             on_error="fail" if self.config.dead_letters is None else "dead_letter",
-            on_null=self.config.decode.on_null,
+            on_null="keep" if tombstones_delete(self.config) else self.config.decode.on_null,
+            envelope=self.config.decode.envelope,
+            deletes=delete_rule(self.config),
             expect=tuple(Expectation(name, each.rule, each.on_violation) for name, each in self.config.expect.items()),
         )
 
@@ -668,7 +674,10 @@ class Pipeline:
         assert sink is not None
         put_credentials(spark, self.config.decode)
         self.connections.catalog(sink.catalog)
-        return IcebergTable(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
+        if sink.history is not None:
+            self.connections.catalog(catalog_of(sink.history))
+        table = UpsertTable if sink.mode == "upsert" else IcebergTable
+        return table(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
 
     def _decoding(self, sink: Sink | None = None) -> Decoding:
         if self._resolved is None:

@@ -94,6 +94,11 @@ def _print_sums(done: Verification) -> None:
     click.echo(
         f"  records  {done.records:,} = {rest:,} good + {done.dead_letters:,} dead letters + {done.skipped:,} skipped"
     )
+    if (upserts := done.upserts) is not None:
+        click.echo(
+            f"  changes  {upserts.changes:,} = {upserts.inserted:,} inserted + {upserts.updated:,} updated + "
+            f"{upserts.deleted:,} deleted + {upserts.superseded:,} superseded + {upserts.void:,} without effect"
+        )
     replayed = f", and {done.replayed:,} of dead letters that were replayed" if done.replayed else ""
     compared = ", compared by their own offsets" if done.deep else ""
     click.echo(f"  rows     {done.rows:,}{replayed}{compared}")

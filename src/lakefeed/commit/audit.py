@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from lakefeed.commit.audit_backfills import backfill_findings
 from lakefeed.commit.audit_rows import letter_findings, row_findings
+from lakefeed.commit.audit_upserts import upsert_findings
 from lakefeed.commit.evidence import Evidence, Finding, Partition
 from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, total
@@ -26,6 +27,7 @@ def findings(evidence: Evidence) -> list[Finding]:
         *_others(evidence),
         *letter_findings(evidence),
         *row_findings(evidence),
+        *upsert_findings(evidence),
     ]
     return sorted(found, key=lambda each: not each.fault)
 
@@ -258,6 +260,8 @@ def _rows(evidence: Evidence) -> Iterator[Finding]:
             "counts",
             fault=False,
         )
+        return
+    if evidence.keyed is not None:
         return
     for each in (*evidence.landed, *evidence.replays):
         if each.rows != (counted := total(each.counts).rows):

@@ -232,7 +232,8 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
                 start=offsets[0] if offsets else None,
                 end=offsets[-1] + 1 if offsets else None,
             )
-        if rows.offsets < wanted[key] and not evidence.transformed:
+        # Rows of keys are of the newest offsets alone.
+        if rows.offsets < wanted[key] and not evidence.transformed and evidence.keyed is None:
             absent = ", ".join(f"[{start}, {end})" for start, end in rows.absent[:MOST_POSITIONS_TOLD])
             why = "; commits of no feed have deleted rows" if deleted else ""
             yield Finding(

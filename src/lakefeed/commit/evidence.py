@@ -116,6 +116,27 @@ class Placed:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Keyed:
+    """What is known of a table of keyed rows.
+
+    Attributes:
+        marks: whether deleted rows stay, marked.
+        grown: rows that the MERGEs of its snapshots have inserted, less those that they have deleted.
+        rows: rows that it has; None if nobody has looked.
+        repeated: keys with more than one row and how many rows, the first few.
+        history: the feed's part of the history beside it; None without one.
+        history_placed: its rows by their own offsets; None if nobody has looked.
+    """
+
+    marks: bool = False
+    grown: int = 0
+    rows: int | None = None
+    repeated: tuple[tuple[str, int], ...] = ()
+    history: Letters | None = None
+    history_placed: Mapping[Partition, Placed] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """All that is known of a feed at one moment.
 
@@ -136,6 +157,7 @@ class Evidence:
             fewer records than offsets.
         transformed: whether a transform decides how many rows there are.
         placed: the rows by their own offsets; None if nobody has looked.
+        keyed: what is known where changes are merged by key; None where rows are appended.
     """
 
     commits: tuple[Commit, ...]
@@ -153,6 +175,7 @@ class Evidence:
     held: Mapping[OffsetRange, int | None] = field(default_factory=dict)
     transformed: bool = False
     placed: Mapping[Partition, Placed] | None = None
+    keyed: Keyed | None = None
 
     @property
     def landed(self) -> tuple[Commit | Backfill, ...]:

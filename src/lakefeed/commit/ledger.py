@@ -6,8 +6,9 @@ already, written only if it goes on where the table's last commit ended, and ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed import jvm
@@ -34,10 +35,66 @@ REPLAY_OF = "lakefeed.replay-of"
 MOVED = "lakefeed.moved"
 BACKFILL_OF = "lakefeed.backfill-of"
 POSITION = "lakefeed.position"
+UPSERTED = "lakefeed.upserted"
+MERGED = "spark.merge-into.num-target-rows-"
+"""Spark's own counts of a MERGE, which Iceberg puts into the snapshot: inserted, updated and deleted rows."""
 
 
 # How the JVM module's refusals begin (io.lakefeed.commit.BatchRefused).
 REFUSED = "lakefeed refuses the commit"
+
+
+@dataclass(frozen=True)
+class Upserts:
+    """What became of the changes of a batch that was merged into a table of keyed rows.
+
+    Attributes:
+        changes: as they came out of the transform.
+        keys: different keys among them; the other changes were superseded within the batch.
+        deletes: of these keys, those whose newest change is a delete.
+        inserted: rows for keys that the table did not have.
+        updated: rows that were changed.
+        deleted: rows that were removed.
+    """
+
+    changes: int = 0
+    keys: int = 0
+    deletes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    @property
+    def landed(self) -> int:
+        """Rows that the table has from this batch."""
+        return self.inserted + self.updated
+
+    @property
+    def superseded(self) -> int:
+        """Changes that a newer one of the same batch made void."""
+        return self.changes - self.keys
+
+    @property
+    def void(self) -> int:
+        """Changes that found a newer row, or nothing to delete."""
+        return self.keys - self.inserted - self.updated - self.deleted
+
+    def to_json(self) -> str:
+        """What is known before the commit: ``[changes,keys,deletes]``."""
+        return json.dumps([self.changes, self.keys, self.deletes], separators=(",", ":"))
+
+    @classmethod
+    def sum(cls, each: Iterable[Upserts | None]) -> Upserts:
+        """Of several batches."""
+        return cls(*(sum(column) for column in zip(*(astuple(found) for found in each if found), strict=True)))
+
+    @classmethod
+    def of(cls, summary: Mapping[str, str]) -> Upserts | None:
+        """Reads a snapshot's summary; None if the commit is no such batch."""
+        if UPSERTED not in summary:
+            return None
+        merged = (int(summary.get(f"{MERGED}{what}", 0)) for what in ("inserted", "updated", "deleted"))
+        return cls(*json.loads(summary[UPSERTED]), *merged)
 
 
 class SnapshotProperties(Protocol):
@@ -63,6 +120,8 @@ class Commit:
     """Seconds since 1970."""
     move: Move | None = None
     """Where the commit is no batch, but moves the feed; its ranges are empty then, where it moves to."""
+    upserts: Upserts | None = None
+    """Where the batch's changes were merged into the table; ``rows`` are then those that were inserted or changed."""
 
     @property
     def title(self) -> str:
@@ -80,6 +139,7 @@ class Commit:
     def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
         """Reads a snapshot's summary that has these properties."""
         move = Move.from_json(summary[MOVED]) if MOVED in summary else None
+        upserts = Upserts.of(summary)
         return cls(
             feed=summary[FEED],
             batch_id=int(summary[BATCH_ID]),
@@ -87,11 +147,12 @@ class Commit:
             fence=summary.get(FENCE),
             snapshot_id=snapshot_id,
             # A move that deletes rows writes those anew that it leaves in a file; it adds none.
-            rows=0 if move else int(summary.get("added-records", 0)),
+            rows=0 if move else upserts.landed if upserts else int(summary.get("added-records", 0)),
             files=int(summary.get("added-data-files", 0)),
             counts=counts_by_partition(summary.get(COUNTS, "{}")),
             committed_at=committed_at,
             move=move,
+            upserts=upserts,
         )
 
 
@@ -195,13 +256,21 @@ class Ledger:
                 return int(summary.get("added-records", 0))
         return None
 
+    def changed_by(self, commit_id: str) -> int:
+        """How many rows a MERGE has inserted, changed or deleted."""
+        for _, summary in self._ancestors():
+            if summary.get(COMMIT_ID) == commit_id:
+                upserts = Upserts.of(summary) or Upserts()
+                return upserts.landed + upserts.deleted
+        return 0
+
     def has_replay(self, replay_id: str) -> bool:
         """Whether the rows of a replay of dead letters are in the table."""
         return any(summary.get(REPLAY) == replay_id for _, summary in self._ancestors())
 
     def location(self) -> str:
         """Where the table is."""
-        return str(self._load().location())
+        return str(self.loaded().location())
 
     def position(self) -> Position | None:
         """Where the feed stands, whether or not its snapshots have expired; None if the table has no commit of it.
@@ -212,7 +281,7 @@ class Ledger:
         from py4j.protocol import Py4JJavaError
 
         try:
-            text = jvm.java(self._spark).commit.FeedLedger.position(self._load(), self._feed)
+            text = jvm.java(self._spark).commit.FeedLedger.position(self.loaded(), self._feed)
         except Py4JJavaError as error:
             if REFUSED not in str(error):
                 raise
@@ -235,17 +304,42 @@ class Ledger:
         Raises:
             Py4JJavaError: Spark could not, or the commit was refused.
         """
-        gateway: Any = self._spark._jvm
-        properties = gateway.java.util.HashMap()
-        for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
-            properties[key] = value
-        java = jvm.java(self._spark).commit.FeedLedger
+        properties = {**commit.properties(), COMMIT_ID: commit_id}
         if delete_where is not None:
             quoted = ".".join(f"`{part}`" for part in self._table.split("."))
-            java.commit(self._spark._jsparkSession, f"DELETE FROM {quoted} WHERE {delete_where}", properties)  # noqa: S608
+            self.run(f"DELETE FROM {quoted} WHERE {delete_where}", properties)  # noqa: S608
         if self.rows_of(commit_id) is None:
             # Also where there was nothing to delete: no such statement makes a snapshot then.
-            java.commit(self._load(), properties)
+            self.land_empty(properties)
+
+    def run(self, statement: str, properties: Mapping[str, str], *, session: SparkSession | None = None) -> None:
+        """Runs a statement that changes rows; its snapshot carries the properties.
+
+        Args:
+            statement: in Spark SQL.
+            properties: for the snapshot's summary.
+            session: the session whose views it names. Default: this one.
+
+        Raises:
+            Py4JJavaError: Spark could not, or the commit was refused.
+        """
+        spark: Any = session or self._spark
+        jvm.java(self._spark).commit.FeedLedger.commit(spark._jsparkSession, statement, self._java_map(properties))
+
+    def land_empty(self, properties: Mapping[str, str]) -> None:
+        """Commits a snapshot that changes nothing and carries these properties.
+
+        Raises:
+            Py4JJavaError: the commit was refused.
+        """
+        jvm.java(self._spark).commit.FeedLedger.commit(self.loaded(), self._java_map(properties))
+
+    def _java_map(self, entries: Mapping[str, str]) -> Any:
+        gateway: Any = self._spark._jvm
+        found = gateway.java.util.HashMap()
+        for key, value in entries.items():
+            found[key] = value
+        return found
 
     def is_in_table(self, commit: Commit) -> bool:
         """Whether exactly these ranges are the table's last commit; False if the batch has to be written.
@@ -286,14 +380,15 @@ class Ledger:
         return properties_of(self._spark, self._table)
 
     def _ancestors(self) -> Iterator[tuple[Any, dict[str, str]]]:
-        table = self._load()
+        table = self.loaded()
         snapshot = table.currentSnapshot()
         while snapshot is not None:
             yield snapshot, dict(snapshot.summary())
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
 
-    def _load(self) -> Any:
+    def loaded(self) -> Any:
+        """The table as Iceberg's Java object, as it is now."""
         return _loaded(self._spark, self._table)
 
 

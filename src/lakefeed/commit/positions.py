@@ -112,6 +112,34 @@ def placed(
             connection.close()
 
 
+def keyed_rows(table: Table, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Counts a table's rows, and finds keys that more than one of them has; reads the key columns and nothing else.
+
+    Raises:
+        MissingExtra: DuckDB is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtra.of("duckdb", "read", "verify --deep") from None
+    names = {name.lower(): name for name in table.schema().column_names}
+    columns = tuple(names[key.lower()] for key in keys)
+    listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
+    with tempfile.TemporaryDirectory(prefix="lakefeed-verify-") as folder:
+        connection = duckdb.connect(str(Path(folder, "keys.db")))
+        try:
+            found = table.scan(selected_fields=columns).to_arrow_batch_reader()  # noqa: F841
+            connection.execute(f"CREATE TABLE keyed AS SELECT {listed} FROM found")  # noqa: S608
+            [(rows,)] = connection.execute("SELECT count(*) FROM keyed").fetchall()
+            repeated = connection.execute(
+                f"SELECT {listed}, count(*) FROM keyed GROUP BY {listed} HAVING count(*) > 1 ORDER BY ALL LIMIT ?",  # noqa: S608
+                [MOST_EXAMPLES],
+            ).fetchall()
+        finally:
+            connection.close()
+    return rows, tuple((", ".join(map(str, key)), times) for *key, times in repeated)
+
+
 def _fill(connection: Any, table: Table, columns: list[str], topics: list[str]) -> None:
     # DuckDB finds what it reads from by the variable's name.
     rows = table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()  # noqa: F841

@@ -17,6 +17,7 @@ from lakefeed.commit.ledger import (
     REPLAY_OF,
     Backfill,
     Commit,
+    Upserts,
 )
 from lakefeed.commit.outcomes import counts_by_partition
 
@@ -43,6 +44,13 @@ def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
         summary = _summary(snapshot)
         if summary.get(FEED) == feed and RANGES in summary:
             yield Commit.of(snapshot.snapshot_id, summary)
+
+
+def upserts_in(line: Sequence[Snapshot]) -> Iterator[Upserts]:
+    """What all MERGEs have done, of batches and of what came late."""
+    for snapshot in line:
+        if upserts := Upserts.of(_summary(snapshot)):
+            yield upserts
 
 
 def backfills_of(line: Sequence[Snapshot], feed: str) -> Iterator[Backfill]:

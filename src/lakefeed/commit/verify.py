@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +11,21 @@ from lakefeed.commit.audit import findings
 from lakefeed.commit.evidence import (
     Evidence,
     Finding,
+    Keyed,
     Letter,
     Letters,
+    Placed,
     covered,
     spans,
     sparse,
 )
-from lakefeed.commit.ledger import FENCE, POSITION, Backfill, Commit
+from lakefeed.commit.ledger import FENCE, POSITION, Backfill, Commit, Upserts
 from lakefeed.commit.outcomes import ZERO, total
-from lakefeed.commit.positions import placed
+from lakefeed.commit.positions import keyed_rows, placed
 from lakefeed.commit.ranges import OffsetRanges
-from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of
+from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of, upserts_in
 from lakefeed.config.connections import Connections
-from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.config.models import IcebergSink, KafkaSource, PipelineConfig
 from lakefeed.dead_letters.place import BACKFILLS
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.kafka.held import records_held
@@ -80,6 +82,7 @@ class Verification:
         rows: rows that the commits added.
         backfills: commits of backfills, whose records and rows are among the others.
         replayed: rows that replays of dead letters added.
+        upserts: what became of all changes; None where rows are appended.
         partitions: where each stands.
         findings: faults first, then notes.
     """
@@ -98,6 +101,7 @@ class Verification:
     rows: int
     backfills: int
     replayed: int
+    upserts: Upserts | None
     partitions: tuple[Standing, ...]
     findings: tuple[Finding, ...]
 
@@ -162,6 +166,7 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         rows=sum(each.rows for each in evidence.landed),
         backfills=len(evidence.backfills),
         replayed=sum(each.rows for each in evidence.replays),
+        upserts=Upserts.sum(each.upserts for each in commits) if evidence.keyed else None,
         partitions=tuple(_standings(evidence)),
         findings=tuple(findings(evidence)),
     )
@@ -170,7 +175,8 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
 def _gathered(
     config: PipelineConfig, source: KafkaSource, table: Table, connections: Connections, *, deep: bool
 ) -> Evidence:
-    feed = config.name
+    feed, sink = config.name, config.sink.iceberg
+    assert sink is not None
     line, whole = ancestors(table)
     commits, backfills = tuple(commits_of(line, feed)), tuple(backfills_of(line, feed))
     recorded = table.properties.get(f"{POSITION}.{feed}")
@@ -185,6 +191,14 @@ def _gathered(
         for name, found in topics.items()
         if found is not None and (commits or backfills)[-1].ranges.topic_ids.get(name, found.topic_id) == found.topic_id
     }
+
+    def positions(of: Table) -> dict[tuple[str, int], Placed] | None:
+        if not (deep and commits):
+            return None
+        begins = {key: start for key, (start, _) in spans(commits).items()}
+        kept = letters.letters if letters else ()
+        return placed(of, covered(landed), topics=topics, begins=begins, letters=kept)
+
     ids = (commits or backfills)[-1].ranges.topic_ids if landed else {}
     asked = [
         each
@@ -207,15 +221,35 @@ def _gathered(
         topics=topics,
         held=records_held(source, asked, topics={name: found for name, found in topics.items() if found is not None}),
         transformed=config.transform is not None,
-        placed=placed(
-            table,
-            covered(landed),
-            topics=topics,
-            begins={key: start for key, (start, _) in spans(commits).items()},
-            letters=letters.letters if letters else (),
-        )
-        if deep and commits
-        else None,
+        placed=positions(table),
+        keyed=_keyed(sink, feed, table, connections, positions=positions, deep=deep) if sink.mode == "upsert" else None,
+    )
+
+
+def _keyed(
+    sink: IcebergSink,
+    feed: str,
+    table: Table,
+    connections: Connections,
+    *,
+    positions: Callable[[Table], dict[tuple[str, int], Placed] | None],
+    deep: bool,
+) -> Keyed:
+    merged = list(upserts_in(ancestors(table)[0]))
+    rows, repeated = keyed_rows(table, sink.keys) if deep else (None, ())
+    history, history_placed = None, None
+    if sink.history is not None:
+        beside = open_table(sink.history, connections=connections)
+        history_line, whole = ancestors(beside)
+        history = Letters(tuple(commits_of(history_line, feed)), whole)
+        history_placed = positions(beside)
+    return Keyed(
+        marks=sink.on_delete == "mark",
+        grown=sum(each.inserted - each.deleted for each in merged),
+        rows=rows,
+        repeated=repeated,
+        history=history,
+        history_placed=history_placed,
     )
 
 

@@ -183,6 +183,11 @@ class Decode(Encoded):
         None,
         description="How keys are encoded, as the value: the column kafka_key then holds what they say, not bytes.",
     )
+    envelope: Literal["debezium"] | None = Field(
+        None,
+        description="debezium: values are change events with before, after and op; the row is what is in after, in "
+        "before for a delete.",
+    )
     metadata: list[RecordMetadata] = Field(
         default_factory=list,
         description="Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on.",

@@ -18,8 +18,10 @@ from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC, TOPIC_MARK, Identifier, TableTemplate, catalog_of
 from lakefeed.config.partitions import complain, entries, known_transforms
+from lakefeed.config.sorting import known_order
 from lakefeed.config.transform import Transform
 from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.upserts import Deletes, in_pipeline, in_sink
 from lakefeed.kafka.client_options import consumer_complaints
 
 Scalar = str | int | float | bool
@@ -109,14 +111,51 @@ class IcebergSink(Model):
         description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
         "truncate(n, column).",
     )
+    sort_by: list[str] = Field(
+        default_factory=list,
+        description="Order of the rows in each file: column, column desc, column desc nulls first. If partition_by or "
+        "sort_by change here, the table's new files follow at the next start.",
+    )
     properties: dict[str, str] = Field(
         default_factory=dict, description="Table properties, set when lakefeed creates the table."
     )
+    mode: Literal["append", "upsert"] = Field(
+        "append", description="One row for each record, or the newest row for each key."
+    )
+    keys: list[str] = Field(default_factory=list, description="With upsert: the columns that a row is known by.")
+    order_by: list[str] = Field(
+        default_factory=list,
+        description="With upsert: columns that say which change of a key is newer. Default: the offset, so that all "
+        "changes of a key have to be in one partition.",
+    )
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    on_delete: Literal["remove", "mark"] = Field(
+        "remove",
+        description="With upsert: remove the row, or keep it with lakefeed_deleted = true, so that an older change "
+        "that comes late does not bring the key back.",
+    )
+    write: Literal["merge-on-read", "copy-on-write"] = Field(
+        "merge-on-read",
+        description="With upsert: write what has changed beside the old files, or write the files anew that it is in.",
+    )
+    history: TableTemplate | None = Field(
+        None, description="With upsert: a table beside it that every change is appended to."
+    )
+
+    @model_validator(mode="after")
+    def _upserts(self) -> IcebergSink:
+        complain(in_sink(self))
+        return self
 
     @field_validator("partition_by", mode="before")
     @classmethod
     def _known_transforms(cls, transforms: Any) -> Any:
         return known_transforms(transforms)
+
+    @field_validator("sort_by", mode="before")
+    @classmethod
+    def _known_order(cls, columns: Any) -> Any:
+        return known_order(columns)
 
     @property
     def catalog(self) -> str:
@@ -130,6 +169,14 @@ class ParquetSink(Model):
     path: str = Field(description="s3a://bucket/path")
     partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
     compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _appends(cls, block: Any) -> Any:
+        if isinstance(block, dict) and block.get("mode") == "upsert":
+            hint = "land the feed in an Iceberg table: sink: {iceberg: {mode: upsert, …}}"
+            raise Complaints([Complaint(key="mode", what="rows in Parquet files cannot be changed", hint=hint)])
+        return block
 
     @field_validator("path")
     @classmethod
@@ -237,6 +284,11 @@ class PipelineConfig(Model):
             wanted += ["decode.on_null"] if self.decode.on_null == "dead_letter" else []
             if wanted:
                 raise ValueError(f"{wanted[0]} makes dead letters, and dead_letters does not say where they go")
+        return self
+
+    @model_validator(mode="after")
+    def _upserts(self) -> PipelineConfig:
+        complain(in_pipeline(self))
         return self
 
     @model_validator(mode="after")

@@ -16,8 +16,9 @@ not readable              null        id if known  why
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from lakefeed.decode.deletes import DeleteRule
 from lakefeed.decode.failures import decode_error_of, registry_error_of
 from lakefeed.decode.spec import (
     ConfluentAvro,
@@ -98,6 +99,8 @@ def rows(
     *,
     on_null: OnNull = "fail",
     keep: Sequence[str] = (),
+    envelope: Literal["debezium"] | None = None,
+    deletes: DeleteRule | None = None,
 ) -> DataFrame:
     """The rows of a DataFrame of one's own: a record that cannot be read stops the job.
 
@@ -108,12 +111,14 @@ def rows(
         on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
             ``keep`` makes it a row of nulls.
         keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
+        envelope: what the values are wrapped in.
+        deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
 
     Raises:
         ConfigError: an unknown name in ``keep``, a column that the records have not got, or a field of the value
             with the name of a metadata column.
     """
 
-    verdicts = judged(decoded_records, Policy(on_null=on_null), keep=keep)
+    verdicts = judged(decoded_records, Policy(on_null=on_null, envelope=envelope, deletes=deletes), keep=keep)
     # In the filter, since that is never optimised away.
     return verdicts.filter(is_row_or_stops()).drop(RECORD)

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from lakefeed.config.upserts import DELETED
+from lakefeed.decode.debezium import unwrapped
+from lakefeed.decode.deletes import DeleteRule, with_deleted
 from lakefeed.decode.failures import POSITION
 from lakefeed.decode.key import KEY
 from lakefeed.errors import ConfigError
@@ -59,12 +62,16 @@ class Policy:
         on_null: of a null value (a tombstone); ``keep`` makes it a row of nulls.
         expect: rules for the records that can be read, in this order; the first that is broken counts.
         refused_schemas: ids of writers' schemas whose records must not become rows, and why.
+        envelope: what the values are wrapped in.
+        deletes: which records delete the row of their key; None if rows are only added.
     """
 
     on_error: OnError = "fail"
     on_null: OnNull = "fail"
     expect: tuple[Expectation, ...] = ()
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
+    envelope: Literal["debezium"] | None = None
+    deletes: DeleteRule | None = None
 
 
 def metadata_column(name: str) -> str:
@@ -86,12 +93,15 @@ def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = 
     """
     from pyspark.sql import functions as sf
 
+    if policy.envelope is not None:
+        decoded_records = unwrapped(decoded_records)
     source = {"key": KEY} if KEY in decoded_records.columns else {}
     metadata = [sf.col(source.get(name, name)).alias(metadata_column(name)) for name in _checked(decoded_records, keep)]
     of_record = [name for name in decoded_records.columns if name not in ("decoded", KEY)]
     rows = decoded_records.select(
         "decoded.value.*",
         *metadata,
+        *([KEY] if source and policy.deletes else []),
         sf.struct(
             sf.struct(*of_record).alias("record"),
             sf.col("decoded.schema_id").alias("schema_id"),
@@ -99,6 +109,8 @@ def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = 
             sf.col("decoded.value").isNull().alias("null_value"),
         ).alias(RECORD),
     )
+    if policy.deletes is not None:
+        rows = with_deleted(rows, policy.deletes, null_value=sf.col(f"{RECORD}.null_value"))
     reason, verdict = _verdict(rows, policy)
     with_verdict = sf.struct(
         sf.col(f"{RECORD}.record").alias("record"),
@@ -141,10 +153,12 @@ def _verdict(rows: DataFrame, policy: Policy) -> tuple[Column, Column]:
     error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
     tombstone = sf.lit("the value is null (a tombstone)" if policy.on_null in ("fail", "dead_letter") else None)
     reason = sf.when(error.isNotNull(), error).when(null_value, tombstone)
-    # No rule is for a record without a value.
+    # No rule is for a record without a value, nor for one that is of its key alone.
     verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error]).when(null_value, VERDICTS[policy.on_null])
     for each in policy.expect:
         broken = ~sf.coalesce(_rule(rows, each), sf.lit(False))
+        if policy.deletes is not None:
+            broken = broken & ~sf.col(DELETED)
         why = None if each.on_violation == "drop" else f"expectation {each.name}: {each.rule}"
         reason = reason.when(broken, sf.lit(why))
         verdict = verdict.when(broken, VERDICTS[each.on_violation])
@@ -200,7 +214,7 @@ def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:
     result = decoded_records.schema["decoded"].dataType
     value = result["value"].dataType if isinstance(result, StructType) else None
     taken = {field.name.lower() for field in value.fields} if isinstance(value, StructType) else set()
-    for name in (*(metadata_column(each) for each in keep), RECORD):
+    for name in (*(metadata_column(each) for each in keep), RECORD, DELETED):
         if name in taken:
             raise ConfigError(
                 f"The value has a field {name} already, so the record's own cannot have that name",

@@ -28,6 +28,8 @@ def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
     if dead_letters is not None and dead_letters.table is not None:
         dead_letters = dead_letters.model_copy(update={"table": table_of(dead_letters.table, topic)})
     sink: dict[str, Any] = {"table": special.table or table_of(iceberg.table, topic)}
+    if iceberg.history is not None:
+        sink["history"] = table_of(iceberg.history, topic)
     sink |= {name: given for name in ("partition_by", "properties") if (given := getattr(special, name)) is not None}
     return config.model_copy(
         update={

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.upserts import DELETED, kept_metadata
 from lakefeed.decode.avro_schema import avro_schema_of_schema
+from lakefeed.decode.debezium import row_type
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.decode.resolve import subject_of
 from lakefeed.decode.verdict import metadata_column
@@ -197,7 +199,11 @@ def _with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
         "key": t.BinaryType(),
         "headers": t.ArrayType(header),
     }
-    kept = [t.StructField(metadata_column(name), kinds[name]) for name in config.decode.metadata]
+    if config.decode.envelope == "debezium":
+        columns = row_type(columns)
+    kept = [t.StructField(metadata_column(name), kinds[name]) for name in kept_metadata(config)]
+    if config.sink.iceberg is not None and config.sink.iceberg.on_delete == "mark":
+        kept.append(t.StructField(DELETED, t.BooleanType()))
     struct: StructType = t.StructType([*columns.fields, *kept])
     return struct
 

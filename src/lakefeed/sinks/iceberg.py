@@ -20,6 +20,7 @@ from lakefeed.schema.differences import Change, renames
 from lakefeed.schema.fit import aligned, holds_values
 from lakefeed.schema.history import Entry, with_entries
 from lakefeed.schema.reader import Recorded
+from lakefeed.sinks import layout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,6 +100,7 @@ class IcebergTable:
             if changed := {key: text for key, text in remembered.items() if properties.get(key) != text}:
                 self._spark.sql(set_properties(self._sink.table, changed))
             self._change(rows, renames(recorded.schema) if recorded else ())
+        self._lay_out()
 
     def take_fence(self, suffix: str = "") -> str:
         """Makes this driver the only one whose commits of the feed succeed, until another takes a fence.
@@ -174,6 +176,18 @@ class IcebergTable:
                     where=f"table {self._sink.table}, columns {', '.join(schema.names)}",
                     hint="name one of these columns, or make the column in transform.sql",
                 )
+
+    def _lay_out(self) -> None:
+        """Lets new files have the partitions and the order that the pipeline file names, if it names any."""
+        said = self._sink.model_fields_set
+        for statement in layout.statements(
+            self._sink.table,
+            have=layout.Layout.of_table(self.ledger.loaded()),
+            want=layout.Layout.of_sink(self._sink),
+            partitions="partition_by" in said,
+            order="sort_by" in said,
+        ):
+            self._spark.sql(statement)
 
     def _change(self, rows: StructType, changes: Sequence[Change]) -> None:
         have = self._spark.table(self._sink.table).schema

@@ -97,7 +97,7 @@ def test_wrong_overrides_do_not_hide_mistakes_of_the_file(reading: Reader) -> No
     assert [each.where[-8:] for each in found] == ["yaml:1:1", " trigger"]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     bound=st.integers(min_value=1, max_value=10**12),
     topics=st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True), min_size=1, max_size=5),
@@ -121,6 +121,7 @@ def test_any_value_arrives_as_it_was_meant(
     assert value(config, "transform/sql") == sql
 
 
+@settings(deadline=None)
 @given(override=st.text(max_size=60))
 def test_no_override_can_do_more_than_be_refused(tmp_path_factory: pytest.TempPathFactory, override: str) -> None:
     path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"
@@ -129,6 +130,7 @@ def test_no_override_can_do_more_than_be_refused(tmp_path_factory: pytest.TempPa
     assert (config is None) == any(each.severity == "error" for each in found)
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=200))
 def test_no_text_can_do_more_than_be_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"

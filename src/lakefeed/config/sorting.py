@@ -1,0 +1,49 @@
+"""The order of rows within a file, as a pipeline file writes it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from lakefeed.config.base import Complaint, Model
+from lakefeed.config.names import Identifier
+from lakefeed.config.partitions import complain, entries
+
+
+class SortColumn(Model):
+    """A column that files are sorted by, which lets readers skip more of them."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> SortColumn:
+        """Reads ``at``, ``at desc`` or ``at desc nulls first``; nulls are the smallest where it is not said.
+
+        Raises:
+            ValueError: if the text is none of these.
+        """
+        name = rf"({Identifier}(?:\.{Identifier})*)"
+        match = re.fullmatch(rf"\s*{name}(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", text, re.IGNORECASE)
+        if not match:
+            raise ValueError(f"'{text}' is no sort column: write column, column desc or column desc nulls last")
+        descending = (match[2] or "asc").lower() == "desc"
+        nulls_first = match[3].lower() == "first" if match[3] else not descending
+        return cls(column=match[1], descending=descending, nulls_first=nulls_first)
+
+
+def known_order(columns: Any) -> Any:
+    """The columns themselves, each of which can be read.
+
+    Raises:
+        Complaints: naming those that cannot.
+    """
+    complaints = []
+    for index, column in entries(columns):
+        try:
+            SortColumn.parse(str(column))
+        except ValueError as error:
+            complaints.append(Complaint(key=index, what=str(error)))
+    complain(complaints)
+    return columns

@@ -1,0 +1,179 @@
+"""What ``mode: upsert`` of the Iceberg sink means, and what in a pipeline file does not go with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pydantic import Field, model_validator
+
+from lakefeed.config.base import Complaint, Model
+from lakefeed.config.names import TOPIC_MARK
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from lakefeed.config.models import IcebergSink, PipelineConfig
+
+DELETED = "lakefeed_deleted"
+"""Column that says of each change whether it deletes the row of its key."""
+
+POSITION = ("topic", "partition", "offset")
+"""The metadata that each row of an upsert table keeps; what is newer is told by it."""
+
+POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
+TIMESTAMP_COLUMN = "kafka_timestamp"
+ONLY_UPSERTS = ("keys", "order_by", "delete", "on_delete", "write", "history")
+
+
+class Deletes(Model):
+    """Which records of an upsert feed delete the row of their key, beside the deletes of ``envelope: debezium``."""
+
+    tombstones: bool | None = Field(
+        None,
+        description="Records with a null value, whose key columns come from the record's key. Default: if decode.key "
+        "says how keys are read; else decode.on_null decides.",
+    )
+    column: str | None = Field(None, description="A decoded column (before the transform) that says it.")
+    equals: list[str | int | bool] = Field(
+        default_factory=list, description="Its values that mean a delete, such as [d]."
+    )
+
+    @model_validator(mode="after")
+    def _column_and_values(self) -> Deletes:
+        if (self.column is None) != (not self.equals):
+            raise ValueError("delete wants column and equals together, such as {column: op, equals: [d]}")
+        return self
+
+
+def in_sink(sink: IcebergSink) -> Iterator[Complaint]:
+    """What does not go together in the sink's own block."""
+    if sink.mode == "append":
+        for name in ONLY_UPSERTS:
+            if name in sink.model_fields_set:
+                yield Complaint(key=name, what=f"{name} is for mode: upsert", hint="this sink appends")
+        return
+    if not sink.keys:
+        yield Complaint(
+            key="keys", what="mode: upsert wants keys: the columns that a row is known by", hint="keys: [id]"
+        )
+    if repeated := sorted({key for key in sink.keys if [each.lower() for each in sink.keys].count(key.lower()) > 1}):
+        yield Complaint(key="keys", what=f"the key {repeated[0]} is there twice")
+    for key in sink.keys:
+        if key.lower() in (*POSITION_COLUMNS, DELETED):
+            yield Complaint(key="keys", what=f"{key} is of the record, not of what it tells; it cannot be a key")
+    if sink.history is not None and sink.history.lower() == sink.table.lower():
+        yield Complaint(
+            key="history",
+            what="the history is a table of its own, and this is the sink's",
+            hint=f"history: {sink.table}_history",
+        )
+    if sink.order_by and sink.on_delete == "remove":
+        yield Complaint(
+            key="order_by",
+            what="with order_by an older change may come after the delete of its key, and bring it back",
+            hint="on_delete: mark remembers deletes",
+        )
+
+
+def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
+    """What does not go together in the whole file."""
+    sink, decode = config.sink.iceberg, config.decode
+    if sink is None or sink.mode == "append":
+        return
+    if sink.history is not None and (TOPIC_MARK in sink.history) != (TOPIC_MARK in sink.table):
+        yield Complaint(
+            what=f"each table has a history of its own: {TOPIC_MARK} belongs in both of table and history, or in none"
+        )
+    letters = config.dead_letters.table if config.dead_letters else None
+    for name, table in (("table", sink.table), ("history", sink.history)):
+        if letters is not None and table is not None and letters.lower() == table.lower():
+            yield Complaint(what=f"sink.iceberg.{name} is the dead letters' table", hint="give each a table of its own")
+    if sink.delete.tombstones and decode.key is None and [key.lower() for key in sink.keys] != ["kafka_key"]:
+        yield Complaint(
+            what="a tombstone has nothing but the record's key, and decode.key does not say how that is read",
+            hint="decode: {key: {json: {schema_ddl: 'id BIGINT'}}} or the like, or sink.iceberg.delete.tombstones: "
+            "false",
+        )
+    if tombstones_delete(config):
+        if "on_null" in decode.model_fields_set:
+            yield Complaint(
+                what="null values delete the row of their key here, and decode.on_null says otherwise",
+                hint="leave decode.on_null out, or set sink.iceberg.delete.tombstones: false",
+            )
+        for column in sink.order_by:
+            if column.lower() != TIMESTAMP_COLUMN:
+                yield Complaint(
+                    what=f"tombstones have no {column} that they could be ordered by",
+                    hint=f"order_by: [{TIMESTAMP_COLUMN}], or sink.iceberg.delete.tombstones: false and "
+                    "decode.on_null: skip",
+                )
+    if config.transform is not None:
+        yield from _transform(config.transform.sql, sink)
+
+
+def _transform(sql: str, sink: IcebergSink) -> Iterator[Complaint]:
+    """A guess from the text: without ``*`` it has to name what it keeps. The feed's start looks at the rows."""
+    if "*" in sql:
+        return
+    words = {word.lower() for word in re.findall(r"[A-Za-z_][A-Za-z0-9_]*", sql)}
+    for column in (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED):
+        if column.lower() not in words:
+            yield Complaint(
+                what=f"transform.sql drops {column}, which an upsert needs",
+                hint=f"SELECT {', '.join((*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED))}, …",
+            )
+
+
+def tombstones_delete(config: PipelineConfig) -> bool:
+    """Whether null values delete the row of their key."""
+    sink = config.sink.iceberg
+    if sink is None or sink.mode == "append":
+        return False
+    return config.decode.key is not None if sink.delete.tombstones is None else sink.delete.tombstones
+
+
+def kept_metadata(config: PipelineConfig) -> tuple[str, ...]:
+    """``decode.metadata``, and what an upsert keeps beside it."""
+    wanted: list[str] = list(config.decode.metadata)
+    sink = config.sink.iceberg
+    if sink is not None and sink.mode == "upsert":
+        wanted += [name for name in POSITION if name not in wanted]
+        named = {column.lower() for column in (*sink.keys, *sink.order_by)}
+        wanted += [name for name in ("key", "timestamp") if f"kafka_{name}" in named and name not in wanted]
+    return tuple(wanted)
+
+
+def in_rows(sink: IcebergSink, rows: StructType) -> None:
+    """Refuses rows that cannot be upserted.
+
+    Raises:
+        ConfigError: naming the column that is missing, or has values that are no key.
+    """
+    from pyspark.sql import types as t
+
+    have = {each.name.lower(): each for each in rows.fields}
+    for column in (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED):
+        if column.lower() not in have:
+            raise ConfigError(
+                f"an upsert needs the column {column}, which the rows do not have",
+                where=f"table {sink.table}, columns {', '.join(rows.names)}",
+                hint="name another key, or let transform.sql keep the column: SELECT *, …",
+            )
+    for key in sink.keys:
+        type_ = have[key.lower()].dataType
+        if isinstance(type_, t.FloatType | t.DoubleType | t.StructType | t.ArrayType | t.MapType | t.NullType):
+            raise ConfigError(
+                f"the column {key} is {type_.simpleString()}, which can be no key",
+                where=f"table {sink.table}",
+                hint="keys are whole numbers, decimals, strings, bytes, booleans, dates or timestamps; cast it in "
+                "transform.sql",
+            )
+    for column in sink.order_by:
+        type_ = have[column.lower()].dataType
+        if isinstance(type_, t.StructType | t.ArrayType | t.MapType | t.NullType):
+            raise ConfigError(
+                f"the column {column} is {type_.simpleString()}, which has no order", where=f"table {sink.table}"
+            )

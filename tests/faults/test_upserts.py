@@ -1,0 +1,60 @@
+"""Upserts that are killed and replayed: the table equals a model that knows nothing of Spark, row by row.
+
+``LAKEFEED_UPSERT_CHANGES`` and ``LAKEFEED_UPSERT_KEYS`` set the size of the slow one; default: 5,000,000, 1,000,000.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.local import Endpoints
+from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
+from tests.cli import Running, lakefeed
+from tests.feed import Feed
+
+
+def run_to_the_end(feed: Feed, file: Path) -> dict[str, Any]:
+    done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment, timeout=6 * 3600)
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return summary
+
+
+def verified(feed: Feed, file: Path) -> dict[str, Any]:
+    done = lakefeed("verify", file, "--deep", "--output", "json", environment=feed.environment, timeout=3600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
+def test_millions_of_changes_with_kills_equal_the_model(stack: Endpoints, tmp_path: Path, write: str) -> None:
+    changes = int(os.environ.get("LAKEFEED_UPSERT_CHANGES", "5_000_000"))
+    keys = int(os.environ.get("LAKEFEED_UPSERT_KEYS", "1_000_000"))
+    kills = 5
+    feed = Feed(stack, tmp_path)
+    feed.create_topic(partitions=6)
+    model = Model(keys=keys, partitions=6)
+    model.send(changes, topic=feed.topic, servers=stack.bootstrap_servers, remember=False)
+    file = write_pipeline(feed, batch=max(1_000, changes // 20), write=write, partition_by=["bucket(8, id)", "city"])
+    dice = random.Random(7)
+    for attempt in range(kills):
+        run = Running(["run", file, "--once"], feed.environment, tmp_path / f"{attempt}.log")
+        run.wait_until_it_says(": batch ", times=dice.randint(1, 3), timeout=3600)
+        time.sleep(dice.random() * 10)
+        run.kill()
+        if attempt % 2:
+            forget_the_last_batch(feed)
+    summary = run_to_the_end(feed, file)
+    assert summary["batches"] > 0
+    assert differences(rows_of(feed, feed.table), model.table()) == []
+    proof = verified(feed, file)
+    assert proof["upserts"]["changes"] == proof["records"] == changes

@@ -1,0 +1,148 @@
+"""A database's changes, as Debezium tells them, from the topic to the table and its history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.pipeline import Pipeline
+from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
+from tests.cli import Running
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+LONG, TEXT = {"name": "id", "type": "long"}, {"name": "city", "type": ["null", "string"], "default": None}
+KEY = {"type": "record", "name": "Key", "namespace": "shop.customers", "fields": [LONG]}
+
+
+def envelope(*columns: Row) -> Row:
+    """The schema that Debezium registers for a table with these columns."""
+    value = {"type": "record", "name": "Value", "fields": [LONG, TEXT, *columns]}
+    source = {"type": "record", "name": "Source", "fields": [{"name": "ts_ms", "type": "long"}]}
+    return {
+        "type": "record",
+        "name": "Envelope",
+        "namespace": "shop.customers",
+        "fields": [
+            {"name": "before", "type": ["null", value], "default": None},
+            {"name": "after", "type": ["null", "Value"], "default": None},
+            {"name": "source", "type": source},
+            {"name": "op", "type": "string"},
+            {"name": "ts_ms", "type": ["null", "long"], "default": None},
+        ],
+    }
+
+
+def event(op: str, at: int, *, before: Row | None = None, after: Row | None = None) -> Row:
+    return {"before": before, "after": after, "op": op, "source": {"ts_ms": at}, "ts_ms": at + 1}
+
+
+def send(feed: Feed, events: Sequence[tuple[int, Row | None]], schema: Row) -> None:
+    """Sends events under their keys, None as a tombstone."""
+    client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
+    values, keys = (AvroSerializer(client, json.dumps(each)) for each in (schema, KEY))
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers})
+    for key, value in events:
+        context = SerializationContext(feed.topic, MessageField.VALUE)
+        producer.produce(
+            feed.topic,
+            key=keys({"id": key}, SerializationContext(feed.topic, MessageField.KEY)),
+            value=None if value is None else values(value, context),
+        )
+    assert producer.flush(30) == 0
+
+
+def test_debezium_events_become_the_rows_of_the_database(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=2)
+    first = [
+        (1, event("r", 10, after={"id": 1, "city": "amsterdam"})),
+        (2, event("c", 11, after={"id": 2, "city": "berlin"})),
+        (3, event("c", 12, after={"id": 3, "city": "cairo"})),
+        (1, event("u", 13, before={"id": 1, "city": "amsterdam"}, after={"id": 1, "city": "delhi"})),
+        (2, event("d", 14, before={"id": 2, "city": None})),
+        (2, None),
+    ]
+    send(feed, first, envelope())
+    registry = {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}}
+    history = f"{feed.table}_history"
+    pipeline = feed.pipeline(
+        decode={**registry, "key": registry, "envelope": "debezium"},
+        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["id"], "history": history}},
+    )
+    pipeline.run(spark=lake, once=True)
+    rows = sorted(feed.rows(), key=lambda row: int(row["id"]))
+    assert [(row["id"], row["city"], row["debezium_op"], row["debezium_ts_ms"]) for row in rows] == [
+        (1, "delhi", "u", 13),
+        (3, "cairo", "c", 12),
+    ]
+    assert sum(row["lakefeed_deleted"] for row in feed.rows(history)) == 2
+    assert len(feed.rows(history)) == len(first)
+
+    # The database gets a column: the schema of `after` has one more field.
+    mail = {"name": "mail", "type": ["null", "string"], "default": None}
+    send(feed, [(3, event("u", 20, after={"id": 3, "city": "cairo", "mail": "c@x"})), (1, None)], envelope(mail))
+    pipeline.run(spark=lake, once=True)
+    assert [(row["id"], row["mail"]) for row in feed.rows()] == [(3, "c@x")]
+    assert len(feed.rows(history)) == len(first) + 2
+    proof = pipeline.verify(deep=True)
+    assert proof.faults == ()
+    assert proof.upserts is not None
+    assert (proof.upserts.changes, proof.upserts.inserted - proof.upserts.deleted) == (8, 1)
+
+
+def test_a_kill_and_a_replayed_batch_leave_the_table_as_a_model_outside_spark_has_it(
+    lake: SparkSession, feed: Feed
+) -> None:
+    feed.create_topic(partitions=3)
+    model = Model(keys=500, partitions=3)
+    model.send(3_000, topic=feed.topic, servers=feed.stack.bootstrap_servers)
+    history = f"{feed.table}_history"
+    file = write_pipeline(feed, batch=1_500, history=history)
+    killed = Running(["run", file, "--once"], feed.environment, feed.folder / "killed.log")
+    killed.wait_until_it_says(": batch ", times=1, timeout=900)
+    killed.kill()
+    forget_the_last_batch(feed)
+    pipeline = Pipeline.from_file(file, environment=feed.environment)
+    pipeline.run(spark=lake, once=True)
+    assert differences(rows_of(feed, feed.table), model.table()) == []
+    assert differences(rows_of(feed, history), model.history()) == []
+    proof = pipeline.verify(deep=True)
+    assert proof.faults == ()
+    assert proof.upserts is not None
+    assert proof.upserts.changes == proof.records == 3_000
+    assert proof.upserts.inserted - proof.upserts.deleted == len(model.rows)
+
+
+@pytest.mark.slow
+def test_a_replayed_letter_does_not_undo_what_came_after_it(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    values = [b'{"id": 1, "city": ""}', b'{"id": 2, "city": ""}', b'{"id": 1, "city": "b"}', b'{"id": 3, "city": "c"}']
+    feed.send(values, partition=0)
+    blocks: dict[str, Any] = {
+        "decode": {"json": {"schema_ddl": "id BIGINT, city STRING"}},
+        "expect": {"has_city": {"rule": "city <> ''", "on_violation": "dead_letter"}},
+        "dead_letters": {"table": f"{feed.table}_letters"},
+    }
+    upsert = {"table": feed.table, "mode": "upsert", "keys": ["id"], "history": f"{feed.table}_history"}
+    sink = {"iceberg": {**upsert, "on_delete": "mark"}}
+    feed.pipeline(**blocks, sink=sink).run(spark=lake, once=True)
+    assert sorted(row["id"] for row in feed.rows()) == [1, 3]
+    # The rule is given up, and the letters come back: one to a key that has changed since, one to a new key.
+    del blocks["expect"]
+    mended = feed.pipeline(**blocks, sink=sink)
+    replayed = mended.replay(Choice(feed=feed.name), spark=lake)
+    assert replayed.rows == 2
+    assert sorted((row["id"], row["city"]) for row in feed.rows()) == [(1, "b"), (2, ""), (3, "c")]
+    assert len(feed.rows(f"{feed.table}_history")) == 4
+    assert mended.verify(deep=True).faults == ()

@@ -1,0 +1,120 @@
+"""Change events and deletes on their way from records to rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.decode import RECORD, Expectation, Json, Policy, Raw, decoded, judged
+from lakefeed.decode.deletes import DeleteRule
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+ROW = "STRUCT<id: BIGINT, city: STRING>"
+EVENT = Json(schema=f"before {ROW}, after {ROW}, source STRUCT<ts_ms: BIGINT>, op STRING, ts_ms BIGINT")
+KEY = Json(schema="id BIGINT")
+RULE = DeleteRule(tombstones=True, columns=(("debezium_op", ("d",)),), keys=("id",))
+AMS, BER = {"id": 1, "city": "amsterdam"}, {"id": 1, "city": "berlin"}
+
+
+def event(op: str | None, before: Any = None, after: Any = None, at: int = 5) -> bytes:
+    return json.dumps({"before": before, "after": after, "op": op, "ts_ms": 9, "source": {"ts_ms": at}}).encode()
+
+
+def frame(spark: SparkSession, values: Sequence[bytes | None], keys: Sequence[bytes | None] = ()) -> DataFrame:
+    keys = keys or [b'{"id": 1}'] * len(values)
+    rows = [("t", 0, offset, *each) for offset, each in enumerate(zip(keys, values, strict=True))]
+    return spark.createDataFrame(rows, "topic STRING, partition INT, offset BIGINT, key BINARY, value BINARY")
+
+
+def found(judged_records: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    rows = judged_records.orderBy(f"{RECORD}.record.offset").select(*columns).collect()
+    return [tuple(row) for row in rows]
+
+
+def test_each_kind_of_event_becomes_the_row_that_it_leaves_behind(spark: SparkSession) -> None:
+    values = [
+        event("r", after=AMS),
+        event("c", after=AMS),
+        event("u", before=AMS, after=BER),
+        event("d", before=BER, at=7),
+        event("d", before=None),
+        None,
+    ]
+    policy = Policy(on_null="keep", envelope="debezium", deletes=RULE)
+    rows = judged(decoded(frame(spark, values), EVENT, key=KEY), policy, keep=["offset"])
+    assert rows.columns == ["id", "city", "debezium_op", "debezium_ts_ms", "kafka_offset", RECORD, "lakefeed_deleted"]
+    assert found(rows, "id", "city", "debezium_op", "debezium_ts_ms", "lakefeed_deleted", f"{RECORD}.verdict") == [
+        (1, "amsterdam", "r", 5, False, 0),
+        (1, "amsterdam", "c", 5, False, 0),
+        (1, "berlin", "u", 5, False, 0),
+        (1, "berlin", "d", 7, True, 0),
+        (1, None, "d", 5, True, 0),
+        (1, None, None, None, True, 0),
+    ]
+
+
+def test_what_is_no_row_is_an_error_of_its_record(spark: SparkSession) -> None:
+    values = [event("t"), event("x", after=AMS), event(None, after=AMS), event("c"), b"{broken", event("c", after=AMS)]
+    policy = Policy(on_error="dead_letter", on_null="skip", envelope="debezium")
+    rows = judged(decoded(frame(spark, values), EVENT), policy)
+    reasons = [reason for (reason,) in found(rows, f"{RECORD}.reason")]
+    assert [str(reason).partition(" (")[0] for reason in reasons[:4]] == [
+        "debezium: op t",
+        "debezium: unknown op x",
+        "debezium: unknown op",
+        "debezium: op c without after",
+    ]
+    assert reasons[4] is not None
+    assert reasons[5] is None
+
+
+def test_a_payload_with_its_schema_beside_it_is_unwrapped_too(spark: SparkSession) -> None:
+    spec = Json(schema=f"payload STRUCT<after: {ROW}, op: STRING, ts_ms: BIGINT>")
+    value = json.dumps({"schema": {}, "payload": {"after": AMS, "op": "c", "ts_ms": 3}}).encode()
+    rows = judged(decoded(frame(spark, [value]), spec), Policy(envelope="debezium"))
+    assert found(rows, "id", "city", "debezium_ts_ms") == [(1, "amsterdam", 3)]
+
+
+def test_values_that_are_no_events_are_named(spark: SparkSession) -> None:
+    with pytest.raises(ConfigError, match="fields op and after"):
+        judged(decoded(frame(spark, [b"{}"]), KEY), Policy(envelope="debezium"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "rule", "wanted"),
+    [
+        (Json(schema="id INT, other STRING"), RULE, [1, 2, None]),
+        (Raw(), DeleteRule(tombstones=True, keys=("id",)), None),
+    ],
+)
+def test_tombstones_have_the_key_of_their_record(
+    spark: SparkSession, keys: Any, rule: DeleteRule, wanted: list[int | None] | None
+) -> None:
+    spec = Json(schema="id BIGINT, city STRING, debezium_op STRING")
+    rule = DeleteRule(tombstones=True, keys=rule.keys)
+    values = [b'{"id": 1, "city": "a"}', None, None]
+    records = decoded(frame(spark, values, [b'{"id": 9}', b'{"id": 2}', b"{}"]), spec, key=keys)
+    rows = judged(records, Policy(on_null="keep", deletes=rule))
+    if wanted is None:
+        # Bytes are no number: such a change has no key, which stops the feed.
+        wanted = [1, None, None]
+    assert [key for (key,) in found(rows, "id")] == wanted
+    assert [deleted for (deleted,) in found(rows, "lakefeed_deleted")] == [False, True, True]
+
+
+def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark: SparkSession) -> None:
+    spec = Json(schema="id BIGINT, city STRING, op STRING")
+    values = [b'{"id": 1, "op": "d"}', b'{"id": 1, "op": "u"}']
+    expect = (Expectation("has_city", "city IS NOT NULL", "drop"),)
+    rule = DeleteRule(tombstones=False, columns=(("op", ("d", "x")),), keys=("id",))
+    rows = judged(decoded(frame(spark, values), spec), Policy(expect=expect, deletes=rule))
+    assert found(rows, f"{RECORD}.verdict", "lakefeed_deleted") == [(0, True), (2, False)]
+    wrong = DeleteRule(tombstones=False, columns=(("gone", ("d",)),), keys=("id",))
+    with pytest.raises(ConfigError, match=r"delete\.column names 'gone'"):
+        judged(decoded(frame(spark, values), spec), Policy(deletes=wrong))

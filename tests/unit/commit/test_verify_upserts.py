@@ -1,0 +1,116 @@
+"""What an upsert feed's commits can say of themselves: right ones pass, and each way to be wrong is found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakefeed.commit.audit import findings
+from lakefeed.commit.evidence import Evidence, Keyed, Letters, OtherCommit, Placed
+from lakefeed.commit.ledger import Commit, Upserts
+from lakefeed.commit.outcomes import Counts
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+
+RAW = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+
+
+def feed(batches: list[Upserts]) -> tuple[Commit, ...]:
+    """Commits of these changes, all of one partition."""
+    commits, at = [], 0
+    for number, upserts in enumerate(batches):
+        ranges = OffsetRanges((OffsetRange("t", 0, at, at + upserts.changes),), {"t": "one"})
+        at += upserts.changes
+        counts = {("t", 0): Counts(upserts.changes)} if upserts.changes else {}
+        commits.append(
+            Commit("f", number, ranges, snapshot_id=number, counts=counts, rows=upserts.landed, upserts=upserts)
+        )
+    return tuple(commits)
+
+
+def evidence(batches: list[Upserts], **keyed: Any) -> Evidence:
+    commits = feed(batches)
+    grown = sum(each.inserted - each.deleted for each in batches)
+    history = Letters(tuple(replace(each, upserts=None, rows=(each.upserts or Upserts()).changes) for each in commits))
+    known = {"grown": grown, "rows": grown, "history": history, **keyed}
+    # Topics are of no interest here; the note of it is left out.
+    return Evidence(commits=commits, recorded=commits[-1].ranges, keyed=Keyed(**known))
+
+
+def kinds(found: Evidence, *, faults: bool = True) -> list[str]:
+    return [each.kind for each in findings(found) if each.fault is faults and each.kind != "topic-missing"]
+
+
+def upserts(raw: tuple[int, int, int, int, int]) -> Upserts:
+    inserted, updated, deleted, without_row, superseded = raw
+    keys = inserted + updated + deleted + without_row
+    return Upserts(keys + superseded, keys, deleted + without_row, inserted, updated, deleted)
+
+
+GOOD = [upserts((5, 0, 0, 1, 2)), upserts((1, 3, 2, 0, 0))]
+
+
+@settings(deadline=None)
+@given(st.lists(RAW, min_size=1, max_size=6))
+def test_changes_that_are_all_accounted_for_pass(raws: list[tuple[int, int, int, int, int]]) -> None:
+    found = evidence([upserts(raw) for raw in raws])
+    assert kinds(found) == []
+    assert kinds(found, faults=False) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "kind"),
+    [
+        ({"changes": 7}, "changes"),
+        ({"inserted": 9}, "merged"),
+        ({"keys": 99}, "merged"),
+        ({"deletes": 99}, "merged"),
+    ],
+)
+def test_a_commit_whose_numbers_do_not_add_up_is_found(change: Mapping[str, int], kind: str) -> None:
+    found = evidence(GOOD)
+    first = found.commits[0]
+    wrong = replace(first, upserts=replace(first.upserts or Upserts(), **change))
+    assert kind in kinds(replace(found, commits=(wrong, *found.commits[1:])))
+
+
+def test_an_append_to_keyed_rows_is_found() -> None:
+    found = evidence(GOOD)
+    commits = (found.commits[0], replace(found.commits[1], upserts=None))
+    assert "appended" in kinds(replace(found, commits=commits))
+
+
+def test_rows_are_as_many_as_the_commits_say_unless_somebody_else_was_there() -> None:
+    found = evidence(GOOD, rows=99)
+    assert kinds(found) == ["row-count"]
+    others = (OtherCommit(5, "append", 1, 0),)
+    assert kinds(replace(found, others=others)) == []
+    assert "row-count" in kinds(replace(found, others=others), faults=False)
+
+
+def test_a_key_with_two_rows_is_found() -> None:
+    assert kinds(evidence(GOOD, repeated=(("7", 2),))) == ["key-twice"]
+
+
+def test_changes_that_found_a_newer_row_are_a_note() -> None:
+    stale = [*GOOD, Upserts(changes=3, keys=3)]
+    assert kinds(evidence(stale), faults=False) == ["void"]
+    # A marked delete always has a row.
+    assert kinds(evidence([upserts((1, 0, 0, 1, 0))], marks=True), faults=False) == ["void"]
+
+
+def test_a_history_without_a_batch_or_with_a_part_of_it_is_found() -> None:
+    found = evidence(GOOD)
+    assert found.keyed is not None
+    commits = found.keyed.history.commits if found.keyed.history else ()
+    for wrong in (commits[:1], (commits[0], replace(commits[1], rows=1))):
+        keyed = replace(found.keyed, history=Letters(wrong))
+        assert kinds(replace(found, keyed=keyed)) == ["history"]
+    begun = replace(found.keyed, history=Letters(commits[1:]))
+    assert kinds(replace(found, keyed=begun), faults=False) == ["history-begins"]
+    twice = replace(found.keyed, history_placed={("t", 0): Placed(rows=15, offsets=14, repeated=((3, 2),))})
+    assert kinds(replace(found, keyed=twice)) == ["history-duplicates"]

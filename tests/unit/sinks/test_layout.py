@@ -1,0 +1,67 @@
+"""Partitions and sort order: what has to be said to the table, and when nothing has."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakefeed.config.models import IcebergSink
+from lakefeed.config.sorting import SortColumn
+from lakefeed.sinks.layout import Layout, statements
+
+
+def layout(*, partition_by: list[str] | None = None, sort_by: list[str] | None = None) -> Layout:
+    return Layout.of_sink(IcebergSink(table="lake.a.b", partition_by=partition_by or [], sort_by=sort_by or []))
+
+
+def said(have: Layout, want: Layout, *, partitions: bool = True, order: bool = True) -> list[str]:
+    return list(statements("lake.a.b", have=have, want=want, partitions=partitions, order=order))
+
+
+def test_partitions_that_changed_are_dropped_and_added() -> None:
+    have = layout(partition_by=["days(at)", "bucket(16, id)", "city"])
+    assert have.partitions == (("at", "day"), ("id", "bucket[16]"), ("city", "identity"))
+    want = layout(partition_by=["hours(at)", "bucket(16, id)", "truncate(3, name)"])
+    assert said(have, want) == [
+        "ALTER TABLE `lake`.`a`.`b` DROP PARTITION FIELD days(`at`)",
+        "ALTER TABLE `lake`.`a`.`b` DROP PARTITION FIELD `city`",
+        "ALTER TABLE `lake`.`a`.`b` ADD PARTITION FIELD hours(`at`)",
+        "ALTER TABLE `lake`.`a`.`b` ADD PARTITION FIELD truncate(3, `name`)",
+    ]
+    assert said(have, want, partitions=False) == []
+
+
+def test_order_is_said_within_files() -> None:
+    have, want = layout(), layout(sort_by=["at desc", "id", "name asc nulls last"])
+    assert said(have, want) == [
+        "ALTER TABLE `lake`.`a`.`b` WRITE LOCALLY ORDERED BY `at` DESC NULLS LAST, `id` ASC NULLS FIRST, "
+        "`name` ASC NULLS LAST"
+    ]
+    assert said(want, have) == ["ALTER TABLE `lake`.`a`.`b` WRITE UNORDERED"]
+    assert said(want, have, order=False) == []
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a desc desc", "a; DROP TABLE x", "a nulls middle"])
+def test_what_is_no_sort_column(text: str) -> None:
+    with pytest.raises(ValueError, match="no sort column"):
+        SortColumn.parse(text)
+
+
+columns = st.sampled_from(["a", "b", "c.d"])
+transforms = st.one_of(
+    columns,
+    st.builds("{}({})".format, st.sampled_from(["years", "months", "days", "hours"]), columns),
+    st.builds("{}({}, {})".format, st.sampled_from(["bucket", "truncate"]), st.integers(1, 99), columns),
+)
+orders = st.builds(
+    "{} {}{}".format, columns, st.sampled_from(["asc", "DESC"]), st.sampled_from(["", " nulls first", " NULLS LAST"])
+)
+
+
+@settings(deadline=None)
+@given(st.lists(transforms, max_size=4, unique=True), st.lists(orders, max_size=3))
+def test_what_is_there_already_is_not_said(partition_by: list[str], sort_by: list[str]) -> None:
+    have = layout(partition_by=partition_by, sort_by=sort_by)
+    assert said(have, layout(partition_by=partition_by, sort_by=sort_by)) == []
+    assert len(said(layout(), have)) == len(partition_by) + bool(sort_by)
