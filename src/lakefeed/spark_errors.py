@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from lakefeed.decode import decode_error_of, registry_error_of
 from lakefeed.errors import (
@@ -114,6 +116,18 @@ def translated(error: BaseException) -> LakefeedError:
         where=_root_cause(text),
         hint="set LAKEFEED_DEBUG=1 for the stack trace; the JVM's log is named above where one is written",
     )
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Lets what PySpark raises inside out as lakefeed's errors."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise translated(error) from error
 
 
 def _root_cause(text: str) -> str:

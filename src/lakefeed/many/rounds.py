@@ -6,9 +6,8 @@ one table that cannot be written ends the query; and a checkpoint for all would 
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakefeed.pipeline import Pipeline
+    from lakefeed.running import How
 
 LOOK_FOR_TOPICS_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
@@ -40,26 +40,14 @@ class Rounds:
     Args:
         pipeline: with ``{topic}`` in its table's name.
         spark: the session, one for all.
-        once: land what is there at the start, and end.
-        stop: set it to end after the round at hand.
-        on_batch: called after each round.
-        accept_loss: go on although records of some topics are lost; their ledgers say so.
+        how: the run; rounds are its batches.
 
     Attributes:
         tables: by topic, in the order in which they were found.
         done: rounds in which something was landed.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        spark: SparkSession,
-        *,
-        once: bool,
-        stop: threading.Event,
-        on_batch: Callable[[BatchProgress], None],
-        accept_loss: bool,
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, how: How) -> None:
         config = pipeline.config
         self.tables: dict[str, TopicTable] = {}
         self.done = 0
@@ -67,13 +55,13 @@ class Rounds:
         self._pipeline = pipeline
         self._spark = spark
         self._source = config.kafka
-        self._accept_loss = accept_loss
+        self._accept_loss = how.accept_loss
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
         self._isolation = str(self._source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
-        self._once = once or config.trigger == AVAILABLE_NOW
+        self._once = how.once or config.trigger == AVAILABLE_NOW
         self._seconds = 0.0 if self._once else float(seconds_of(config.trigger))
-        self._stop = stop
-        self._on_batch = on_batch
+        self._stop = how.stop
+        self._on_batch = how.on_batch
         self._budget = config.budget.s3_requests_per_batch if config.budget else None
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._answered_at = time.monotonic()

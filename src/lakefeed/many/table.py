@@ -168,14 +168,14 @@ class TopicTable:
 
     def _begin(self, topic: TopicDescription) -> Landing:
         """Makes table and ledger ready. Not before there is need: a job may have hundreds."""
-        sink = self.pipeline.iceberg_table(self.spark)
+        sink = self.pipeline.feed.iceberg_table(self.spark)
         before = sink.position()
         lost = self._lost(_ends(before), before.ranges.topic_ids, topic) if before else []
         if lost and not self.accept_loss:
             raise self._records_lost(lost)
         nothing = next_ranges({}, topic, limit=0)
         gone = {(each.topic, each.partition) for each in lost}
-        landing = self.pipeline.landing(self.spark, sink, self._records(nothing), lost=gone)
+        landing = self.pipeline.feed.landing(self.spark, sink, self._records(nothing), lost=gone)
         # Again: now no other driver can move the table.
         position = sink.position()
         if position is not None and lost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.kafka.topics import PartitionDescription, TopicDescription
@@ -22,6 +22,7 @@ def topic(*spans_: tuple[int, int]) -> TopicDescription:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(spans, min_size=1, max_size=6), st.integers(1, 300))
 def test_batch_after_batch_takes_each_offset_once(given_spans: list[tuple[int, int]], limit: int) -> None:
     described = topic(*given_spans)

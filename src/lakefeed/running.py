@@ -1,0 +1,190 @@
+"""One run: a streaming query into one sink, or rounds over many tables; and what came of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.assembly import Assembly
+from lakefeed.commit.checkpoint import Owner
+from lakefeed.commit.opening import Opening
+from lakefeed.commit.outcomes import ZERO
+from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.kafka.monitoring import MonitoringGroup
+from lakefeed.kafka.source import batch_ranges
+from lakefeed.kafka.topic_ids import SourceTopics
+from lakefeed.landing import Landed
+from lakefeed.many.rounds import Rounds
+from lakefeed.many.table import TableSummary
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
+from lakefeed.query import MicroBatches, trigger_of, watch
+from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.upkeep.schedule import UpkeepBesideFeed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from lakefeed.pipeline import Pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class How:
+    """How a pipeline is run.
+
+    Attributes:
+        once: land what is there at the start, and end.
+        stop: set it to end after the batch at hand.
+        on_batch: called after each batch.
+        on_note: told what the user should hear of the start.
+        accept_loss: go on although records are lost; the ledger says so.
+    """
+
+    once: bool
+    stop: threading.Event
+    on_batch: Callable[[BatchProgress], None]
+    on_note: Callable[[str], None]
+    accept_loss: bool
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What one run of a pipeline did.
+
+    Attributes:
+        batches: micro-batches landed, those that only found their rows in the table already not counted.
+        records: records read from the topics.
+        rows: rows landed; for Parquet those that went into the transform, since Spark's file sink does not say.
+        dead_letters: records that became dead letters.
+        skipped: records left out because the pipeline says so.
+        files: data files written; None where the sink does not say.
+        seconds: from the start of the query to its end.
+        s3_requests: all requests of driver and executors in that time by S3 operation, other queries' too.
+        requests: this feed's own requests to S3, by operation and key class.
+        startup_requests: those of them that were made before the first batch.
+        batches_over_budget: batches that made more requests than the pipeline's budget.
+        tables: by topic, where each topic goes to a table of its own.
+    """
+
+    batches: int
+    records: int
+    rows: int
+    dead_letters: int
+    skipped: int
+    files: int | None
+    seconds: float
+    s3_requests: Mapping[str, int]
+    requests: S3Requests
+    startup_requests: S3Requests
+    batches_over_budget: int
+    tables: tuple[TableSummary, ...] = ()
+
+    @property
+    def rows_per_second(self) -> float:
+        """Over the whole run, the cold start included."""
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--output json``."""
+        return {
+            **asdict(self),
+            "requests": self.requests.as_dict(),
+            "startup_requests": self.startup_requests.as_dict(),
+            "rows_per_second": round(self.rows_per_second),
+        }
+
+
+def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
+    """Runs a feed into its sink, as a streaming query; see ``Pipeline.run``."""
+    before = s3_requests(spark)
+    batches = MicroBatches(how.stop)
+    topics = SourceTopics(feed.config.kafka)
+    claim = feed.claim(spark)
+    sink = feed.sink(spark, claim)
+    opening = Opening(
+        feed.config.name, claim, sink, Owner.of(feed.config).sink, topics.described(), accept_loss=how.accept_loss
+    )
+    opening.look()
+    lost = {(each.topic, each.partition) for each in opening.start.lost}
+    landing = feed.landing(spark, sink, feed.read(spark), lost=lost)
+    # Again: now no other driver can move the table.
+    if told := opening.look().told:
+        how.on_note(told)
+    opening.prepare(fence=landing.fence)
+    landing.follow()
+
+    named = feed.config.kafka.monitoring_group
+    group = MonitoringGroup(feed.config.kafka, named) if named is not None else None
+
+    def land(batch: DataFrame, batch_id: int) -> Landed:
+        ranges = topics.identify(batch_ranges(spark, feed.config.name))
+        landed = landing.land(batch, ranges, batch_id)
+        told = group.publish(ranges.ranges) if group is not None else None
+        return landed if told is None else replace(landed, notes=(*landed.notes, told))
+
+    writer = feed.read(spark, starting=opening.starting).writeStream.foreachBatch(batches.guarded(land))
+    budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None
+    with (
+        FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=sink.location(), since=before) as requests,
+        UpkeepBesideFeed(feed.config, spark=spark, connections=feed.connections) as upkeep,
+    ):
+        seconds = watch(
+            _started(feed.config, writer, once=how.once),
+            batches,
+            on_batch=upkeep.telling(how.on_batch),
+            requests=requests,
+            request_budget=budget,
+        )
+        startup, total = requests.of_startup(), requests.total()
+    landed = [each for each in batches.landed if not each.replayed]
+    counts = sum((each.counts for each in landed), ZERO)
+    return RunSummary(
+        batches=len(landed),
+        records=batches.records,
+        rows=sum(each.counts.rows if each.rows is None else each.rows for each in landed),
+        dead_letters=counts.dead_letters,
+        skipped=counts.skipped,
+        files=sink.files_of(each.batch_id for each in landed) if isinstance(sink, IcebergTable) else None,
+        seconds=round(seconds, 3),
+        s3_requests=(s3_requests(spark) - before).by_operation,
+        requests=total,
+        startup_requests=startup,
+        batches_over_budget=batches.over_budget,
+    )
+
+
+def run_many(pipeline: Pipeline, spark: SparkSession, how: How) -> RunSummary:
+    """Runs a pipeline whose topics go to a table each; see ``Pipeline.run``."""
+    before, began = s3_requests(spark), time.monotonic()
+    rounds = Rounds(pipeline, spark, how)
+    rounds.run()
+    tables = tuple(each.summary() for each in rounds.tables.values())
+    requests = s3_requests(spark) - before
+    counts = sum((each.counts for each in tables), ZERO)
+    return RunSummary(
+        batches=sum(each.batches for each in tables),
+        records=counts.records,
+        rows=sum(each.rows for each in tables),
+        dead_letters=counts.dead_letters,
+        skipped=counts.skipped,
+        files=None,
+        seconds=round(time.monotonic() - began, 3),
+        s3_requests=requests.by_operation,
+        requests=requests,
+        startup_requests=S3Requests(),
+        batches_over_budget=rounds.over_budget,
+        tables=tables,
+    )
+
+
+def _started(config: PipelineConfig, writer: DataStreamWriter, *, once: bool) -> Any:
+    return (
+        writer.queryName(config.name)
+        .option("checkpointLocation", config.checkpoint)
+        .trigger(**trigger_of(AVAILABLE_NOW if once else config.trigger))
+        .start()
+    )
