@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import re
+import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -16,6 +17,8 @@ from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMi
 from lakefeed.s3_signature import Keys, signed_headers
 
 TIMEOUT_SECONDS = 5.0
+PAUSES_SECONDS = (0.2, 0.5)
+_PASSING = (ConnectionResetError, http.client.RemoteDisconnected, http.client.IncompleteRead)
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
@@ -56,9 +59,21 @@ def bucket_url(bucket: str, *, s3: S3) -> str:
 def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> tuple[int, bytes]:
     """Status and the first 64 KiB of what a URL answers. Redirects are not followed: they would take headers along.
 
+    Asks again where a server has a bad moment: an error of its own, or a connection that it cuts.
+
     Raises:
         Unreachable: no whole answer in time.
     """
+    for pause in PAUSES_SECONDS:
+        try:
+            status, body = _asked("GET", url, server=server, headers=headers, timeout=timeout)
+        except Unreachable as error:
+            if not isinstance(error.__context__, _PASSING):
+                raise
+        else:
+            if status < 500 and status != 429:
+                return status, body
+        time.sleep(pause)
     return _asked("GET", url, server=server, headers=headers, timeout=timeout)
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from pydantic import SecretStr
@@ -80,3 +82,30 @@ def test_answers_become_the_right_errors(status: int, body: str, error: type[Lak
 def test_nobody_there() -> None:
     with pytest.raises(Unreachable, match="the S3 store does not answer"):
         require_bucket("lake", s3=S3(endpoint="http://127.0.0.1:1"), keys=KEYS, timeout=2)
+
+
+@pytest.mark.parametrize("bad_moment", ["503", "cut"])
+def test_a_bad_moment_of_the_store_is_no_answer_yet(bad_moment: str) -> None:
+    asked: list[str] = []
+
+    class Store(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if len(asked) == 1 and bad_moment == "cut":
+                return  # Not a byte, and the connection closes.
+            self.send_response(503 if len(asked) == 1 else 200)
+            self.end_headers()
+            self.wfile.write(b"<Code>SlowDown</Code>" if len(asked) == 1 else b"<ListBucketResult>")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Store) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            require_bucket("lake", s3=S3(endpoint=f"http://127.0.0.1:{server.server_port}"), keys=KEYS)
+        finally:
+            server.shutdown()
+            thread.join()
+    assert len(asked) == 2
