@@ -97,7 +97,7 @@ def test_a_bad_moment_of_the_store_is_no_answer_yet(bad_moment: str) -> None:
             self.end_headers()
             self.wfile.write(b"<Code>SlowDown</Code>" if len(asked) == 1 else b"<ListBucketResult>")
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
     with HTTPServer(("127.0.0.1", 0), Store) as server:
