@@ -9,7 +9,7 @@ SETUP := $(VENV)/.setup
 JVM_JAR := src/lakefeed/lakefeed-jvm.jar
 # Each worker has servers and a Spark session of its own. WORKERS=0 runs the tests one after the other.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup jvm demo bench test test-unit test-all faults mutants lint docs clean

@@ -102,7 +102,13 @@ def test_the_checkpoint_of_another_pipeline(ready: Feed) -> None:
     assert first.returncode == 0, first.stderr
     before = objects(ready)
     done = run(ready, name=f"{ready.name}_b", sink={"iceberg": {"table": f"{ready.table}_b"}})
-    assert_refused(done, 2, f"belongs to feed '{ready.name}'", ready.checkpoint, "checkpoint location of its own")
+    assert_refused(
+        done,
+        2,
+        f"belongs to feed '{ready.name}'",
+        ready.checkpoint,
+        "name a checkpoint location of this pipeline's own",
+    )
     assert objects(ready) == before
 
 

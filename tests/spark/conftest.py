@@ -56,7 +56,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogCase]:
     """Each catalog that the commit check has to hold on, with its tables in a local folder."""
     folder = tmp_path_factory.mktemp(request.param)
-    name = f"checked_{request.param}"
+    # A name of its own each time: Spark keeps the catalog that it has once opened under a name.
+    name = f"checked_{request.param}_{uuid.uuid4().hex[:6]}"
     if request.param == "sqlite":
         make_catalog(folder / "catalog.db")
         yield SqliteCase(name=name, folder=folder)

@@ -168,7 +168,10 @@ def anything() -> st.SearchStrategy[Any]:
 
 
 @settings(
-    max_examples=8, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=8,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.data_too_large],
 )
 @given(st.lists(anything(), min_size=20, max_size=60))
 def test_any_message_is_what_the_reference_library_reads(spark: SparkSession, orders: list[dict[str, Any]]) -> None:

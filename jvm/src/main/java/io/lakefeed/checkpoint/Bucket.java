@@ -8,6 +8,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.s3a.Constants;
 import org.apache.hadoop.fs.s3a.Invoker;
@@ -54,9 +55,19 @@ final class Bucket {
     /** The one for {@code path}; the first caller's settings decide about batches of deletes. */
     static Bucket of(Path path, Configuration conf, Settings settings) throws IOException {
         S3AFileSystem files = (S3AFileSystem) path.getFileSystem(conf);
-        String endpoint = files.getConf().getTrimmed(Constants.ENDPOINT, "");
-        return KNOWN.computeIfAbsent(
-                files.getBucket() + " at " + endpoint, name -> new Bucket(files, conf, settings));
+        return KNOWN.computeIfAbsent(nameOf(files), name -> new Bucket(files, conf, settings));
+    }
+
+    /** Flushes the bucket of a file system, if this JVM has used it for checkpoints. */
+    static void flush(FileSystem files) throws IOException {
+        Bucket known = files instanceof S3AFileSystem s3a ? KNOWN.get(nameOf(s3a)) : null;
+        if (known != null) {
+            known.deletions.flush();
+        }
+    }
+
+    private static String nameOf(S3AFileSystem files) {
+        return files.getBucket() + " at " + files.getConf().getTrimmed(Constants.ENDPOINT, "");
     }
 
     /** Flushes every bucket, also if one of them cannot be reached. */

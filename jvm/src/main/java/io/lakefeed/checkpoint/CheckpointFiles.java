@@ -57,7 +57,7 @@ public final class CheckpointFiles {
     /** Removes what Spark keeps there, so that a query begins anew; other files stay. */
     public void discard() throws IOException {
         // A removal that waits would take away what is written under the same name next.
-        ObjectStoreCheckpointFileManager.flush();
+        Bucket.flush(files);
         for (String name : OF_SPARK) {
             files.delete(new Path(root, name), true);
         }
