@@ -128,7 +128,7 @@ class UpsertTable(IcebergTable):
         try:
             batch = measured(latest, keys=self._keys)
             # Before what is wrong with the rows: they may be of a schema that is yet to be met.
-            jvm.java(self._spark).commit.Outcomes.check(commit_id)
+            jvm.java(self._spark).commit.Outcomes.of(commit_id).check()
             batch.check(keys=self._keys, table=self.name)
             if self._history is not None:
                 self._history.land_changes(changes, commit, commit_id=commit_id, keys=self._keys)

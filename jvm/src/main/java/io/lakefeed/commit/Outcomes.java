@@ -79,18 +79,6 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
     }
 
-    /**
-     * Refuses early what the commit would: for a sink that has counted its rows before it writes them.
-     *
-     * @throws BatchRefused if the batch holds what it must not
-     */
-    public static void check(String commitId) {
-        Outcomes outcomes = of(commitId);
-        if (outcomes != null) {
-            outcomes.check();
-        }
-    }
-
     /** The ids of the writers' schemas that the rows cover: a batch with another one is not committed. */
     public void cover(Collection<Integer> schemaIds) {
         coveredSchemas = new HashSet<>(schemaIds);
