@@ -13,7 +13,7 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.models import KafkaSource
 from lakefeed.decode import Policy
 from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
-from lakefeed.errors import JobFailed, LakefeedError
+from lakefeed.errors import JobFailed
 from lakefeed.kafka.held import records_held
 from lakefeed.kafka.selection import Selection, offset_ranges
 from lakefeed.kafka.source import newest_per_key, read_batch
@@ -22,7 +22,7 @@ from lakefeed.landing import Landing
 from lakefeed.schema.evolution import Policy as OnChange
 from lakefeed.schema.reader import ReaderSchema
 from lakefeed.sinks.export import Shown, Target
-from lakefeed.spark_errors import translated
+from lakefeed.spark_errors import translating
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -119,20 +119,13 @@ class BatchRead:
             JobFailed: records of the ranges were not read, though the broker has them.
             LakefeedError: see ``lakefeed.errors``.
         """
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         started = time.monotonic()
         ranges = offset_ranges(self.source, selection)
-        try:
+        with translating():
             records = self.records(spark, ranges, latest=latest)
             landing = self._landing(spark, target)
             landing.begin(records, fenced=False)
             rows, outcomes = landing.land_apart(records, _NoProperties())
-        except LakefeedError:
-            raise
-        except (Py4JError, PySparkException) as error:
-            raise translated(error) from error
         whole = not isinstance(target, Shown) or target.is_whole
         if whole and not latest:
             self._require_all(ranges, outcomes)

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from lakefeed.local import Endpoints
 from lakefeed.observe.requests import s3_requests
 from tests.contract.checkpoint import Checkpoint, checkpoint_session, introduce
 from tests.contract.stores import STORES, Bucket, Store, running_store
+from tests.faults.drivers import SHORT_LIVED, Driver, driver
 from tests.faults.s3_fault_proxy import FaultProxy, fault_proxy
 
 
@@ -56,3 +58,19 @@ def log(spark: SparkSession, bucket: Bucket) -> Checkpoint:
     for batch in range(3):
         made.write(f"{batch}", f"batch {batch}".encode())
     return made
+
+
+@pytest.fixture(scope="module")
+def stack_proxy(stack: Endpoints) -> Iterator[FaultProxy]:
+    """The embedded store behind a proxy, for drivers in processes of their own."""
+    with fault_proxy(stack.s3_endpoint) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A driver in another process, with no bad day, that goes on where a killed one was."""
+    log = tmp_path_factory.mktemp("successor") / "driver.log"
+    environment = {**stack.as_environment(), **SHORT_LIVED}
+    with driver("tests.faults.driver_child", environment=environment, log=log) as running:
+        yield running

@@ -6,16 +6,13 @@ records are broken ones, an aborted transaction, and one that is open while the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from lakefeed.local import Endpoints
 from tests.cli import Running
-from tests.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.faults.drivers import SHORT_LIVED, Driver
 from tests.faults.kill_points import POINTS, KillPoint
 from tests.faults.landed import Landing, assert_all_landed, assert_nothing_wrong
-from tests.faults.s3_fault_proxy import FaultProxy, fault_proxy
+from tests.faults.s3_fault_proxy import FaultProxy
 from tests.faults.workload import PARTITIONS, Workload
 from tests.feed import Feed
 
@@ -23,27 +20,12 @@ from tests.feed import Feed
 TELLING = (KillPoint("iceberg", "table metadata", "after"),)
 
 
-@pytest.fixture(scope="module")
-def proxy(stack: Endpoints) -> Iterator[FaultProxy]:
-    with fault_proxy(stack.s3_endpoint) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver in another process that goes on where the killed one was."""
-    log = tmp_path_factory.mktemp("successor") / "driver.log"
-    environment = {**stack.as_environment(), **SHORT_LIVED}
-    with driver("tests.faults.driver_child", environment=environment, log=log) as running:
-        yield running
-
-
 @pytest.mark.parametrize(
     "point",
     [pytest.param(each, id=str(each), marks=() if each in TELLING else pytest.mark.slow) for each in POINTS],
 )
 def test_killed_there_each_record_is_there_once_after_a_restart(
-    feed: Feed, proxy: FaultProxy, successor: Driver, point: KillPoint
+    feed: Feed, stack_proxy: FaultProxy, successor: Driver, point: KillPoint
 ) -> None:
     landing = Landing(feed, point.sink)
     work = Workload(feed)
@@ -55,11 +37,11 @@ def test_killed_there_each_record_is_there_once_after_a_restart(
     open_one = work.transaction(30, end="open", partition=2)
     file = landing.write_file()
 
-    proxy.heal()
-    fault = point.arm(proxy, landing, batch=1)
-    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
+    stack_proxy.heal()
+    fault = point.arm(stack_proxy, landing, batch=1)
+    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
     victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
-    proxy.victim = victim.kill
+    stack_proxy.victim = victim.kill
     assert victim.process.wait(500) < 0, victim.said()
     assert fault.done == 1
     assert_nothing_wrong(landing, work)

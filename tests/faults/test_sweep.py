@@ -9,18 +9,16 @@ from __future__ import annotations
 import os
 import random
 import secrets
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import pytest
 
-from lakefeed.local import Endpoints
 from tests.cli import Running
-from tests.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.faults.drivers import SHORT_LIVED, Driver
 from tests.faults.kill_points import POINTS, KillPoint, batch_begun
 from tests.faults.landed import Landing, SinkKind, assert_all_landed, assert_nothing_wrong
-from tests.faults.s3_fault_proxy import FaultProxy, Kind, fault_proxy, on
+from tests.faults.s3_fault_proxy import FaultProxy, Kind, on
 from tests.faults.workload import PARTITIONS, Workload
 from tests.feed import Feed
 
@@ -75,31 +73,16 @@ def _run(dice: random.Random, points: list[KillPoint]) -> Run:
     return Run(dice.randint(20, 400), dice.randint(1, 60), dice.choice(ENDS), dice.choice(points), spoilt)
 
 
-@pytest.fixture(scope="module")
-def proxy(stack: Endpoints) -> Iterator[FaultProxy]:
-    with fault_proxy(stack.s3_endpoint) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """Has no bad day, and lands the rest."""
-    log = tmp_path_factory.mktemp("successor") / "driver.log"
-    environment = {**stack.as_environment(), **SHORT_LIVED}
-    with driver("tests.faults.driver_child", environment=environment, log=log) as running:
-        yield running
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", seeds())
 def test_whatever_happens_each_record_is_there_once(
-    feed: Feed, proxy: FaultProxy, successor: Driver, seed: int
+    feed: Feed, stack_proxy: FaultProxy, successor: Driver, seed: int
 ) -> None:
     plan = Plan.of(seed)
     print(f"\nseed {seed}: {plan}", flush=True)
     try:
-        play(plan, feed, proxy, successor)
+        play(plan, feed, stack_proxy, successor)
     except BaseException as failed:
         failed.add_note(f"seed {seed} fails; to play it again: make faults SEED={seed}")
         raise

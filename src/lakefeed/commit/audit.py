@@ -37,7 +37,7 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
     ends: dict[Partition, int] = {}
     ids: dict[str, str] = {}
     for number, commit in enumerate(commits):
-        at = f"batch {commit.batch_id}, snapshot {commit.snapshot_id}"
+        at = commit.title
         left = commit.move.left_ids if commit.move else {}
         for topic, topic_id in commit.ranges.topic_ids.items():
             if (before := ids.setdefault(topic, topic_id)) != topic_id:

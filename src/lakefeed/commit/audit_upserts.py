@@ -27,7 +27,7 @@ def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
     for commit in evidence.commits:
         if commit.move is not None:
             continue
-        at = f"batch {commit.batch_id}, snapshot {commit.snapshot_id}"
+        at = commit.title
         upserts = commit.upserts
         if upserts is None:
             yield Finding(
@@ -91,7 +91,7 @@ def _history(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
             continue
         yield Finding(
             kind="history",
-            what=f"batch {commit.batch_id}, snapshot {commit.snapshot_id}: {commit.upserts.changes:,} changes were "
+            what=f"{commit.title}: {commit.upserts.changes:,} changes were "
             f"merged, the history has {found or 0:,} of them",
             fault=found is not None or history.whole,
             batch_id=commit.batch_id,

@@ -17,6 +17,7 @@ from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts, counts_by_partition
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.errors import CheckpointMismatch
+from lakefeed.schema.ddl import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -306,8 +307,7 @@ class Ledger:
         """
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         if delete_where is not None:
-            quoted = ".".join(f"`{part}`" for part in self._table.split("."))
-            self.run(f"DELETE FROM {quoted} WHERE {delete_where}", properties)  # noqa: S608
+            self.run(f"DELETE FROM {quoted(tuple(self._table.split('.')))} WHERE {delete_where}", properties)  # noqa: S608
         if self.rows_of(commit_id) is None:
             # Also where there was nothing to delete: no such statement makes a snapshot then.
             self.land_empty(properties)

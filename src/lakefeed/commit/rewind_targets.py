@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.ledger import FEED, RANGES, Commit
 from lakefeed.commit.rewind import written_offsets
-from lakefeed.commit.survey import Survey, ancestors
+from lakefeed.commit.snapshots import summaries
+from lakefeed.commit.survey import Survey
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.kafka.topics import Topics
@@ -96,7 +97,7 @@ def _moment(text: str) -> datetime:
 
 def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, int]:
     """Where the feed stood in a snapshot that the table's present state descends from."""
-    line = ancestors(table)
+    line = summaries(table)
     seen = False
     for number, summary in line:
         seen = seen or number == snapshot_id

@@ -19,8 +19,9 @@ from lakefeed.commit.outcomes import ZERO
 from lakefeed.commit.positions import OFFSET, PARTITION, TOPIC
 from lakefeed.commit.rewind import PartitionMove, move_commit, planned, rows_where
 from lakefeed.commit.rewind_targets import partitions_of, targets
+from lakefeed.commit.snapshots import summaries
 from lakefeed.commit.start import ends
-from lakefeed.commit.survey import Survey, ancestors, position_in, surveyed
+from lakefeed.commit.survey import Survey, position_in, surveyed
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.dead_letters.letters import Choice, TableReader
@@ -251,7 +252,7 @@ def _untold(
 def _older_topics(table: Table, feed: str, ids: Mapping[str, str], names: set[str]) -> list[str]:
     return sorted(
         topic
-        for _, summary in ancestors(table)
+        for _, summary in summaries(table)
         if summary.get(FEED) == feed and RANGES in summary
         for topic, topic_id in Commit.of(0, summary).ranges.topic_ids.items()
         if topic in names and ids.get(topic, topic_id) != topic_id
@@ -311,7 +312,7 @@ def _require_written(
     if survey.position is None:
         return
     table = open_table(config.sink.iceberg.table, connections=connections)
-    summary = next((found for number, found in ancestors(table) if number == survey.position.snapshot_id), None)
+    summary = next((found for number, found in summaries(table) if number == survey.position.snapshot_id), None)
     if summary is None:
         return
     last = Commit.of(survey.position.snapshot_id, summary)

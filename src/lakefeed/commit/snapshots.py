@@ -38,6 +38,11 @@ def ancestors(table: Table) -> tuple[list[Snapshot], bool]:
     return found[::-1], not found or found[-1].parent_snapshot_id is None
 
 
+def summaries(table: Table) -> list[tuple[int, dict[str, str]]]:
+    """The same snapshots by their ids, with what each says of itself, newest first."""
+    return [(each.snapshot_id, dict(_summary(each))) for each in reversed(ancestors(table)[0])]
+
+
 def commits_of(line: Sequence[Snapshot], feed: str) -> Iterator[Commit]:
     """The feed's commits."""
     for snapshot in line:

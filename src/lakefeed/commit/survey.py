@@ -12,6 +12,7 @@ from lakefeed.commit.checkpoint_store import StoredFiles
 from lakefeed.commit.covered import ROLLED_BACK, Position
 from lakefeed.commit.ledger import FEED, POSITION, RANGES, Commit
 from lakefeed.commit.opening import moved_by
+from lakefeed.commit.snapshots import ancestors, summaries
 from lakefeed.commit.start import Facts, decide, ends
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -150,16 +151,14 @@ def position_in(table: Table, feed: str) -> Position | None:
     """
     text = table.properties.get(f"{POSITION}.{feed}")
     recorded = Position.from_json(text) if text is not None else None
-    line = ancestors(table)
-    for snapshot_id, summary in line:
+    for snapshot_id, summary in summaries(table):
         if summary.get(FEED) == feed and RANGES in summary:
             if recorded is not None and recorded.snapshot_id == snapshot_id:
                 return recorded
             # Another engine has moved the table, and left the property behind.
             return Position(Commit.of(snapshot_id, summary).ranges, snapshot_id)
-    oldest = line[-1][0] if line else None
-    expired = any(each.snapshot_id == oldest and each.parent_snapshot_id for each in table.metadata.snapshots)
-    if text is None or (recorded is not None and expired):
+    _, whole = ancestors(table)
+    if text is None or (recorded is not None and not whole):
         return recorded
     raise CheckpointMismatch(
         f"the table was rolled back to before the commits of feed '{feed}' that it still knows: where it stands cannot "
@@ -167,18 +166,6 @@ def position_in(table: Table, feed: str) -> Position | None:
         where=".".join(table.name()) + (f" ({ROLLED_BACK})" if recorded is None else ""),
         hint="restore the table; or say where the feed goes on: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
     )
-
-
-def ancestors(table: Table) -> list[tuple[int, dict[str, str]]]:
-    """The snapshots that the table's present state descends from and that are left, newest first."""
-    by_id = {each.snapshot_id: each for each in table.metadata.snapshots}
-    found = []
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        found.append((snapshot.snapshot_id, dict(snapshot.summary.additional_properties) if snapshot.summary else {}))
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else by_id.get(parent)
-    return found
 
 
 def _start(

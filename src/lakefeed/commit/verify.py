@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.audit import findings
+from lakefeed.commit.covered import Position
 from lakefeed.commit.evidence import (
     Evidence,
     Finding,
@@ -22,7 +22,6 @@ from lakefeed.commit.evidence import (
 from lakefeed.commit.ledger import FENCE, POSITION, Backfill, Commit, Upserts
 from lakefeed.commit.outcomes import ZERO, total
 from lakefeed.commit.positions import keyed_rows, placed
-from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of, upserts_in
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import IcebergSink, KafkaSource, PipelineConfig
@@ -180,6 +179,7 @@ def _gathered(
     line, whole = ancestors(table)
     commits, backfills = tuple(commits_of(line, feed)), tuple(backfills_of(line, feed))
     recorded = table.properties.get(f"{POSITION}.{feed}")
+    position = Position.from_json(recorded) if recorded is not None else None
     # After the table, so that no batch of it can be without them.
     letters = None
     if config.dead_letters is not None and config.dead_letters.table is not None:
@@ -209,8 +209,8 @@ def _gathered(
     return Evidence(
         commits=commits,
         whole=whole,
-        recorded=_recorded(recorded),
-        recorded_known=recorded is None or recorded.startswith("{"),
+        recorded=None if position is None else position.ranges,
+        recorded_known=recorded is None or position is not None,
         fence=table.properties.get(f"{FENCE}.{feed}"),
         backfills=backfills,
         backfill_fence=table.properties.get(f"{FENCE}.{feed}{BACKFILLS}"),
@@ -251,13 +251,6 @@ def _keyed(
         history=history,
         history_placed=history_placed,
     )
-
-
-def _recorded(text: str | None) -> OffsetRanges | None:
-    """The position as ``io.lakefeed.commit.Ledger`` keeps it in a table property."""
-    if text is None or not text.startswith("{"):
-        return None
-    return OffsetRanges.from_json(json.dumps(json.loads(text)["ranges"]))
 
 
 def _letters(name: str, feed: str, connections: Connections) -> Letters:

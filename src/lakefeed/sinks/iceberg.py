@@ -240,7 +240,7 @@ def columns_sql(rows: StructType) -> str:
 
 def quoted_table(identifier: str) -> str:
     """A table's, namespace's or column's name as SQL takes it, whatever its letters."""
-    return ".".join(f"`{part}`" for part in identifier.split("."))
+    return quoted(tuple(identifier.split(".")))
 
 
 def _escaped(text: str) -> str:

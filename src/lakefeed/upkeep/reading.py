@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.ledger import FEED, RANGES, REPLAY, REPLAY_OF
+from lakefeed.commit.snapshots import ancestors
 from lakefeed.config.connections import Connections
 from lakefeed.tables.reader import open_table
 from lakefeed.upkeep.health import SIZES_MB, Ancestor, Health, Partition, PartitionKey
@@ -124,9 +125,7 @@ def _count(counted: _Counted, table: Table, manifest: ManifestFile, *, small_bel
 
 
 def _ancestors(table: Table) -> Iterator[Ancestor]:
-    by_id = {each.snapshot_id: each for each in table.metadata.snapshots}
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
+    for snapshot in reversed(ancestors(table)[0]):
         summary = snapshot.summary
         told = summary.additional_properties if summary is not None else {}
         holds = None
@@ -143,5 +142,3 @@ def _ancestors(table: Table) -> Iterator[Ancestor]:
             rows=int(told.get("added-records", 0)),
             replaces=summary is not None and summary.operation.value == "replace",
         )
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else by_id.get(parent)
