@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from lakefeed.local import Endpoints, Stack
 from tests.feed import Feed
 from tests.servers.postgresql import PostgreSQL, postgresql
+
+# The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.fixture(scope="session")

@@ -24,8 +24,6 @@ JAR = Path("src/lakefeed/lakefeed-jvm.jar")
 SECONDS = 900
 Outcome = Literal["noticed", "SURVIVED", "BROKEN"]
 PYTEST_FAILED = 1
-# For JVMs that live for seconds: the second compiler costs more than it earns. No collector: Kafka names one.
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 
 def main(words: list[str]) -> int:
@@ -65,7 +63,7 @@ def _copy_to(copy: Path) -> None:
 def _tried(guard: Guard, copy: Path) -> tuple[Outcome, str]:
     """Runs the guard's tests without the guard; what came of it, and what they said."""
     # Before the package in this checkout, which is installed for editing.
-    environment = {**os.environ, **SHORT_LIVED, "PYTHONPATH": str(copy / "src")}
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
     with _without(guard, copy):
         if guard.file.endswith(".java"):
             built = _run([sys.executable, "tools/build_jvm.py"], copy, environment)
