@@ -21,7 +21,7 @@ from lakefeed.decode.deletes import delete_rule
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.source import read_stream
-from lakefeed.landing import Landing, Sink
+from lakefeed.landing import Landing, RowSink, Sink
 from lakefeed.reading import BatchRead
 from lakefeed.schema.reader import ReaderSchema
 from lakefeed.sinks.iceberg import IcebergTable
@@ -40,12 +40,17 @@ class Assembly:
         config: the pipeline; of one topic, where each has a table of its own.
         connections: store and catalogs.
         view: what the transform calls the decoded rows.
+
+    Attributes:
+        config: the pipeline.
+        connections: store and catalogs.
+        view: what the transform calls the decoded rows.
     """
 
     def __init__(self, config: PipelineConfig, *, connections: Connections, view: str) -> None:
         self.config = config
         self.connections = connections
-        self._view = view
+        self.view = view
         self._resolved: Decoding | None = None
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
@@ -101,11 +106,22 @@ class Assembly:
             fenced: take the feed's fence. Not for work beside a driver that runs.
             lost: partitions whose records cannot be read again.
         """
-        config = self.config
-        dead_letters = None
-        if config.dead_letters is not None:
-            dead_letters = self.dead_letter_place(spark)
+        dead_letters = self.dead_letter_place(spark) if self.config.dead_letters is not None else None
+        if dead_letters is not None:
             dead_letters.ensure()
+        landing = self.landing_of(spark, sink, dead_letters)
+        landing.begin(records, fenced=fenced, lost=lost)
+        return landing
+
+    def landing_of(self, spark: SparkSession, sink: RowSink, dead_letters: DeadLetterPlace | None) -> Landing:
+        """The same, not begun: nothing is made or changed.
+
+        Args:
+            spark: the session.
+            sink: where rows go, and what remembers the reader's schema.
+            dead_letters: where dead letters go, if they are kept.
+        """
+        config = self.config
         decoding = self._decoding(sink)
         schema = ReaderSchema(
             decoding.spec,
@@ -114,7 +130,7 @@ class Assembly:
             writer_schema=decoding.writer_schema,
             keeper=sink,
         )
-        landing = Landing(
+        return Landing(
             spark,
             feed=config.name,
             sink=sink,
@@ -126,8 +142,6 @@ class Assembly:
             dead_letters=dead_letters,
             budget=config.dead_letters.budget if config.dead_letters else None,
         )
-        landing.begin(records, fenced=fenced, lost=lost)
-        return landing
 
     def policy(self) -> Policy:
         """What becomes of records that are not as they should be."""
@@ -143,7 +157,7 @@ class Assembly:
         """What the pipeline's transform makes of decoded rows."""
         if self.config.transform is None:
             return decoded_rows
-        return sql.select(decoded_rows, self.config.transform.sql, view=self._view)
+        return sql.select(decoded_rows, self.config.transform.sql, view=self.view)
 
     def claim(self, spark: SparkSession) -> Claim:
         """The feed's hold on its checkpoint location.
@@ -213,7 +227,7 @@ class Assembly:
             )
         return self.config.dead_letters
 
-    def _decoding(self, sink: Sink | None = None) -> Decoding:
+    def _decoding(self, sink: RowSink | None = None) -> Decoding:
         if self._resolved is None:
             recorded = sink.recorded_schema() if sink is not None and self.config.decode.is_sampled else None
             sampled = recorded.schema if recorded else None

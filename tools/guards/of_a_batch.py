@@ -167,7 +167,7 @@ DEAD_LETTERS = (
     python(
         "dead letters: those of records that are read again go only where the feed was moved",
         "dead_letters/table",
-        "if not moved:",
+        "if step is not None and not moved:",
         "if False:",
         f"{OFFSETS}letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_unasked",
     ),

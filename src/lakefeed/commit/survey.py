@@ -13,7 +13,7 @@ from lakefeed.commit.covered import ROLLED_BACK, Position
 from lakefeed.commit.ledger import FEED, POSITION, RANGES, Commit
 from lakefeed.commit.opening import moved_by
 from lakefeed.commit.snapshots import ancestors, summaries
-from lakefeed.commit.start import Facts, decide, ends
+from lakefeed.commit.start import Facts, Start, decide, ends
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, LakefeedError, ResourceMissing
@@ -72,6 +72,10 @@ class Survey:
         position: where the feed stands in the table; None if that has nothing of it, or does not tell.
         tells: whether the table tells where the feed stands; not after some rollbacks.
         topics: those that the pipeline reads.
+        decided: how a start would begin; None if it would be refused.
+        checkpoint: how far the checkpoint has come.
+        note: what lakefeed has noted beside it; None if there is none yet.
+        logged: the newest batch in the log of a sink without a ledger.
     """
 
     feed: str
@@ -84,6 +88,10 @@ class Survey:
     position: Position | None
     tells: bool
     topics: Mapping[str, TopicDescription | None]
+    decided: Start | None
+    checkpoint: CheckpointState
+    note: Note | None
+    logged: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--output json``."""
@@ -111,11 +119,13 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
         MissingExtra: pyiceberg and pyarrow are not installed.
     """
     owner = Owner.of(config)
-    note, state = Note(owner.feed, owner.sink), CheckpointState()
+    found, state = None, CheckpointState()
     if config.checkpoint:
         files = StoredFiles(config.checkpoint, s3=connections.s3)
-        note = owned(noted(files, where=config.checkpoint), owner, where=config.checkpoint)
+        found = noted(files, where=config.checkpoint)
+        owned(found, owner, where=config.checkpoint)
         state = checkpoint_state(files)
+    logged = _logged(config.sink.parquet.path, connections) if config.sink.parquet else None
     topics = SourceTopics(config.kafka).described()
     position, untold = None, None
     if config.sink.iceberg is not None:
@@ -125,9 +135,22 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
             pass
         except CheckpointMismatch as error:
             untold = error
-    told, refusal = (
-        _start(config, owner, state, note, position, topics, connections) if untold is None else ("", untold)
-    )
+    decided: Start | None = None
+    refusal: LakefeedError | None = untold
+    if untold is None:
+        decided, refusal = _start(
+            Facts(
+                feed=config.name,
+                sink=owner.sink,
+                keeps_ledger=config.sink.iceberg is not None,
+                checkpoint=state,
+                last=position,
+                unknown_move=moved_by(position) not in (None, found.move if found else None),
+                logged=logged,
+                topics=topics,
+                noted_ids=found.topic_ids if found else {},
+            )
+        )
     group = MonitoringGroup(config.kafka, config.kafka.monitoring_group) if config.kafka.monitoring_group else None
     return Survey(
         feed=config.name,
@@ -135,11 +158,15 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
         batch_id=state.batch_id,
         committed=state.committed,
         partitions=_standings(state, position, topics, (group.offsets() if group else None) or {}),
-        start=told if refusal is None else "refused",
+        start=_told(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
         position=position,
         tells=untold is None,
         topics=topics,
+        decided=decided,
+        checkpoint=state,
+        note=found,
+        logged=logged,
     )
 
 
@@ -168,35 +195,19 @@ def position_in(table: Table, feed: str) -> Position | None:
     )
 
 
-def _start(
-    config: PipelineConfig,
-    owner: Owner,
-    state: CheckpointState,
-    note: Note,
-    position: Position | None,
-    topics: Mapping[str, TopicDescription | None],
-    connections: Connections,
-) -> tuple[str, LakefeedError | None]:
-    facts = Facts(
-        feed=config.name,
-        sink=owner.sink,
-        keeps_ledger=config.sink.iceberg is not None,
-        checkpoint=state,
-        last=position,
-        unknown_move=moved_by(position) not in (None, note.move),
-        logged=_logged(config.sink.parquet.path, connections) if config.sink.parquet else None,
-        topics=topics,
-        noted_ids=note.topic_ids,
-    )
+def _start(facts: Facts) -> tuple[Start | None, LakefeedError | None]:
     try:
-        start = decide(facts)
+        return decide(facts), None
     except LakefeedError as refusal:
-        return "", refusal
+        return None, refusal
+
+
+def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
+    if start is None:
+        return "refused"
     if start.told is not None and config.checkpoint:
-        return start.told, None
-    if state.batch_id is None and position is None:
-        return f"begins at the {config.kafka.start} records", None
-    return "goes on where the last batch ended", None
+        return start.told
+    return f"begins at the {config.kafka.start} records" if is_new else "goes on where the last batch ended"
 
 
 def _logged(path: str, connections: Connections) -> int | None:

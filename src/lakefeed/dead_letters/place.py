@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.commit.ledger import BATCH_ID, FEED, RANGES
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.dead_letters.letters import Choice
+from lakefeed.sinks.table_change import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,6 +22,21 @@ RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "
 
 BACKFILLS = ".backfills"
 """Behind the feed's name: the fence of its backfills, and the ledger of their dead letters (``Ledger.java``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicCreation:
+    """A topic that is made at the first start.
+
+    Attributes:
+        topic: its name.
+        partitions: how many.
+        config: its settings.
+    """
+
+    topic: str
+    partitions: int
+    config: Mapping[str, str]
 
 
 class Origin(Protocol):
@@ -100,6 +116,9 @@ class DeadLetterPlace(Protocol):
     def ensure(self) -> None:
         """Makes the place if it is missing."""
 
+    def change(self) -> TableChange | TopicCreation | None:
+        """What ``ensure`` does; nothing is changed."""
+
     def write(self, judge: Judge, commit: Origin, *, spans: Sequence[OffsetRange], expected: int) -> None:
         """Writes the dead letters of a commit.
 
@@ -112,6 +131,9 @@ class DeadLetterPlace(Protocol):
 
     def complete(self, judge: Judge, commit: Origin, *, spans: Sequence[OffsetRange], expected: int) -> bool:
         """Writes what a crash has left out of the last commit's dead letters; False if they were all there."""
+
+    def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
+        """Raises what ``follow`` would; nothing is changed."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
         """Removes the letters of records past a feed's position, since they are read again; returns how many.

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.ledger import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS, Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.rewind import rows_where, step_back
+from lakefeed.commit.rewind import StepBack, rows_where, step_back
 from lakefeed.config.models import KafkaSource
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin
 from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.kafka.source import read_batch
-from lakefeed.sinks.iceberg import create_table
+from lakefeed.sinks.table_change import TableChange, carry_out, creation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,19 +57,24 @@ class DeadLetterTable:
 
     def ensure(self) -> None:
         """Creates the table if it is missing."""
-        if not self._spark.catalog.tableExists(self._table):
-            create_table(
-                self._spark,
-                self._table,
-                columns=COLUMNS,
-                partitioned_by="feed",
-                properties={
-                    "write.delete.mode": "merge-on-read",
-                    "write.update.mode": "merge-on-read",
-                    # A dead letter may be large, and few are read together.
-                    "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
-                },
-            )
+        carry_out(self._spark, self.change())
+
+    def change(self) -> TableChange:
+        """What ``ensure`` does."""
+        if self._spark.catalog.tableExists(self._table):
+            return TableChange(table=self._table, is_new=False)
+        statements = creation(
+            self._table,
+            columns=COLUMNS,
+            partitioned_by="feed",
+            properties={
+                "write.delete.mode": "merge-on-read",
+                "write.update.mode": "merge-on-read",
+                # A dead letter may be large, and few are read together.
+                "write.parquet.row-group-size-bytes": str(16 * 1024 * 1024),
+            },
+        )
+        return TableChange(table=self._table, is_new=True, statements=statements)
 
     def complete(
         self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
@@ -125,17 +130,29 @@ class DeadLetterTable:
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
 
+    def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
+        """Refuses letters that are ahead of a feed which nobody has moved."""
+        self._step(position, moved=moved)
+
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
         """Takes the letters back that are of offsets past the feed's position, and the ledger with them."""
-        if not self._spark.catalog.tableExists(self._table):
-            return 0
-        stands = self.ledger.position()
-        if stands is None:
-            return 0
-        step = step_back(self._feed, stands.ranges, position)
+        step = self._step(position, moved=moved)
         if step is None:
             return 0
-        if not moved:
+        condition = rows_where(step.deleted, columns=("topic", "partition", "offset"))
+        where = f"feed = '{self._feed}' AND ({condition})"
+        count = self._spark.table(self._table).filter(where).count()
+        self.ledger.land_move(step.commit, commit_id=uuid.uuid4().hex, delete_where=where if count else None)
+        return count
+
+    def _step(self, position: OffsetRanges | None, *, moved: bool) -> StepBack | None:
+        if not self._spark.catalog.tableExists(self._table):
+            return None
+        stands = self.ledger.position()
+        if stands is None:
+            return None
+        step = step_back(self._feed, stands.ranges, position)
+        if step is not None and not moved:
             raise CheckpointMismatch(
                 f"the dead letters of feed '{self._feed}' are further than its rows: the rows' table was rolled back, "
                 "made again, or is another one",
@@ -143,11 +160,7 @@ class DeadLetterTable:
                 hint="restore the table; or delete these dead letters, and go on where the table is: "
                 "lakefeed offsets rewind pipeline.yaml --to table",
             )
-        condition = rows_where(step.deleted, columns=("topic", "partition", "offset"))
-        where = f"feed = '{self._feed}' AND ({condition})"
-        count = self._spark.table(self._table).filter(where).count()
-        self.ledger.land_move(step.commit, commit_id=uuid.uuid4().hex, delete_where=where if count else None)
-        return count
+        return step
 
     def records(self, choice: Choice) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""

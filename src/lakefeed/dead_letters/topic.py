@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, Producer
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.models import KafkaSource
 from lakefeed.dead_letters.letters import Choice
-from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin
+from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin, TopicCreation
 from lakefeed.dead_letters.topic_reader import LETTER, PREFIX, Letter, Position, State, TopicReader, note_headers
 from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch, Unreachable
@@ -67,16 +67,22 @@ class DeadLetterTopic:
             AccessDenied: these credentials may not.
             Unreachable: no broker answers.
         """
+        new = self.change()
+        if new is not None:
+            self._topics.create(new.topic, partitions=new.partitions, config=new.config, exist_ok=True)
+
+    def change(self) -> TopicCreation | None:
+        """What ``ensure`` does; None if the topic is there."""
         existing = self._topics.list()
         if self._topic in existing:
-            return
+            return None
         sources = [each for each in existing if self._source.reads(each)]
         partitions = max((len(self._topics.describe(each).partitions) for each in sources), default=1)
         largest = [int(self._topics.setting(each, "max.message.bytes") or 0) for each in sources]
         config = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
         if largest:
             config["max.message.bytes"] = str(max(largest) + ROOM_FOR_HEADERS)
-        self._topics.create(self._topic, partitions=min(MOST_PARTITIONS, partitions), config=config, exist_ok=True)
+        return TopicCreation(topic=self._topic, partitions=min(MOST_PARTITIONS, partitions), config=config)
 
     def write(
         self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
@@ -147,6 +153,9 @@ class DeadLetterTopic:
             **shared,
             "kafka.bootstrap.servers": self._source.bootstrap_servers,
         }
+
+    def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
+        """Nothing: see ``follow``."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
         """Nothing: a topic keeps no ledger, and what it has of records that are read again it will have twice."""

@@ -6,7 +6,7 @@ rest follows from the table as it is then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -66,10 +66,21 @@ def statements(
     )
 
 
-def set_properties(table: str, properties: dict[str, str]) -> str:
+def set_properties(table: str, properties: Mapping[str, str]) -> str:
     """The statement that sets table properties."""
-    listed = ", ".join(f"{_text(key)} = {_text(each)}" for key, each in properties.items())
-    return f"ALTER TABLE {quoted(tuple(table.split('.')))} SET TBLPROPERTIES ({listed})"
+    return f"ALTER TABLE {quoted(tuple(table.split('.')))} SET TBLPROPERTIES ({listed(properties)})"
+
+
+def listed(properties: Mapping[str, str]) -> str:
+    """Table properties as SQL lists them."""
+    return ", ".join(f"{_text(key)} = {_text(each)}" for key, each in properties.items())
+
+
+def renamed_columns(
+    *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
+) -> tuple[tuple[Path, str], ...]:
+    """The columns that ``statements`` renames: each as it is called when its turn comes, and its new last name."""
+    return tuple(_renamed(have, want, changes if grow else ())[0])
 
 
 def quoted(path: Path) -> str:

@@ -17,7 +17,8 @@ from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
-from lakefeed.sinks.iceberg import IcebergTable, quoted_table
+from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.sinks.table_change import quoted_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

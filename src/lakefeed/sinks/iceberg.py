@@ -6,7 +6,7 @@ ranges go on where the feed's last commit ended and no newer driver has taken ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.covered import Position
@@ -15,28 +15,18 @@ from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
 from lakefeed.config.models import IcebergSink
 from lakefeed.config.partitions import PartitionTransform
 from lakefeed.errors import ConfigError
-from lakefeed.schema.ddl import quoted, set_properties, statements, type_sql
-from lakefeed.schema.differences import Change, renames
+from lakefeed.schema import ddl
+from lakefeed.schema.ddl import quoted, set_properties, type_sql
+from lakefeed.schema.differences import renames
 from lakefeed.schema.fit import aligned, holds_values
 from lakefeed.schema.history import Entry, with_entries
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks import layout
+from lakefeed.sinks.table_change import TableChange, carry_out, creation, quoted_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-
-TABLE_PROPERTIES = {
-    "format-version": "2",
-    "write.parquet.compression-codec": "zstd",
-    "write.spark.fanout.enabled": "true",
-    # Old metadata files are of no use to a feed, and one is written with every commit.
-    "write.metadata.delete-after-commit.enabled": "true",
-    "write.metadata.previous-versions-max": "100",
-    # Others commit to the table too: upkeep, replays, other feeds' dead letters. Iceberg's default is 4.
-    "commit.retry.num-retries": "20",
-}
 
 
 class IcebergTable:
@@ -83,24 +73,45 @@ class IcebergTable:
                 there, lacks a column and is not to be changed.
             SchemaIncompatible: if Iceberg has no such change.
         """
+        for each in self.changes(rows, recorded, entries):
+            carry_out(self._spark, each)
+
+    def changes(
+        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+    ) -> tuple[TableChange, ...]:
+        """What ``follow`` does with the same arguments, and raises: to tables beside it first, to this one last."""
         self._check_partition_columns(rows)
         remembered = {} if recorded is None else {self._reader_key: recorded.to_json()}
-        if not self._spark.catalog.tableExists(self._sink.table):
-            create_table(
-                self._spark,
+        want = layout.Layout.of_sink(self._sink)
+        is_new = not self._spark.catalog.tableExists(self._sink.table)
+        if is_new:
+            statements: tuple[str, ...] = creation(
                 self._sink.table,
                 columns=columns_sql(rows),
                 partitioned_by=", ".join(_ddl(PartitionTransform.parse(text)) for text in self._sink.partition_by),
                 properties={**self._sink.properties, **remembered},
             )
+            laid_out = self._laid_out(have=layout.Layout(partitions=want.partitions), want=want)
         else:
             properties = self.ledger.properties()
             remembered |= with_entries(properties, entries, ids=recorded.ids if recorded else ())
-            # First, so that a crash in between leaves the names that the columns are renamed by.
-            if changed := {key: text for key, text in remembered.items() if properties.get(key) != text}:
-                self._spark.sql(set_properties(self._sink.table, changed))
-            self._change(rows, renames(recorded.schema) if recorded else ())
-        self._lay_out()
+            changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
+            have = self._spark.table(self._sink.table).schema
+            known = renames(recorded.schema) if recorded else ()
+            statements = (
+                # First, so that a crash in between leaves the names that the columns are renamed by.
+                *([set_properties(self._sink.table, changed)] if changed else []),
+                *ddl.statements(self._sink.table, have=have, want=rows, changes=known, grow=self._evolves),
+            )
+            renamed = ddl.renamed_columns(have=have, want=rows, changes=known, grow=self._evolves)
+            laid_out = self._laid_out(have=layout.Layout.of_table(self.ledger.loaded()).renamed(renamed), want=want)
+        change = TableChange(
+            table=self._sink.table,
+            is_new=is_new,
+            is_laid_out_anew=bool(laid_out),
+            statements=(*statements, *laid_out),
+        )
+        return (change,)
 
     def take_fence(self, suffix: str = "") -> str:
         """Makes this driver the only one whose commits of the feed succeed, until another takes a fence.
@@ -177,74 +188,27 @@ class IcebergTable:
                     hint="name one of these columns, or make the column in transform.sql",
                 )
 
-    def _lay_out(self) -> None:
+    def _laid_out(self, *, have: layout.Layout, want: layout.Layout) -> tuple[str, ...]:
         """Lets new files have the partitions and the order that the pipeline file names, if it names any."""
         said = self._sink.model_fields_set
-        for statement in layout.statements(
-            self._sink.table,
-            have=layout.Layout.of_table(self.ledger.loaded()),
-            want=layout.Layout.of_sink(self._sink),
-            partitions="partition_by" in said,
-            order="sort_by" in said,
-        ):
-            self._spark.sql(statement)
-
-    def _change(self, rows: StructType, changes: Sequence[Change]) -> None:
-        have = self._spark.table(self._sink.table).schema
-        for statement in statements(self._sink.table, have=have, want=rows, changes=changes, grow=self._evolves):
-            self._spark.sql(statement)
+        return tuple(
+            layout.statements(
+                self._sink.table,
+                have=have,
+                want=want,
+                partitions="partition_by" in said,
+                order="sort_by" in said,
+            )
+        )
 
     @property
     def _reader_key(self) -> str:
         return f"lakefeed.reader.{self._feed}"
 
 
-def create_table(
-    spark: SparkSession, table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str]
-) -> None:
-    """Creates a table, and its namespace, with the settings that suit one that many small commits go to."""
-    namespace = table.rpartition(".")[0]
-    _make(
-        spark,
-        f"CREATE NAMESPACE IF NOT EXISTS {quoted_table(namespace)}",
-        is_there=lambda: spark.catalog.databaseExists(namespace),
-    )
-    listed = ", ".join(
-        f"'{_escaped(key)}'='{_escaped(value)}'" for key, value in {**TABLE_PROPERTIES, **properties}.items()
-    )
-    partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
-    _make(
-        spark,
-        f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}) USING iceberg{partitioning} "
-        f"TBLPROPERTIES ({listed})",
-        is_there=lambda: spark.catalog.tableExists(table),
-    )
-
-
-def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:
-    """Creates something, unless somebody else does: IF NOT EXISTS looks first, and of two that look, one fails."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    try:
-        spark.sql(statement)
-    except (Py4JError, PySparkException):
-        if not is_there():
-            raise
-
-
 def columns_sql(rows: StructType) -> str:
     """The columns of a new table for rows of this schema, all of them optional."""
     return ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields if holds_values(each))
-
-
-def quoted_table(identifier: str) -> str:
-    """A table's, namespace's or column's name as SQL takes it, whatever its letters."""
-    return quoted(tuple(identifier.split(".")))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
 def _ddl(transform: PartitionTransform) -> str:

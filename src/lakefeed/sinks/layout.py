@@ -60,6 +60,21 @@ class Layout:
             tuple(SortColumn.parse(text) for text in sink.sort_by),
         )
 
+    def renamed(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> Layout:
+        """The same after columns have got other names, one after the other: path and new last name of each."""
+
+        def now(column: str) -> str:
+            parts = column.split(".")
+            for path, name in columns:
+                if tuple(parts[: len(path)]) == path:
+                    parts[len(path) - 1] = name
+            return ".".join(parts)
+
+        return Layout(
+            tuple((now(column), transform) for column, transform in self.partitions),
+            tuple(each.model_copy(update={"column": now(each.column)}) for each in self.order),
+        )
+
 
 def statements(table: str, *, have: Layout, want: Layout, partitions: bool, order: bool) -> Iterator[str]:
     """The statements after which new files are laid out as wanted; none if they are.

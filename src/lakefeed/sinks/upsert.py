@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakefeed import jvm
@@ -25,6 +26,7 @@ from lakefeed.sinks.changes import key_moved, measured, newest
 from lakefeed.sinks.history import HistoryTable
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.merge import KEY_MOVED, Bound, Merge
+from lakefeed.sinks.table_change import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -71,20 +73,25 @@ class UpsertTable(IcebergTable):
                 kind: appended, or with other keys.
             SchemaIncompatible: if Iceberg has no such change.
         """
-        from pyspark.sql.types import StructType
-
-        in_rows(self._sink, rows)
-        if self._spark.catalog.tableExists(self.name):
-            self._take_over()
-        if self._history is not None:
-            self._history.follow(rows, recorded, entries)
-        kept = rows
-        if self._sink.on_delete == "remove":
-            kept = StructType([each for each in rows.fields if each.name != DELETED])
-        super().follow(kept, recorded, entries)
+        super().follow(rows, recorded, entries)
         self._columns = self._spark.table(self.name).schema
         self._keys = [found.name for key in self._sink.keys if (found := find(self._columns, key))]
         self._offsets_of = self.ledger.properties()
+
+    def changes(
+        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+    ) -> tuple[TableChange, ...]:
+        """What ``follow`` does with the same arguments, and raises: to the history first."""
+        from pyspark.sql.types import StructType
+
+        in_rows(self._sink, rows)
+        own = self._taken_over() if self._spark.catalog.tableExists(self.name) else ()
+        kept = rows
+        if self._sink.on_delete == "remove":
+            kept = StructType([each for each in rows.fields if each.name != DELETED])
+        beside = self._history.changes(rows, recorded, entries) if self._history is not None else ()
+        [change] = super().changes(kept, recorded, entries)
+        return (*beside, replace(change, statements=(*own, *change.statements)))
 
     def take_fence(self, suffix: str = "") -> str:
         """As for other tables; what comes late, with a suffix, is refused where deletes are not remembered."""
@@ -172,8 +179,12 @@ class UpsertTable(IcebergTable):
         fields = [each for each in self._columns.fields if each.name != DELETED]
         return StructType([*fields, StructField(DELETED, BooleanType())])
 
-    def _take_over(self) -> None:
-        """Looks whether the table is one that this feed can go on with."""
+    def _taken_over(self) -> tuple[str, ...]:
+        """What lets this feed go on with a table that is there.
+
+        Raises:
+            ConfigError: it has rows of another kind.
+        """
         properties = self.ledger.properties()
         keyed = properties.get(KEYED)
         wanted = self._own_properties[KEYED]
@@ -189,8 +200,8 @@ class UpsertTable(IcebergTable):
                 where=f"table {self.name}",
                 hint="land the feed in a new table, under another name or checkpoint",
             )
-        if changed := {key: text for key, text in self._own_properties.items() if properties.get(key) != text}:
-            self._spark.sql(set_properties(self.name, changed))
+        changed = {key: text for key, text in self._own_properties.items() if properties.get(key) != text}
+        return (set_properties(self.name, changed),) if changed else ()
 
     def _check_topics(self, topic_ids: Mapping[str, str]) -> None:
         known = {topic: self._offsets_of.get(f"{OFFSETS_OF}.{topic}") for topic in topic_ids}
