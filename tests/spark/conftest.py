@@ -27,6 +27,8 @@ TELLING = {
     "test_only_the_driver_that_took_the_fence_last_can_commit",
     "test_two_that_take_the_fence_together_get_different_ones",
     "test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land",
+    "test_of_those_who_take_the_lease_together_one_has_it",
+    "test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused",
 }
 
 

@@ -314,3 +314,26 @@ def test_what_others_do_with_the_table_keeps_working(table: Table) -> None:
     table.land(12, 14)
     assert table.ids() == list(range(2, 14))
     assert [each.ranges for each in table.ledger().commits()] == [span(12, 14), span(10, 12)]
+
+
+def test_a_replay_is_known_to_have_landed_when_its_snapshot_has_expired(table: Table) -> None:
+    table.land(0, 2)
+    fence = take_fence(table.spark, table.name, f"{FEED}{REPLAYS}")
+    for each in ("one", "two"):
+        table.ledger().land_empty(ReplayCommit(FEED, each, fence).properties())
+    assert [table.ledger().has_replay(each) for each in ("one", "two", "three")] == [True, True, False]
+    table.land(2, 4)
+    table.expire()
+    assert [table.ledger().has_replay(each) for each in ("one", "two")] == [False, True]
+    assert not table.ledger("another").has_replay("two")
+
+
+def test_a_replay_that_was_rolled_back_has_not_landed(table: Table, elsewhere: Table) -> None:
+    table.land(0, 2)
+    fence = take_fence(table.spark, table.name, f"{FEED}{REPLAYS}")
+    before = table.head()
+    for back in (table, elsewhere):
+        table.ledger().land_empty(ReplayCommit(FEED, "one", fence).properties())
+        assert table.ledger().has_replay("one")
+        back.call("rollback_to_snapshot", f", snapshot_id => {before}")
+        assert not table.ledger().has_replay("one")

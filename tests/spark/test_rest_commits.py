@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from lakefeed.commit.fence import take_fence
+from lakefeed.upkeep.lease import Lease
 from tests.servers.rest_catalog import Fault
 from tests.spark.catalogs import CatalogCase, RestCase
 from tests.spark.feed_table import FEED, Table, refused
@@ -74,3 +75,28 @@ def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(
     assert ["another driver has taken over" in str(each) for each in refusals] == [True]
     table.land(2, 4, fence=new)
     assert table.ids() == [0, 1, 2, 3]
+
+
+@rest_only
+def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(
+    table: Table, catalog: CatalogCase
+) -> None:
+    assert isinstance(catalog, RestCase)
+    table.land(0, 2)
+    catalog.server.held.hold(b'"lakefeed.upkeep.lease"')
+    late = Lease(table.spark, table.ledger().loaded(), name=table.name)
+    told: list[str | None] = []
+    taking = threading.Thread(target=lambda: told.append(late._take()))
+    taking.start()
+    assert catalog.server.held.arrived.wait(60)
+    # It has looked, and the server has not yet seen it.
+    first = Lease(table.spark, table.ledger().loaded(), name=table.name)
+    assert first._take() is None
+    catalog.server.held.release()
+    taking.join(60)
+    [held] = told
+    assert held is not None
+    assert held.startswith(first._who)
+    assert first._take() is None
+    assert late._take() == table.ledger().properties()["lakefeed.upkeep.lease"]
+    assert table.ids() == [0, 1]

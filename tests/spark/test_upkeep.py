@@ -226,6 +226,49 @@ def test_a_job_that_comes_second_leaves_or_waits(table: Table) -> None:
     assert table.whole()
 
 
+def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
+    table.land()
+    takers = [Lease(table.spark, table.java(), name=table.name) for _ in range(4)]
+    together = threading.Barrier(len(takers))
+    told: list[tuple[str, str | None]] = []
+
+    def take(lease: Lease) -> None:
+        together.wait(60)
+        told.append((lease._who, lease._take()))
+
+    threads = [threading.Thread(target=take, args=(each,)) for each in takers]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(120)
+    [has] = [who for who, held in told if held is None]
+    assert [held.startswith(f"{has} ") for _, held in told if held is not None] == [True] * 3
+    assert table.whole()
+
+
+def test_a_writer_that_asked_for_quiet_has_it_until_its_next_commit(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lakefeed.upkeep import steps
+
+    monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
+    for _ in range(3):
+        table.land()
+    Ledger(table.spark, table.name, FEED).ask_for_quiet()
+    report = table.maintain(table.settings("compact"))
+    assert report.did.conflicts == ["at_day=2018-02-01"]
+    # A rewrite that had begun before.
+    actions: Any = table.spark._jvm.org.apache.iceberg.spark.actions.SparkActions  # type: ignore[union-attr]
+    rewrite = actions.get(table.spark._jsparkSession).rewriteDataFiles(table.java()).option("rewrite-all", "true")
+    with pytest.raises(Exception, match="A writer has asked for quiet") as refused:
+        rewrite.execute()
+    assert steps.is_conflict(str(refused.value))
+    assert table.files() == 3
+    table.land()
+    assert table.maintain(table.settings("compact")).did.files_before == 4
+    assert table.whole()
+
+
 def test_a_lease_ends_by_itself_and_is_made_longer(table: Table) -> None:
     abandoned = Lease(table.spark, table.java(), name=table.name, seconds=2)
     assert abandoned._take() is None

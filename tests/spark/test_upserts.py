@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from lakefeed.commit.ledger import COMMIT_ID, Backfill, Commit
 from lakefeed.commit.move import Move
@@ -270,6 +273,45 @@ def test_a_merge_whose_table_another_writer_has_changed_is_run_again(
 
     monkeypatch.setattr(plain.table.ledger, "run", conflicted)
     assert plain.land(0, 1, [(1, "a", "x", 0, 0)]) == 1
+
+
+def test_a_merge_comes_through_beside_a_process_that_rewrites_its_files_all_the_time(
+    upserts: Upserts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark, ledger, ended, asked = upserts.spark, upserts.table.ledger, threading.Event(), list[int]()
+    for_quiet = ledger.ask_for_quiet
+
+    def ask() -> None:
+        asked.append(1)
+        for_quiet()
+
+    monkeypatch.setattr(ledger, "ask_for_quiet", ask)
+
+    def rewrite() -> None:
+        """It knows nothing of the turns in this process."""
+        gateway: Any = spark._jvm
+        gateway.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        actions = gateway.org.apache.iceberg.spark.actions.SparkActions.get(spark._jsparkSession)
+        while not ended.is_set():
+            action = actions.rewriteDataFiles(ledger.loaded()).option("rewrite-all", "true")
+            with suppress(Py4JJavaError):
+                action.execute()
+
+    upserts.land(0, 20, [(key, "a", "before", 0, key) for key in range(20)])
+    rewriting = threading.Thread(target=rewrite)
+    rewriting.start()
+    try:
+        landed = 1
+        while not asked and landed < 20:
+            start = landed * 20
+            upserts.land(start, start + 20, [(key, "a", str(landed), 0, start + key) for key in range(20)])
+            landed += 1
+    finally:
+        ended.set()
+        rewriting.join(300)
+    assert asked, "no MERGE has met a rewrite"
+    assert upserts.rows("id, v") == [(key, str(landed - 1)) for key in range(20)]
+    assert len(upserts.commits()) == landed
 
 
 def test_the_history_has_every_change_and_the_same_ranges(checked: SparkSession) -> None:

@@ -174,6 +174,20 @@ IN_THE_COMMIT = (
         f"{CHECK}the_same_by_an_engine_without_the_check",
     ),
     java(
+        "replay: its snapshot has expired",
+        "commit/FeedLedger",
+        "if (last != null && last.id().equals(id)) {",
+        "if (false) {",
+        f"{CHECK}a_replay_is_known_to_have_landed_when_its_snapshot_has_expired",
+    ),
+    java(
+        "replay: rolled back by another engine",
+        "commit/LastReplay",
+        "return last != null && last.isIn(table) ? last : null;",
+        "return last;",
+        f"{CHECK}a_replay_that_was_rolled_back_has_not_landed",
+    ),
+    java(
         "dead letters: as many as the batch counts",
         "commit/CheckedOperations",
         "if (rows != null && !rows.equals(addedRows)) {",

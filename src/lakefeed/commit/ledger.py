@@ -7,6 +7,7 @@ already, written only if it goes on where the table's last commit ended, and ref
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,8 @@ from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts, counts_by_partition
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.schema.ddl import quoted
+from lakefeed.schema.ddl import quoted, set_properties
+from lakefeed.tables.conflicts import run_in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +39,10 @@ MOVED = "lakefeed.moved"
 BACKFILL_OF = "lakefeed.backfill-of"
 POSITION = "lakefeed.position"
 UPSERTED = "lakefeed.upserted"
+QUIET = "lakefeed.upkeep.quiet"
+"""Table property: until when no rewrite of files may be committed, in ms since 1970 (``Quiet.java``)."""
+
+QUIET_SECONDS = 600.0
 MERGED = "spark.merge-into.num-target-rows-"
 """Spark's own counts of a MERGE, which Iceberg puts into the snapshot: inserted, updated and deleted rows."""
 
@@ -266,8 +272,20 @@ class Ledger:
         return 0
 
     def has_replay(self, replay_id: str) -> bool:
-        """Whether the rows of a replay of dead letters are in the table."""
-        return any(summary.get(REPLAY) == replay_id for _, summary in self._ancestors())
+        """Whether the rows of a replay of dead letters are in the table.
+
+        Of the feed's last replay it is known for ever, of earlier ones as long as their snapshots have not expired.
+        """
+        return bool(jvm.java(self._spark).commit.FeedLedger.hasReplay(self.loaded(), self._feed, replay_id))
+
+    def ask_for_quiet(self) -> None:
+        """Lets no rewrite of files be committed until the feed's next commit, or for ``QUIET_SECONDS`` at most.
+
+        Raises:
+            Py4JJavaError: the catalog could not be written.
+        """
+        until = int((time.time() + QUIET_SECONDS) * 1000)
+        self._spark.sql(set_properties(self._table, {QUIET: str(until)}))
 
     def location(self) -> str:
         """Where the table is."""
@@ -307,7 +325,8 @@ class Ledger:
         """
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         if delete_where is not None:
-            self.run(f"DELETE FROM {quoted(tuple(self._table.split('.')))} WHERE {delete_where}", properties)  # noqa: S608
+            statement = f"DELETE FROM {quoted(tuple(self._table.split('.')))} WHERE {delete_where}"  # noqa: S608
+            run_in_turn(self._table, lambda: self.run(statement, properties), ask_for_quiet=self.ask_for_quiet)
         if self.rows_of(commit_id) is None:
             # Also where there was nothing to delete: no such statement makes a snapshot then.
             self.land_empty(properties)

@@ -21,6 +21,7 @@ from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.kafka.source import read_batch
 from lakefeed.sinks.table_change import TableChange, carry_out, creation
+from lakefeed.tables.conflicts import run_in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -170,13 +171,13 @@ class DeadLetterTable:
     def drop(self, choice: Choice) -> int:
         """Deletes the unmarked letters that are meant; returns how many."""
         count = self._sql(f"SELECT replay FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice)).count()  # noqa: S608
-        self._sql(f"DELETE FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
+        self._change(f"DELETE FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
         return count
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
         """Marks the letters at these (topic, partition, offset), in one commit."""
         positions.createOrReplaceTempView("lakefeed_replayed")
-        self._sql(
+        self._change(
             "MERGE INTO IDENTIFIER(:letters) l USING lakefeed_replayed r "
             "ON l.feed = :feed AND l.topic = r.topic AND l.partition = r.partition AND l.offset = r.offset "
             "WHEN MATCHED AND l.replay IS NULL THEN UPDATE SET replay = :replay",
@@ -191,13 +192,13 @@ class DeadLetterTable:
 
     def unmark(self, replay_id: str) -> None:
         """Takes a replay's marks away."""
-        self._sql(
+        self._change(
             "UPDATE IDENTIFIER(:letters) SET replay = NULL WHERE feed = :feed AND replay = :replay", replay=replay_id
         )
 
     def delete_marked(self, replay_id: str) -> None:
         """Deletes the letters of one replay."""
-        self._sql("DELETE FROM IDENTIFIER(:letters) WHERE feed = :feed AND replay = :replay", replay=replay_id)
+        self._change("DELETE FROM IDENTIFIER(:letters) WHERE feed = :feed AND replay = :replay", replay=replay_id)
 
     def open_replays(self) -> list[str]:
         """Ids of the replays whose marks are still there."""
@@ -208,6 +209,9 @@ class DeadLetterTable:
         from pyspark.sql import functions as sf
 
         return self._spark.table(self._table).filter(sf.col("feed") == self._feed)
+
+    def _change(self, statement: str, **arguments: Any) -> None:
+        run_in_turn(self._table, lambda: self._sql(statement, **arguments), ask_for_quiet=self.ledger.ask_for_quiet)
 
     def _sql(self, statement: str, **arguments: Any) -> DataFrame:
         return self._spark.sql(statement, args={"letters": self._table, "feed": self._feed, **arguments})

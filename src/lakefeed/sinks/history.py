@@ -20,6 +20,7 @@ from lakefeed.config.models import IcebergSink
 from lakefeed.schema.fit import aligned
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.merge import OFFSET, PARTITION, TOPIC, history_statement
+from lakefeed.tables.conflicts import run_in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +56,12 @@ class HistoryTable(IcebergTable):
             changes = aligned(changes, columns)
             changes.createOrReplaceTempView(VIEW)
             statement = history_statement(self.name, VIEW, columns=columns.names, keys=keys)
-            self.ledger.run(statement, {COMMIT_ID: commit_id}, session=changes.sparkSession)
+            properties, session = {COMMIT_ID: commit_id}, changes.sparkSession
+            run_in_turn(
+                self.name,
+                lambda: self.ledger.run(statement, properties, session=session),
+                ask_for_quiet=self.ledger.ask_for_quiet,
+            )
             return
         own = replace(commit, fence=self._fence)
         position = self.ledger.position()

@@ -27,6 +27,7 @@ from lakefeed.sinks.history import HistoryTable
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.merge import KEY_MOVED, Bound, Merge
 from lakefeed.sinks.table_change import TableChange
+from lakefeed.tables.conflicts import run_in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,10 +38,6 @@ KEYED = "lakefeed.upsert"
 
 OFFSETS_OF = "lakefeed.offsets-of"
 """Table property, and a topic's name: the id of the topic whose offsets the rows have."""
-
-TRIES = 5
-CONFLICTS = ("Found conflicting files", "Found new conflicting delete", "Missing required files", "missing data files")
-"""What Iceberg says when another writer has changed what a MERGE has read; it can be run again."""
 
 VIEW = "lakefeed_changes"
 ADAPTIVE = "spark.sql.adaptive.enabled"
@@ -135,7 +132,8 @@ class UpsertTable(IcebergTable):
         try:
             batch = measured(latest, keys=self._keys)
             # Before what is wrong with the rows: they may be of a schema that is yet to be met.
-            jvm.java(self._spark).commit.Outcomes.of(commit_id).check()
+            if (outcomes := jvm.java(self._spark).commit.Outcomes.of(commit_id)) is not None:
+                outcomes.check()
             batch.check(keys=self._keys, table=self.name)
             if self._history is not None:
                 self._history.land_changes(changes, commit, commit_id=commit_id, keys=self._keys)
@@ -161,15 +159,15 @@ class UpsertTable(IcebergTable):
         )
         latest.createOrReplaceTempView(VIEW)
         try:
-            for attempt in range(TRIES):
-                try:
-                    self.ledger.run(merge.statement(VIEW, bounds=bounds), properties, session=session)
-                    return
-                except Exception as error:
-                    if KEY_MOVED in str(error):
-                        raise key_moved(self.name) from None
-                    if attempt == TRIES - 1 or not any(each in str(error) for each in CONFLICTS):
-                        raise
+            run_in_turn(
+                self.name,
+                lambda: self.ledger.run(merge.statement(VIEW, bounds=bounds), properties, session=session),
+                ask_for_quiet=self.ledger.ask_for_quiet,
+            )
+        except Exception as error:
+            if KEY_MOVED in str(error):
+                raise key_moved(self.name) from None
+            raise
         finally:
             session.catalog.dropTempView(VIEW)
 

@@ -55,7 +55,7 @@ class Maintenance:
         self._settings = settings
         self._stop = stop or threading.Event()
         self._say = say
-        self._steps = Steps(spark, self._loaded, stopping=lambda: self._cut() is not None)
+        self._steps = Steps(spark, table, loaded=self._loaded, stopping=lambda: self._cut() is not None)
         self._lease: Lease | None = None
         self._deadline = float("inf")
         self._done = Done()

@@ -29,10 +29,11 @@ DEFAULT_EVERY = "1 hour"
 
 
 def tables_of(config: PipelineConfig) -> tuple[str, ...]:
-    """The Iceberg tables that a pipeline writes to: its own, and that of its dead letters."""
+    """The Iceberg tables that a pipeline writes to: its own, its history, and that of its dead letters."""
     sink, letters = config.sink.iceberg, config.dead_letters
     return (
         *((sink.table,) if sink is not None else ()),
+        *((sink.history,) if sink is not None and sink.history is not None else ()),
         *((letters.table,) if letters is not None and letters.table is not None else ()),
     )
 

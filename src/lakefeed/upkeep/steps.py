@@ -13,7 +13,9 @@ from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lakefeed.commit.ledger import QUIET
 from lakefeed.jvm import java
+from lakefeed.tables.turns import turns_at
 from lakefeed.upkeep.due import Expiry
 from lakefeed.upkeep.health import Partition
 
@@ -60,12 +62,16 @@ class Steps:
 
     Args:
         spark: the session.
+        table: catalog.namespace.table
         loaded: loads the Java table anew: a conflict wants the present state.
         stopping: True when no new piece is to be begun, and no failed one to be tried again.
     """
 
-    def __init__(self, spark: SparkSession, loaded: Callable[[], Any], *, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, spark: SparkSession, table: str, *, loaded: Callable[[], Any], stopping: Callable[[], bool]
+    ) -> None:
         self._spark = spark
+        self._table = table
         self._loaded = loaded
         self._stopping = stopping
 
@@ -194,15 +200,24 @@ class Steps:
 
         for attempt in range(1, TRIES + 1):
             try:
-                return piece(self._loaded())
-            except (Py4JError, PySparkException) as error:
-                conflict, last = is_conflict(str(error)), attempt == TRIES or self._stopping()
+                return self._in_turn(piece)
+            except (Py4JError, PySparkException, Conflict) as error:
+                conflict = isinstance(error, Conflict) or is_conflict(str(error))
+                last = attempt == TRIES or self._stopping()
                 if not conflict and (last or GONE not in str(error)):
                     raise
                 if last:
                     raise Conflict from error
                 time.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("unreachable")
+
+    def _in_turn(self, piece: Callable[[Any], Result]) -> Result:
+        """Does a piece when no MERGE of this process is at work, and no writer of another one has asked for quiet."""
+        with turns_at(self._table).tidying():
+            table = self._loaded()
+            if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
+                raise Conflict
+            return piece(table)
 
     @property
     def _actions(self) -> Any:

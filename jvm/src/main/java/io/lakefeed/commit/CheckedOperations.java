@@ -3,6 +3,7 @@ package io.lakefeed.commit;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -48,12 +49,14 @@ final class CheckedOperations implements TableOperations {
                 added.add(each);
             }
         }
+        Quiet.check(base, added);
         Map<String, String> positions = new HashMap<>();
         for (Snapshot snapshot : added) {
             Map<String, String> summary = snapshot.summary();
             String replayOf = summary.get(Ledger.REPLAY_OF);
             if (replayOf != null) {
                 checkFence(base, summary, replayOf + Ledger.REPLAYS);
+                positions.put(LastReplay.PROPERTY + replayOf, LastReplay.landedBy(snapshot).toString());
             }
             boolean moves = summary.containsKey(Ledger.FEED);
             String feed = moves ? summary.get(Ledger.FEED) : summary.get(Ledger.BACKFILL_OF);
@@ -78,7 +81,7 @@ final class CheckedOperations implements TableOperations {
         }
         added.forEach(snapshot -> unanswered.add(snapshot.snapshotId()));
         try {
-            operations.commit(base, withPositions(base, changed, positions));
+            operations.commit(base, withProperties(base, changed, positions, added));
         } catch (RuntimeException unanswered) {
             if (unanswered instanceof CleanableFailure || !hasLanded(added, unanswered)) {
                 throw unanswered;
@@ -176,20 +179,28 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * The change with the feeds' positions in the table's properties. A change that moves the table to another line of
-     * snapshots, as a rollback does, moves the positions to what that line says, and drops those that it cannot tell.
+     * The change with what the table remembers of feeds. A change that moves the table to another line of
+     * snapshots, as a rollback does, moves their positions to what that line says, and drops what it cannot tell.
      */
-    private static TableMetadata withPositions(TableMetadata base, TableMetadata changed, Map<String, String> positions) {
-        Map<String, String> properties = new HashMap<>(positions);
-        if (movedAway(base, changed)) {
-            base.properties().keySet().stream()
-                    .filter(key -> key.startsWith(Ledger.POSITION))
-                    .forEach(key -> properties.put(
-                            key, Position.afterMove(base, changed, key.substring(Ledger.POSITION.length()))));
+    private static TableMetadata withProperties(
+            TableMetadata base, TableMetadata changed, Map<String, String> positions, List<Snapshot> added) {
+        Map<String, String> set = new HashMap<>(positions);
+        Set<String> removed = new HashSet<>();
+        if (Quiet.isEndedBy(base, added)) {
+            removed.add(Quiet.PROPERTY);
         }
-        return properties.isEmpty()
+        if (movedAway(base, changed)) {
+            base.properties().forEach((key, value) -> {
+                if (key.startsWith(Ledger.POSITION)) {
+                    set.put(key, Position.afterMove(base, changed, key.substring(Ledger.POSITION.length())));
+                } else if (key.startsWith(LastReplay.PROPERTY) && !LastReplay.parsed(value).isIn(changed)) {
+                    removed.add(key);
+                }
+            });
+        }
+        return set.isEmpty() && removed.isEmpty()
                 ? changed
-                : TableMetadata.buildFrom(changed).setProperties(properties).build();
+                : TableMetadata.buildFrom(changed).setProperties(set).removeProperties(removed).build();
     }
 
     /** Whether the table's new state does not descend from the one before. */

@@ -3,6 +3,7 @@ package io.lakefeed.commit;
 import java.util.Map;
 import org.apache.iceberg.AppendFiles;
 import org.apache.iceberg.HasTableOperations;
+import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.Table;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.spark.CommitMetadata;
@@ -23,6 +24,28 @@ public final class FeedLedger {
         Long head = metadata.currentSnapshot() == null ? null : metadata.currentSnapshot().snapshotId();
         Position position = Position.of(metadata, head, feed);
         return position == null ? null : position.toJson();
+    }
+
+    /**
+     * Whether the table has the rows of a replay of a feed's dead letters. Of the last one it is known for ever, of earlier ones
+     * as long as their snapshots are there.
+     */
+    public static boolean hasReplay(Table table, String feed, String id) {
+        TableMetadata metadata = ((HasTableOperations) table).operations().current();
+        LastReplay last = LastReplay.of(metadata, feed);
+        if (last != null && last.id().equals(id)) {
+            return true;
+        }
+        Snapshot each = metadata.currentSnapshot();
+        while (each != null && !id.equals(each.summary().get(Ledger.REPLAY))) {
+            each = each.parentId() == null ? null : metadata.snapshot(each.parentId());
+        }
+        return each != null;
+    }
+
+    /** Whether the table's catalog refuses a change of properties that another change came before. */
+    public static boolean guardsProperties(Table table) {
+        return !(((HasTableOperations) table).operations() instanceof CheckedOperations checked) || checked.guardsProperties();
     }
 
     /** Commits a snapshot that adds nothing and carries these properties. */

@@ -40,6 +40,9 @@ final class Ledger {
     /** Behind the feed's name, in the name of the fence of its backfills. */
     static final String BACKFILLS = ".backfills";
 
+    /** Id of a replay of dead letters. */
+    static final String REPLAY = "lakefeed.replay";
+
     /** The feed whose dead letters a commit lands; it has no ranges, and a fence of its own. */
     static final String REPLAY_OF = "lakefeed.replay-of";
 
@@ -107,6 +110,15 @@ final class Ledger {
             oldest = table.snapshot(oldest.parentId());
         }
         return oldest != null && oldest.parentId() != null && oldest.sequenceNumber() > sequenceNumber;
+    }
+
+    /** Whether the line of snapshots up to {@code head} has this one, or had it before it expired. */
+    static boolean descends(TableMetadata table, Long head, long snapshotId, long sequenceNumber) {
+        Snapshot each = head == null ? null : table.snapshot(head);
+        while (each != null && each.snapshotId() != snapshotId) {
+            each = each.parentId() == null ? null : table.snapshot(each.parentId());
+        }
+        return each != null || (table.snapshot(snapshotId) == null && mayDescendFrom(table, head, sequenceNumber));
     }
 
     static Snapshot newest(TableMetadata table, Long head, String feed) {

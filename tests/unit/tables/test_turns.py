@@ -1,0 +1,60 @@
+"""Turns at a table: never a writer and upkeep at once, and a writer that waits goes first."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager
+
+from lakefeed.tables.turns import Turns, turns_at
+
+
+def test_a_table_has_one_order_of_turns_in_a_process() -> None:
+    assert turns_at("lake.a.b") is turns_at("lake.a.b")
+    assert turns_at("lake.a.b") is not turns_at("lake.a.c")
+
+
+def test_upkeep_waits_for_a_writer_and_a_waiting_writer_goes_first() -> None:
+    turns = Turns()
+    order: list[str] = []
+    first_piece_may_end, writer_may_end = threading.Event(), threading.Event()
+
+    def take(name: str, turn: AbstractContextManager[None], until: threading.Event | None = None) -> threading.Thread:
+        began = threading.Event()
+
+        def run() -> None:
+            began.set()
+            with turn:
+                order.append(name)
+                if until is not None:
+                    assert until.wait(30)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert began.wait(30)
+        return thread
+
+    first = take("first piece", turns.tidying(), first_piece_may_end)
+    while order != ["first piece"]:
+        first.join(0.01)
+    writer = take("writer", turns.writing(), writer_may_end)
+    while not turns._writers:
+        writer.join(0.01)
+    second = take("second piece", turns.tidying())
+    first_piece_may_end.set()
+    first.join(30)
+    while len(order) < 2:
+        writer.join(0.01)
+    second.join(0.1)
+    assert order == ["first piece", "writer"]
+    writer_may_end.set()
+    second.join(30)
+    writer.join(30)
+    assert order == ["first piece", "writer", "second piece"]
+
+
+def test_two_writers_do_not_wait_for_each_other() -> None:
+    turns = Turns()
+    with turns.writing(), turns.writing():
+        assert turns._writers == 2
+    with turns.tidying():
+        assert not turns._writers
