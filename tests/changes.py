@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -92,12 +91,12 @@ class Model:
                 self.changes.append((key, partition, offset, chance < 0.2))
             if chance < 0.2:
                 self.rows.pop(key, None)
-                value = None if chance < 0.1 else json.dumps({"id": key, "op": "d"}).encode()
+                value = None if chance < 0.1 else b'{"id": %d, "op": "d"}' % key
             else:
                 city = dice.choice(CITIES)
                 self.rows[key] = (city, self.made, partition, offset)
-                value = json.dumps({"id": key, "city": city, "n": self.made, "op": "u"}).encode()
-            yield json.dumps({"id": key}).encode(), value, partition
+                value = b'{"id": %d, "city": "%s", "n": %d, "op": "u"}' % (key, city.encode(), self.made)
+            yield b'{"id": %d}' % key, value, partition
 
     def table(self) -> pa.Table:
         """The rows as they should be."""

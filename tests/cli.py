@@ -40,12 +40,13 @@ class Running:
     arguments: Sequence[str | Path]
     environment: Mapping[str, str]
     log: Path
+    command: Sequence[str] = COMMAND
     process: subprocess.Popen[bytes] = field(init=False)
 
     def __post_init__(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*COMMAND, *map(str, self.arguments)],
+                [*self.command, *map(str, self.arguments)],
                 env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

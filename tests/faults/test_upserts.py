@@ -19,11 +19,13 @@ from tests.changes import Model, differences, forget_the_last_batch, rows_of, wr
 from tests.cli import Running, lakefeed
 from tests.feed import Feed
 
+pytestmark = pytest.mark.timeout(6 * 3600)
+
 
 def run_to_the_end(feed: Feed, file: Path) -> dict[str, Any]:
     done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment, timeout=6 * 3600)
     assert done.returncode == 0, done.stderr
-    summary: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    summary: dict[str, Any] = json.loads(done.stdout)
     return summary
 
 
@@ -44,7 +46,7 @@ def test_millions_of_changes_with_kills_equal_the_model(stack: Endpoints, tmp_pa
     feed.create_topic(partitions=6)
     model = Model(keys=keys, partitions=6)
     model.send(changes, topic=feed.topic, servers=stack.bootstrap_servers, remember=False)
-    file = write_pipeline(feed, batch=max(1_000, changes // 20), write=write, partition_by=["bucket(8, id)", "city"])
+    file = write_pipeline(feed, batch=max(1_000, changes // 20), write=write, partition_by=["city"])
     dice = random.Random(7)
     for attempt in range(kills):
         run = Running(["run", file, "--once"], feed.environment, tmp_path / f"{attempt}.log")

@@ -13,6 +13,7 @@ import duckdb
 import pytest
 from pydantic import SecretStr
 
+from lakefeed.commit.ledger import Ledger
 from lakefeed.commit.verify import verified
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.config.postgresql import log_in
@@ -23,6 +24,8 @@ from lakefeed.pipeline import Pipeline
 from lakefeed.session import session
 from lakefeed.spark_errors import translated
 from lakefeed.tables.reader import open_table
+from lakefeed.upkeep.lease import Lease
+from tests.cli import Running, lakefeed
 from tests.feed import Feed
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rest_catalog import RestCatalog, rest_catalog
@@ -154,6 +157,30 @@ def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSessio
     seen = command_lines() + str(running.sparkContext.getConf().getAll()) + str(running.sql("SET").collect())
     assert f"spark.sql.catalog.{case.name}" in seen
     assert [name for name, value in case.environment.items() if value in seen] == []
+
+
+@pytest.mark.slow
+def test_of_two_upkeep_jobs_in_two_processes_one_leaves_or_waits(lake: SparkSession, feed: Feed, case: Case) -> None:
+    feed.catalog = case.name
+    feed.create_topic(partitions=1)
+    for start in (0, 10, 20):
+        send(feed, start, start + 10)
+        land(feed, case)
+    path = feed.folder / f"{feed.name}.yaml"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "upkeep": {"compact": {"min_files": 3}}}))
+    environment = {**feed.environment, **case.environment}
+    with Lease(lake, Ledger(lake, feed.table, feed.name).loaded(), name=feed.table):
+        left = lakefeed("tables", "maintain", path, environment=environment)
+        assert left.returncode == 1, left.stderr
+        assert "another upkeep job is at work" in left.stderr
+        waiting = Running(["tables", "maintain", path, "--wait", "300"], environment, feed.folder / "waiting.log")
+        waiting.wait_until_it_says("starting")
+        time.sleep(5)
+        assert waiting.process.poll() is None, waiting.said()
+    assert waiting.process.wait(300) == 0, waiting.said()
+    assert "3 files" in waiting.said()
+    loaded = pipeline(feed, case)
+    assert verified(loaded.config, connections=loaded.connections, deep=True).faults == ()
 
 
 def local_copy(table: Any, location: str, folder: Path) -> str:

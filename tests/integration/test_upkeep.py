@@ -51,7 +51,7 @@ def every_record_once(pipeline: Pipeline) -> None:
 
 def look_after(feed: Feed, spark: SparkSession, table: str | None = None, **blocks: Any) -> Report:
     settings = Upkeep.model_validate({**OFTEN, **blocks})
-    return Maintenance(table or feed.table, spark=spark, connections=feed.connections, settings=settings).run()
+    return Maintenance(table or feed.table, spark=spark, connections=feed.connections, settings=settings).run(wait=180)
 
 
 def nothing_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Thousands of small batches with upkeep on a schedule: what grows with them, and what kills do to it.
 
-``LAKEFEED_UPKEEP_BATCHES`` says how many batches (2,000 by default, 200 at least).
+``LAKEFEED_UPKEEP_BATCHES`` says how many batches (200 by default, and at least), ``LAKEFEED_UPKEEP_SEED`` when
+kills come.
 """
 
 from __future__ import annotations
@@ -17,20 +18,24 @@ import pytest
 
 from lakefeed.config.failures import seconds_of
 from lakefeed.observe.progress import BatchProgress
+from lakefeed.tables.reader import open_table
 from lakefeed.upkeep import due
 from lakefeed.upkeep.health import Health
 from lakefeed.upkeep.reading import health
 from tests.cli import Running, lakefeed
 from tests.feed import Feed
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
+from tests.table_files import left_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 
-BATCHES = max(200, int(os.environ.get("LAKEFEED_UPKEEP_BATCHES", "2000")))
-BATCHES_BETWEEN_KILLS = 50
+BATCHES = max(200, int(os.environ.get("LAKEFEED_UPKEEP_BATCHES", "200")))
+SEED = int(os.environ.get("LAKEFEED_UPKEEP_SEED", "20180208"))
+BATCHES_BETWEEN_KILLS = range(40, 60)
+"""After so many a kill comes as soon as upkeep is at work, and at the end in any case."""
 ROWS = 10
 KEPT = 40
 BLOCKS: dict[str, Any] = {
@@ -112,16 +117,23 @@ def test_the_same_with_a_kill_every_fifty_batches(
     blocks = small_batches(feed, BATCHES)
     blocks["upkeep"] = {**blocks["upkeep"], "every": "5 seconds"}
     file = feed.write_file(**blocks)
-    dice = random.Random(20180208)
-    kills = 0
+    dice = random.Random(SEED)
+    kills = in_upkeep = 0
     while True:
         run = Running(["run", str(file), "--once"], feed.environment, feed.folder / f"{kills}.log")
-        while run.process.poll() is None and run.said().count(": batch ") < BATCHES_BETWEEN_KILLS:
+        at_work = False
+        while run.process.poll() is None and not at_work:
+            batches = run.said().count(": batch ")
+            if batches >= BATCHES_BETWEEN_KILLS.stop:
+                break
+            at_work = batches >= BATCHES_BETWEEN_KILLS.start and upkeep_is_at_work(feed, run)
             time.sleep(0.05)
+        # Anywhere in a piece, whichever it is.
+        time.sleep(dice.random() * 3)
         if run.process.poll() is not None:
             assert run.process.returncode == 0, run.said()
             break
-        time.sleep(dice.random() * 6)
+        in_upkeep += upkeep_is_at_work(feed, run)
         run.kill()
         kills += 1
         assert "failed" not in run.said(), run.said()
@@ -130,8 +142,11 @@ def test_the_same_with_a_kill_every_fifty_batches(
     every_record_once(pipeline)
     nothing_is_too_young(monkeypatch)
     report = look_after(feed, lake)
+    assert left_behind(feed) == set()
     with capsys.disabled():
-        print(f"\n{BATCHES} batches, {kills} kills; upkeep at the end: {report.sentence}")
+        print(
+            f"\n{BATCHES} batches, {kills} kills, {in_upkeep} of them in upkeep, seed {SEED}; then: {report.sentence}"
+        )
     every_record_once(pipeline)
     assert sorted(row["id"] for row in feed.rows()) == list(range(BATCHES * ROWS))
 
@@ -182,6 +197,12 @@ def test_of_two_jobs_at_once_one_leaves(lake: SparkSession, feed: Feed) -> None:
     assert statuses == [0, 1] or statuses == [0, 0], said
     assert ("another upkeep job" in said) == (statuses == [0, 1])
     every_record_once(pipeline)
+
+
+def upkeep_is_at_work(feed: Feed, run: Running) -> bool:
+    """Whether this process has the lease; one that was killed has it too, until it ends."""
+    properties = open_table(feed.table, connections=feed.connections).properties
+    return f"-{run.process.pid}-" in properties.get("lakefeed.upkeep.lease", "")
 
 
 def every_commit_is_right(feed: Feed, file: Any) -> None:

@@ -1,0 +1,107 @@
+"""Upkeep beside a feed that merges: both rewrite the same files, the feed's commits come first, and none of them fails.
+
+``LAKEFEED_UPKEEP_MERGES`` says how many batches are merged (12 by default).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.commit.ledger import Ledger
+from lakefeed.pipeline import Pipeline
+from lakefeed.upkeep.due import LastUpkeep
+from lakefeed.upkeep.reading import health
+from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
+from tests.cli import Running as Command
+from tests.feed import Feed
+from tests.integration.test_upkeep import OFTEN, Running, look_after, nothing_is_too_young
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+MERGES = max(4, int(os.environ.get("LAKEFEED_UPKEEP_MERGES", "12")))
+CHANGES = 300
+UPKEEP: dict[str, Any] = {**OFTEN, "every": "1 second", "compact": {"min_files": 2}, "manifests": {"more_than": 2}}
+
+
+def the_table_is_its_model(feed: Feed, pipeline: Pipeline, model: Model, history: str) -> None:
+    assert differences(rows_of(feed, feed.table), model.table()) == []
+    assert differences(rows_of(feed, history), model.history()) == []
+    proof = pipeline.verify(deep=True)
+    assert proof.faults == ()
+
+
+@pytest.mark.parametrize("beside", ["in the job", "in a job of its own"])
+@pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
+def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Feed, write: str, beside: str) -> None:
+    history = f"{feed.table}_history"
+    feed.create_topic(partitions=2)
+    model = Model(keys=400, partitions=2)
+    file = write_pipeline(feed, batch=CHANGES, write=write, history=history, partition_by=["bucket(2, id)"])
+    document = {**json.loads(file.read_text()), "upkeep": UPKEEP}
+    document["sink"]["iceberg"]["properties"] = {"commit.retry.num-retries": "20"}
+    file.write_text(json.dumps(document))
+    pipeline = Pipeline.from_file(file, environment=feed.environment)
+    feeding = pipeline
+    if beside != "in the job":
+        feeding = Pipeline.from_file(write_without_upkeep(feed, document), environment=feed.environment)
+    model.send(CHANGES, topic=feed.topic, servers=feed.stack.bootstrap_servers)
+    running = Running(feeding, lake)
+    running.wait_for(CHANGES)
+    other = None
+    if beside != "in the job":
+        other = Command(
+            ["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log"
+        )
+        other.wait_until_it_says("files of", timeout=400)
+    for _ in range(MERGES - 1):
+        model.send(CHANGES, topic=feed.topic, servers=feed.stack.bootstrap_servers)
+    running.wait_for(MERGES * CHANGES, timeout=900)
+    running.end()
+    if other is not None:
+        assert other.ask_to_stop(signal.SIGTERM) == 0, other.said()
+        assert "failed" not in other.said(), other.said()
+    assert not [note for each in running.batches for note in each.notes if "failed" in note]
+    found = health(feed.table, connections=feed.connections)
+    assert LastUpkeep.of(found.properties).at is not None, "no upkeep came to an end"
+    assert any(each.replaces for each in found.ancestors), "nothing was compacted"
+    the_table_is_its_model(feed, pipeline, model, history)
+
+
+def write_without_upkeep(feed: Feed, document: dict[str, Any]) -> Any:
+    path = feed.folder / "feeding.yaml"
+    path.write_text(json.dumps({key: block for key, block in document.items() if key != "upkeep"}))
+    return path
+
+
+@pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
+def test_compaction_and_expiry_between_a_kill_and_the_restart_of_a_feed_that_merges(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    """The kill came after the MERGE's commit and before the checkpoint's: the batch comes again, long afterwards."""
+    history = f"{feed.table}_history"
+    feed.create_topic(partitions=2)
+    model = Model(keys=100, partitions=2)
+    file = write_pipeline(feed, batch=100, write=write, history=history, partition_by=["bucket(2, id)"])
+    pipeline = Pipeline.from_file(file, environment=feed.environment)
+    model.send(300, topic=feed.topic, servers=feed.stack.bootstrap_servers)
+    pipeline.run(spark=lake, once=True)
+    forget_the_last_batch(feed)
+    nothing_is_too_young(monkeypatch)
+    for table in (feed.table, history):
+        report = look_after(feed, lake, table, compact={"min_files": 2}, manifests={"more_than": 1})
+        assert report.did.files_after < report.did.files_before
+        # Another writer's commits go on top until the feed's snapshots would be gone.
+        for _ in range(12):
+            Ledger(lake, table, "another").land_empty({})
+        assert look_after(feed, lake, table).did.snapshots
+    model.send(100, topic=feed.topic, servers=feed.stack.bootstrap_servers)
+    Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)
+    the_table_is_its_model(feed, pipeline, model, history)
