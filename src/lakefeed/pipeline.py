@@ -16,7 +16,8 @@ from lakefeed.assembly import Assembly
 from lakefeed.backfill import Backfilled, BackfillJob, Portion
 from lakefeed.commit.missing import Wanted
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.commit.rewinding import RewindPlan, carry_out, plan
+from lakefeed.commit.rewinding import RewindPlan, carry_out
+from lakefeed.commit.rewinding import plan as rewind_plan
 from lakefeed.commit.survey import Survey, surveyed
 from lakefeed.commit.verify import Verification, verified
 from lakefeed.config.connect import preflight
@@ -32,6 +33,8 @@ from lakefeed.kafka.selection import Selection, offset_ranges
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.many.settings import config_of
 from lakefeed.observe.progress import BatchProgress
+from lakefeed.planning.make import planned
+from lakefeed.planning.plan import Plans
 from lakefeed.reading import BatchRead
 from lakefeed.running import How, RunSummary, run_many, run_one
 from lakefeed.session import default_environment, pools, session
@@ -301,6 +304,37 @@ class Pipeline:
         """Where the feed stands, and what a start would do now, without Spark; see ``lakefeed.commit.survey``."""
         return surveyed(self.config, connections=self.connections)
 
+    def plan(
+        self,
+        *,
+        topic: str | None = None,
+        spark: SparkSession | None = None,
+        master: str | None = None,
+        log_file: Path | None = None,
+    ) -> Plans:
+        """What ``run`` would do now: how it starts, what it says to the catalog, what it reads, what that costs.
+
+        Changes nothing, and may run beside the feed. A start that would be refused is told, not raised.
+
+        Args:
+            topic: where each topic has a table of its own: this one only.
+            spark: a session, for the rows' columns. Default: a new one, if anything would start.
+            master: Spark master of a new one.
+            log_file: where the JVM of a new one writes its log.
+
+        Raises:
+            Unreachable: broker, registry, store or catalog do not answer.
+            ConfigError: there is no such topic.
+        """
+        parts = [self.of_topic(topic)] if topic is not None else self.parts()
+        return planned(
+            self.config.name,
+            # Anew: what the registry says is asked once for each.
+            [Assembly(each.config, connections=each.connections, view=each.feed.view) for each in parts],
+            many=self.config.has_many_tables,
+            spark=lambda: spark or self.session(master=master, log_file=log_file),
+        )
+
     def plan_rewind(
         self,
         to: str,
@@ -311,7 +345,7 @@ class Pipeline:
         accept_loss: bool = False,
     ) -> RewindPlan:
         """What moving the feed would do, without Spark; changes nothing. See ``lakefeed.commit.rewinding.plan``."""
-        return plan(
+        return rewind_plan(
             self.config,
             connections=self.connections,
             to=to,

@@ -16,6 +16,7 @@ from lakefeed.errors import LakefeedError
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a commented pipeline.yaml for a topic and its registered schema."),
     "check": ("check", "Find every mistake in a pipeline file, and with --connect in what it points at."),
+    "plan": ("plan", "Tell what a run would do, before it does it: DDL, offsets, files, requests, time."),
     "run": ("run", "Run a pipeline: topics in, table out."),
     "read": ("read", "Read chosen records once: to look at, into files or into a table."),
     "backfill": ("backfill", "Land old records that the table lacks and the feed will never read."),

@@ -119,13 +119,7 @@ class Rounds:
             )
             self.tables[topic] = table
             if (other := taken.setdefault(table.table, topic)) != topic:
-                table.refuse(
-                    ConfigError(
-                        f"the topics {other} and {topic} would go to one table",
-                        where=table.table,
-                        hint=f"give one of them another: tables: {{topics: {{{topic}: {{table: …}}}}}}",
-                    )
-                )
+                table.refuse(shares_a_table(other, topic, table.table))
         self._looked_at = time.monotonic()
 
     def _round(
@@ -192,3 +186,12 @@ def _ends(until: Mapping[str, TopicDescription] | None, topic: str) -> dict[int,
         return None
     found = until.get(topic)
     return {each.id: each.end_offset for each in found.partitions} if found else {}
+
+
+def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
+    """The error for a topic whose table is that of another."""
+    return ConfigError(
+        f"the topics {first} and {topic} would go to one table",
+        where=table,
+        hint=f"give one of them another: tables: {{topics: {{{topic}: {{table: …}}}}}}",
+    )

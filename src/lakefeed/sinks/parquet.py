@@ -51,13 +51,7 @@ class ParquetFiles:
         Raises:
             ConfigError: if a partition column is not among the rows' columns.
         """
-        missing = [name for name in self._sink.partition_by if name not in rows.names]
-        if missing:
-            raise ConfigError(
-                f"partition_by names the column '{missing[0]}', which the rows do not have",
-                where=f"path {self._sink.path}, columns {', '.join(rows.names)}",
-                hint="name one of these columns, or make the column in transform.sql",
-            )
+        check_partition_columns(self._sink, rows)
         if recorded is not None and recorded.to_json() != self._claim.schema:
             self._claim.note_schema(recorded.to_json())
 
@@ -112,3 +106,18 @@ class ParquetFiles:
         frame: Any = rows
         self._files.add(commit.batch_id, commit_id, frame._jdf)
         return None
+
+
+def check_partition_columns(sink: ParquetSink, rows: StructType) -> None:
+    """Refuses rows without a column that becomes directories.
+
+    Raises:
+        ConfigError: naming the first that is missing.
+    """
+    missing = [name for name in sink.partition_by if name not in rows.names]
+    if missing:
+        raise ConfigError(
+            f"partition_by names the column '{missing[0]}', which the rows do not have",
+            where=f"path {sink.path}, columns {', '.join(rows.names)}",
+            hint="name one of these columns, or make the column in transform.sql",
+        )

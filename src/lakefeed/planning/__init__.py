@@ -1,0 +1,1 @@
+"""What a run would do, told before it does it."""

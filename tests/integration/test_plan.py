@@ -1,0 +1,453 @@
+"""What a plan tells is what the run then does; and a plan changes nothing. On a real broker, store and catalog."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from pyarrow import fs
+
+from lakefeed.cli.plan import plan as command
+from lakefeed.commit.ranges import OffsetRange
+from lakefeed.commit.snapshots import ancestors, commits_of
+from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.kafka.topics import Topics
+from lakefeed.observe.progress import BatchProgress
+from lakefeed.pipeline import Pipeline
+from lakefeed.planning.plan import Plan
+from lakefeed.tables.reader import open_table
+from tests.cli import lakefeed
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+RIDE = {
+    "type": "record",
+    "name": "Ride",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "zone", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "stop", "type": {"type": "record", "name": "Stop", "fields": [{"name": "x", "type": "int"}]}},
+    ],
+}
+WIDER = {
+    **RIDE,
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "area", "type": "string", "aliases": ["zone"]},
+        *RIDE["fields"][2:],
+        {"name": "fare", "type": ["null", "double"], "default": None},
+    ],
+}
+
+
+def ride(number: int, zone: str = "zone") -> dict[str, Any]:
+    return {"id": number, zone: f"zone {number % 3}", "at": 1_760_000_000_000 + number, "stop": {"x": number}}
+
+
+class Planned:
+    """A feed of three partitions that is planned and run."""
+
+    def __init__(self, lake: SparkSession, feed: Feed) -> None:
+        self.lake, self.feed = lake, feed
+        feed.create_topic()
+
+    def send(self, *counts: int) -> None:
+        """So many records to each partition."""
+        for partition, count in enumerate(counts):
+            self.feed.send(self.feed.avro(map(ride, range(count)), RIDE), partition=partition)
+
+    def pipeline(self, *, limit: int = 100_000, sink: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:
+        kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [self.feed.topic]}
+        return self.feed.pipeline(
+            source={"kafka": {**kafka, "max_records_per_batch": limit}},
+            sink={"iceberg": {"table": self.feed.table, **(sink or {})}},
+            **blocks,
+        )
+
+    def plan(self, pipeline: Pipeline) -> Plan:
+        """The plan, which is proven to have changed nothing."""
+        with self.unchanged():
+            [found] = pipeline.plan(spark=self.lake).tables
+        json.dumps(found.as_dict())
+        return found
+
+    def run(self, pipeline: Pipeline) -> list[BatchProgress]:
+        self.notes: list[str] = []
+        batches: list[BatchProgress] = []
+        pipeline.run(spark=self.lake, once=True, on_note=self.notes.append, on_batch=batches.append)
+        return batches
+
+    def table(self, name: str | None = None) -> Table:
+        return open_table(name or self.feed.table, connections=self.feed.connections)
+
+    def commits(self) -> list[tuple[OffsetRange, ...]]:
+        """The offset ranges of the batches, oldest first."""
+        found = commits_of(ancestors(self.table())[0], self.feed.name)
+        return [each.ranges.ranges for each in found if each.ranges.records]
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        before = self.everything()
+        yield
+        assert self.everything() == before
+
+    def everything(self) -> tuple[Any, ...]:
+        """All objects of the store, all of the catalog, and the topics."""
+        s3 = self.feed.connections.s3
+        assert s3.access_key is not None
+        assert s3.secret_key is not None
+        store = fs.S3FileSystem(
+            endpoint_override=s3.endpoint,
+            region=s3.region,
+            access_key=s3.access_key.get_secret_value(),
+            secret_key=s3.secret_key.get_secret_value(),
+        )
+        objects = store.get_file_info(fs.FileSelector(self.feed.stack.bucket, recursive=True))
+        uri = self.feed.connections.catalog("lake").uri.removeprefix("jdbc:sqlite:")
+        with closing(sqlite3.connect(uri)) as catalog:
+            tables = catalog.execute("SELECT * FROM iceberg_tables ORDER BY 1, 2, 3").fetchall()
+            namespaces = catalog.execute("SELECT * FROM iceberg_namespace_properties ORDER BY 1, 2, 3").fetchall()
+        return (
+            sorted((each.path, each.size, each.mtime_ns) for each in objects if each.is_file),
+            tables,
+            namespaces,
+            Topics(self.feed.stack.bootstrap_servers).list(),
+        )
+
+    def assert_made_as_planned(self, found: Plan) -> None:
+        """Carries the planned statements out under other names, and compares what becomes of them with the run's."""
+        for change in found.tables:
+            namespace, _, name = change.table.rpartition(".")
+            twin = f"{namespace}_twin.{name}"
+            for statement in change.statements:
+                self.lake.sql(statement.replace(f"`{self.feed.name}`", f"`{self.feed.name}_twin`"))
+            made, meant = self.table(change.table), self.table(twin)
+            assert made.schema().as_struct() == meant.schema().as_struct()
+            assert made.spec().fields == meant.spec().fields
+            assert made.sort_order().fields == meant.sort_order().fields
+            passing = ("lakefeed.position.", "lakefeed.fence.")
+            assert {key: each for key, each in made.properties.items() if not key.startswith(passing)} == dict(
+                meant.properties
+            )
+            assert made.location() == meant.location().replace("_twin", "")
+
+
+@pytest.fixture
+def planned(lake: SparkSession, feed: Feed) -> Planned:
+    return Planned(lake, feed)
+
+
+def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
+    planned.send(60, 25, 3)
+    pipeline = planned.pipeline(
+        limit=40,
+        sink={
+            "partition_by": ["bucket(2, id)", "days(at)"],
+            "sort_by": ["zone desc", "stop.x"],
+            "properties": {"write.parquet.compression-level": "2"},
+        },
+        dead_letters={"table": f"lake.{planned.feed.name}.letters"},
+    )
+    found = planned.plan(pipeline)
+    assert (found.kind, found.start, found.batch_id) == ("fresh", "begins at the earliest records", 0)
+    assert found.checkpoint is not None
+    assert found.checkpoint.action == "make"
+    assert [(each.table.rpartition(".")[2], each.is_new) for each in found.tables] == [
+        ("letters", True),
+        ("rows", True),
+    ]
+    assert [each.backlog for each in found.partitions] == [60, 25, 3]
+    # Spark's shares: 40 · 60/88, 40 · 25/88, 40 · 3/88, rounded down.
+    assert [each.first for each in found.partitions] == [27, 11, 1]
+    assert found.estimates is not None
+    assert found.estimates.files.first is None
+
+    batches = planned.run(pipeline)
+    assert planned.commits()[0] == found.first_ranges
+    assert len(planned.commits()) == len(batches) == found.batches
+    planned.assert_made_as_planned(found)
+
+    again = planned.plan(pipeline)
+    assert (again.statements, again.batches, again.kind) == ((), 0, "goes on")
+    assert again.checkpoint is not None
+    assert again.checkpoint.action == "keep"
+    # Now the table tells: the mean of its batches, and what it takes beside the files.
+    planned.send(20, 20, 0)
+    figures = planned.plan(pipeline).estimates
+    assert figures is not None
+    assert figures.files.first is not None
+    assert figures.requests.first is not None
+    assert figures.seconds.all is not None
+    [first, *_] = planned.run(pipeline)
+    assert first.requests is not None
+    written = first.requests.by_key_class["data"]
+    # Within a factor of two: how many of the table's partitions records are of, varies.
+    assert written / 2 <= figures.files.first <= 2 * written
+    assert first.requests.total / 2 <= figures.requests.first <= 2 * first.requests.total
+
+
+def test_the_requests_of_a_table_without_partitions_are_exact(planned: Planned) -> None:
+    planned.send(30, 30, 30)
+    pipeline = planned.pipeline(limit=30)
+    found = planned.plan(pipeline)
+    figures = found.estimates
+    assert figures is not None
+    assert (figures.files.first, figures.requests.first, found.batches) == (3, 8, 3)
+    sent = 3 * sum(
+        len(str(number)) + len(value) for number, value in enumerate(planned.feed.avro(map(ride, range(30))))
+    )
+    assert figures.bytes.all == pytest.approx(sent, rel=0.01)
+    _, second, *_ = planned.run(pipeline)
+    assert second.requests is not None
+    assert second.requests.by_key_class["data"] == 3
+    assert second.requests.total == 8
+
+
+def test_a_changed_pipeline_and_a_changed_schema_become_the_statements_that_run(planned: Planned) -> None:
+    planned.send(3, 3, 3)
+    planned.run(planned.pipeline(sink={"partition_by": ["zone"]}))
+    planned.feed.send(planned.feed.avro([ride(2**40, "area")], WIDER), partition=0)
+    changed = planned.pipeline(sink={"partition_by": ["area", "days(at)"], "sort_by": ["id"]})
+    found = planned.plan(changed)
+    [table] = found.tables
+    name = f"`lake`.`{planned.feed.name}`.`rows`"
+    properties, *statements = table.statements
+    assert properties.startswith(f"ALTER TABLE {name} SET TBLPROPERTIES ('lakefeed.reader.{planned.feed.name}' = ")
+    # The partition follows its column to the new name: it is not dropped and added.
+    assert statements == [
+        f"ALTER TABLE {name} RENAME COLUMN `zone` TO `area`",
+        f"ALTER TABLE {name} ALTER COLUMN `id` TYPE BIGINT",
+        f"ALTER TABLE {name} ADD COLUMNS (`fare` DOUBLE)",
+        f"ALTER TABLE {name} ADD PARTITION FIELD days(`at`)",
+        f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY `id` ASC NULLS FIRST",
+    ]
+    assert (table.is_new, table.is_laid_out_anew, found.kind) == (False, True, "goes on")
+    assert any("area renamed from zone" in note for note in found.notes)
+    planned.run(changed)
+    made = planned.table()
+    assert [each.name for each in made.schema().fields] == ["id", "area", "at", "stop", "fare"]
+    assert [each.name for each in made.spec().fields] == ["zone", "at_day"]
+    assert planned.commits()[-1] == found.first_ranges
+    assert planned.plan(changed).statements == ()
+
+
+def test_a_lost_checkpoint_a_rewind_and_a_batch_that_comes_again(planned: Planned) -> None:
+    planned.send(4, 4, 4)
+    pipeline = planned.pipeline(
+        decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
+    )
+    planned.run(pipeline)
+    # As after a crash between the table's commit and the checkpoint's.
+    files = _checkpoint(planned)
+    files.delete_file(f"{_path(planned)}/commits/0")
+    planned.send(1, 0, 0)
+    replayed = planned.plan(pipeline)
+    assert replayed.again is not None
+    assert (replayed.again.is_landed, replayed.again.batch_id, replayed.batch_id) == (True, 0, 1)
+    assert [each.first for each in replayed.partitions] == [1, 0, 0]
+
+    files.delete_dir_contents(_path(planned))
+    lost = planned.plan(pipeline)
+    assert lost.start == "the checkpoint is empty; goes on where the table is, with a new one"
+    assert (lost.again, lost.batch_id) == (None, 0)
+    planned.run(pipeline)
+    assert planned.notes == [lost.start]
+    assert planned.commits()[-1] == lost.first_ranges
+
+    pipeline.rewind(pipeline.plan_rewind(f"{planned.feed.topic}:1:1", delete_rows=True), spark=planned.lake)
+    moved = planned.plan(pipeline)
+    assert moved.start == "goes on where the feed was moved to"
+    assert [(each.start, each.end) for each in moved.partitions] == [(5, 5), (1, 4), (4, 4)]
+    planned.run(pipeline)
+    assert planned.commits()[-1] == moved.first_ranges
+
+
+def test_a_start_that_is_refused_is_told_with_its_status(planned: Planned) -> None:
+    planned.send(4, 4, 4)
+    pipeline = planned.pipeline()
+    planned.run(pipeline)
+    first = planned.table().metadata.current_snapshot_id
+    planned.send(4, 4, 4)
+    planned.run(pipeline)
+    planned.lake.sql(f"CALL lake.system.rollback_to_snapshot('{planned.feed.table[5:]}', {first})")
+    rolled_back = planned.plan(pipeline)
+    assert (rolled_back.kind, rolled_back.tables, rolled_back.batches) == ("refused", (), 0)
+    with pytest.raises(CheckpointMismatch) as refused:
+        planned.run(pipeline)
+    assert str(rolled_back.refusal) == str(refused.value)
+    with planned.unchanged():
+        told = lakefeed("plan", planned.feed.write_file(), environment=planned.feed.environment)
+    assert told.returncode == 2
+    assert "would be refused" in told.stdout
+    assert "lakefeed offsets rewind pipeline.yaml --to table" in told.stdout
+
+    # Another pipeline's checkpoint: what differs is said.
+    other = planned.feed.pipeline(sink={"iceberg": {"table": f"{planned.feed.table}_2"}})
+    foreign = planned.plan(other)
+    assert foreign.refusal is not None
+    assert f"sink: iceberg {planned.feed.table} → iceberg {planned.feed.table}_2" in foreign.refusal.what
+
+
+@pytest.mark.slow
+def test_a_topic_that_was_made_again_and_letters_that_are_ahead(planned: Planned) -> None:
+    letters = {"table": f"lake.{planned.feed.name}.letters"}
+    planned.send(4, 4, 4)
+    planned.feed.send([b"no avro"], partition=0)
+    pipeline = planned.pipeline(dead_letters=letters)
+    planned.run(pipeline)
+    planned.lake.sql(f"DROP TABLE {planned.feed.table}")
+    _checkpoint(planned).delete_dir_contents(_path(planned))
+    ahead = planned.plan(pipeline)
+    assert ahead.refusal is not None
+    assert "are further than its rows" in ahead.refusal.what
+    with pytest.raises(CheckpointMismatch, match="are further than its rows"):
+        planned.run(pipeline)
+    planned.lake.sql(f"DROP TABLE lake.{planned.feed.name}.letters")
+    _checkpoint(planned).delete_dir_contents(_path(planned))
+    planned.run(pipeline)
+    Topics(planned.feed.stack.bootstrap_servers).delete(planned.feed.topic)
+    planned.feed.create_topic()
+    again = planned.plan(pipeline)
+    assert isinstance(again.refusal, RecordsLost)
+    assert "--accept-loss" in (again.refusal.hint or "")
+
+
+@pytest.mark.slow
+def test_upserts_with_a_history_and_letters_in_a_topic(planned: Planned) -> None:
+    planned.send(4, 4, 4)
+    letters = f"{planned.feed.name}-letters"
+    sink = {"mode": "upsert", "keys": ["id"], "history": f"lake.{planned.feed.name}.history", "sort_by": ["id"]}
+    pipeline = planned.pipeline(sink=sink, dead_letters={"topic": letters})
+    found = planned.plan(pipeline)
+    assert [each.table.rpartition(".")[2] for each in found.tables] == ["history", "rows"]
+    assert found.dead_letter_topic is not None
+    assert (found.dead_letter_topic.topic, found.dead_letter_topic.partitions) == (letters, 3)
+    planned.run(pipeline)
+    planned.assert_made_as_planned(found)
+    made = Topics(planned.feed.stack.bootstrap_servers)
+    assert len(made.describe(letters).partitions) == 3
+    assert {key: made.setting(letters, key) for key in found.dead_letter_topic.config} == dict(
+        found.dead_letter_topic.config
+    )
+    again = planned.plan(pipeline)
+    assert (again.statements, again.dead_letter_topic) == ((), None)
+
+
+@pytest.mark.slow
+def test_parquet(planned: Planned) -> None:
+    planned.send(4, 4, 4)
+    path = f"s3a://{planned.feed.stack.bucket}/parquet/{planned.feed.name}"
+    pipeline = planned.feed.pipeline(sink={"parquet": {"path": path}})
+    found = planned.plan(pipeline)
+    assert (found.kind, found.tables) == ("fresh", ())
+    assert found.estimates is not None
+    [first] = planned.run(pipeline)
+    assert first.requests is not None
+    assert found.estimates.files.first == first.requests.by_key_class["data"] == 3
+    planned.send(4, 0, 0)
+    figures = planned.plan(pipeline).estimates
+    [second] = planned.run(pipeline)
+    assert figures is not None
+    assert second.requests is not None
+    assert figures.requests.first == second.requests.total == 1 + 3
+    wrong = planned.plan(planned.feed.pipeline(sink={"parquet": {"path": path, "partition_by": ["nowhere"]}}))
+    assert wrong.refusal is not None
+    assert "partition_by names the column 'nowhere'" in wrong.refusal.what
+
+
+def test_many_topics_are_summed_up_and_each_is_told_alone(planned: Planned) -> None:
+    feed, lake = planned.feed, planned.lake
+    names = {each: f"{feed.name}.{each}" for each in ("loud", "quiet", "silent", "strange")}
+    for name in names.values():
+        feed.create_topic(topic=name, partitions=2)
+    for each, count in (("loud", 50), ("quiet", 2)):
+        feed.send(feed.avro(map(ride, range(count)), RIDE, topic=names[each]), topic=names[each], partition=0)
+    # No schema is registered for it.
+    feed.send([b"?"], topic=names["strange"])
+    document = {
+        "name": feed.name,
+        "source": {
+            "kafka": {
+                "bootstrap_servers": feed.stack.bootstrap_servers,
+                "topics_pattern": rf"{feed.name}\..*",
+                "max_records_per_batch": 20,
+            }
+        },
+        "decode": {"avro": {"registry": feed.stack.schema_registry_url}},
+        "sink": {"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
+        "tables": {"on_failure": "stop"},
+    }
+    file = feed.folder / "many.yaml"
+    file.write_text(json.dumps(document))
+    pipeline = Pipeline.from_file(file, environment=feed.environment)
+    with planned.unchanged():
+        found = pipeline.plan(spark=lake)
+    plans = dict(zip(sorted(names), found.tables, strict=True))
+    assert {each: one.kind for each, one in plans.items()} == {
+        "loud": "fresh",
+        "quiet": "fresh",
+        "silent": "waits",
+        "strange": "refused",
+    }
+    assert found.exit_status == 1
+    assert found.total is not None
+    assert (found.total.records.all, found.total.files.all, found.total.requests.all) == (52, 4, 4 + 4 * 3)
+    summary = pipeline.run(spark=lake, once=True)
+    batches = {each.topic: each.batches for each in summary.tables}
+    for each in ("loud", "quiet"):
+        plan, table = plans[each], f"lake.{feed.name}.{feed.name}_{each}"
+        assert batches[names[each]] == plan.batches
+        commits = [
+            commit.ranges.ranges
+            for commit in commits_of(ancestors(planned.table(table))[0], plan.feed)
+            if commit.ranges.records
+        ]
+        assert commits[0] == plan.first_ranges
+        planned.assert_made_as_planned(plan)
+
+    told = CliRunner().invoke(command, [str(file)], env=feed.environment)
+    assert told.exit_code == 1, told.output
+    assert f"{names['loud']}" in told.output
+    alone = CliRunner().invoke(command, [str(file), "--topic", names["loud"], "--output", "json"], env=feed.environment)
+    assert alone.exit_code == 0, alone.output
+    [only] = json.loads(alone.stdout)["tables"]
+    assert (only["kind"], only["batches"]) == ("goes on", 0)
+
+
+def test_what_the_command_prints(planned: Planned) -> None:
+    planned.send(60, 25, 3)
+    planned.pipeline(limit=40, sink={"partition_by": ["days(at)"], "sort_by": ["zone"]})
+    file = planned.feed.folder / f"{planned.feed.name}.yaml"
+    with planned.unchanged():
+        done = CliRunner().invoke(command, [str(file)], env={**planned.feed.environment, "COLUMNS": "120"})
+    assert done.exit_code == 0, done.output
+    print(done.output)
+    assert "CREATE TABLE IF NOT EXISTS" in done.output
+    assert "PARTITIONED BY (days(`at`))" in done.output
+    assert "WRITE LOCALLY ORDERED BY `zone` ASC NULLS FIRST;" in done.output
+    assert f"{planned.feed.topic}-0       [0, 27)       27  [0, 60)" in " ".join(done.output.splitlines())
+
+
+def _path(planned: Planned) -> str:
+    return planned.feed.checkpoint.removeprefix("s3a://")
+
+
+def _checkpoint(planned: Planned) -> Any:
+    s3 = planned.feed.connections.s3
+    assert s3.access_key is not None
+    assert s3.secret_key is not None
+    return fs.S3FileSystem(
+        endpoint_override=s3.endpoint,
+        region=s3.region,
+        access_key=s3.access_key.get_secret_value(),
+        secret_key=s3.secret_key.get_secret_value(),
+    )

@@ -1,0 +1,123 @@
+"""Which offsets come first, and how many batches there are."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakefeed.commit.checkpoint_state import CheckpointState
+from lakefeed.commit.covered import Position
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.start import Start
+from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.planning.batches import (
+    Begin,
+    batches,
+    begin_of_query,
+    begin_of_topic,
+    spread_by_round,
+    spread_by_spark,
+)
+
+
+def topic(*ends: int, starts: tuple[int, ...] = ()) -> TopicDescription:
+    partitions = tuple(
+        PartitionDescription(id=at, leader=0, start_offset=starts[at] if starts else 0, end_offset=end)
+        for at, end in enumerate(ends)
+    )
+    return TopicDescription(name="t", topic_id="id", partitions=partitions)
+
+
+def ranges(*pairs: tuple[int, int]) -> tuple[OffsetRange, ...]:
+    return tuple(OffsetRange("t", at, start, end) for at, (start, end) in enumerate(pairs))
+
+
+def keyed(*offsets: int) -> dict[tuple[str, int], int]:
+    return {("t", at): offset for at, offset in enumerate(offsets)}
+
+
+def begin(start: Start, state: CheckpointState, *, position: Position | None = None, **more: object) -> Begin:
+    given_topic = more.get("topic", topic(10, 20, starts=(2, 0)))
+    return begin_of_query(
+        start,
+        checkpoint=state,
+        position=position,
+        logged=more.get("logged"),  # type: ignore[arg-type]
+        topics={"t": given_topic},  # type: ignore[dict-item]
+        from_latest=bool(more.get("from_latest")),
+    )
+
+
+def test_a_new_feed_begins_at_the_first_records_or_past_the_last() -> None:
+    assert begin(Start(), CheckpointState()) == Begin(batch_id=0, positions=keyed(2, 0))
+    assert begin(Start(), CheckpointState(), from_latest=True).positions == keyed(10, 20)
+
+
+def test_where_the_table_is_the_others_begin_at_their_first_record() -> None:
+    state = CheckpointState(batch_id=7, committed=True, end=keyed(1, 1))
+    assert begin(Start(discard=True, positions={("t", 1): 5}), state) == Begin(batch_id=0, positions=keyed(2, 5))
+
+
+def test_a_checkpoint_that_is_done_goes_on_with_the_next_batch() -> None:
+    state = CheckpointState(batch_id=7, committed=True, end={("t", 0): 4})
+    assert begin(Start(), state) == Begin(batch_id=8, positions=keyed(4, 0))
+
+
+def test_a_batch_that_was_planned_comes_again() -> None:
+    state = CheckpointState(batch_id=7, committed=False, start=keyed(2, 3), end=keyed(4, 9))
+    found = begin(Start(), state)
+    assert (found.batch_id, found.positions, found.again_is_landed) == (7, keyed(4, 9), False)
+    assert found.again == OffsetRanges(ranges((2, 4), (3, 9)))
+    counted = batches(found, {"t": topic(10, 20)}, limit=100, spread=spread_by_spark(100))
+    assert counted.first == ranges((2, 4), (3, 9))
+    assert counted.backlog == ranges((2, 10), (3, 20))
+    assert counted.count == 2
+
+    landed = begin(Start(), state, position=Position(OffsetRanges(ranges((2, 4), (3, 9))), 1))
+    assert landed.again_is_landed
+    after = batches(landed, {"t": topic(10, 20)}, limit=100, spread=spread_by_spark(100))
+    assert (after.first, after.count) == (ranges((4, 10), (9, 20)), 1)
+    assert begin(Start(), state, logged=7).again_is_landed
+    assert not begin(Start(), state, logged=6).again_is_landed
+
+
+def test_one_topic_of_many_begins_where_its_table_is() -> None:
+    found = topic(10, 20, starts=(2, 0))
+    stands = Position(OffsetRanges(ranges((0, 7))), 1)
+    assert begin_of_topic(stands, found, from_latest=True).positions == keyed(7, 0)
+    assert begin_of_topic(None, found, from_latest=True).positions == keyed(10, 20)
+    assert begin_of_topic(None, found, from_latest=False).positions == keyed(2, 0)
+
+
+def test_a_limit_is_shared_out_by_size_and_starves_nobody() -> None:
+    left = ranges((0, 900), (0, 99), (5, 6), (3, 3))
+    assert spread_by_spark(100)(left) == ranges((0, 90), (0, 9), (5, 6), (3, 3))
+    assert spread_by_spark(10_000)(left) == left
+    assert spread_by_spark(100)(ranges((4, 4))) == ranges((4, 4))
+
+
+def test_nothing_to_land_is_no_batch() -> None:
+    found = batches(
+        Begin(batch_id=3, positions=keyed(10, 20)), {"t": topic(10, 20)}, limit=5, spread=spread_by_spark(5)
+    )
+    assert (found.count, found.reads, found.first) == (0, 0, ranges((10, 10), (20, 20)))
+
+
+def test_a_backlog_of_years_is_counted_in_moments() -> None:
+    found = batches(
+        Begin(batch_id=0, positions=keyed(0)), {"t": topic(10**12)}, limit=1000, spread=spread_by_spark(1000)
+    )
+    assert found.count == 10**9
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=6), st.integers(1, 300), st.booleans())
+def test_batches_take_each_offset_once(ends: list[int], limit: int, by_round: bool) -> None:
+    described = topic(*ends)
+    spread = spread_by_round(limit, described) if by_round else spread_by_spark(limit)
+    found = batches(Begin(batch_id=0, positions=keyed(*[0] * len(ends))), {"t": described}, limit=limit, spread=spread)
+    assert sum(each.records for each in found.backlog) == sum(ends)
+    assert sum(each.records for each in found.first) <= limit + len(ends)
+    assert found.count >= -(-sum(ends) // (limit + len(ends)))
+    assert (found.count == 0) == (sum(ends) == 0)
+    assert found.count <= found.reads <= found.count * len(ends)

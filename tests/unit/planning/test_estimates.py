@@ -1,0 +1,117 @@
+"""What figures are made of, and when there are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakefeed.commit.ranges import OffsetRange
+from lakefeed.config.models import PipelineConfig
+from lakefeed.planning.batches import Batches
+from lakefeed.planning.estimates import Estimates, estimates, total
+from lakefeed.planning.past import Past, PastBatch
+from lakefeed.planning.sample import Sample
+
+
+def config(sink: dict[str, Any], *, checkpoint: str = "s3a://bucket/c") -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "f",
+            "source": {"kafka": {"bootstrap_servers": "b:1", "topics": ["t"]}},
+            "decode": "raw",
+            "sink": sink,
+            **({"checkpoint": checkpoint} if checkpoint else {}),
+        }
+    )
+
+
+ICEBERG = {"iceberg": {"table": "lake.a.b"}}
+BATCHES = Batches(
+    first=(OffsetRange("t", 0, 0, 30), OffsetRange("t", 1, 0, 10), OffsetRange("t", 2, 5, 5)),
+    backlog=(OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 0, 10), OffsetRange("t", 2, 5, 5)),
+    count=3,
+    reads=4,
+)
+
+
+def past(*batches: tuple[float, str, int, int], deletes_metadata: bool = False) -> Past:
+    return Past(
+        batches=tuple(
+            PastBatch(at=at, fence=fence, records=records, files=files, bytes=records * 8, dead_letters=0)
+            for at, fence, records, files in batches
+        ),
+        deletes_metadata=deletes_metadata,
+    )
+
+
+def found(sink: dict[str, Any] = ICEBERG, known: Past | None = None, *, anew: bool = False) -> Estimates:
+    sample = Sample(records=10, bytes=1000)
+    return estimates(config(sink), batches=BATCHES, past=known or Past(), sample=sample, is_laid_out_anew=anew)
+
+
+def figures(estimate: Any) -> tuple[Any, Any]:
+    return estimate.first, estimate.all
+
+
+def test_a_new_table_without_partitions_has_a_file_of_each_task() -> None:
+    each = found()
+    assert figures(each.records) == (40, 100)
+    assert figures(each.bytes) == (4_000, 10_000)
+    assert figures(each.files) == (2, 4)
+    assert figures(each.requests) == (2 + 5, 4 + 3 * 5)
+    assert figures(each.stored) == figures(each.seconds) == (None, None)
+    assert "no batch yet" in each.seconds.rests_on
+
+
+def test_parquet_has_its_log_instead_of_metadata() -> None:
+    assert figures(found({"parquet": {"path": "s3a://bucket/p"}}).requests) == (2 + 3, 4 + 3 * 3)
+
+
+@pytest.mark.parametrize(
+    "sink",
+    [
+        {"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}},
+        {"parquet": {"path": "s3a://b-1/p", "partition_by": ["x"]}},
+    ],
+)
+def test_nobody_knows_how_many_partitions_the_first_records_are_of(sink: dict[str, Any]) -> None:
+    each = found(sink)
+    assert figures(each.files) == figures(each.requests) == (None, None)
+    assert each.files.rests_on.startswith("not known")
+
+
+def test_past_batches_tell_unless_the_files_will_be_others() -> None:
+    known = past((10.0, "1 a", 100, 3), (20.0, "1 a", 100, 4), (21.0, "2 b", 10, 1), deletes_metadata=True)
+    each = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known)
+    assert figures(each.files) == (3, 8)
+    assert figures(each.requests) == (3 + 6, 8 + 3 * 6)
+    assert figures(each.stored) == (40 * 8, 100 * 8)
+    # From one driver's batch to the next; another driver may have begun days later.
+    assert figures(each.seconds) == (4.0, 10.0)
+    anew = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known, anew=True)
+    assert figures(anew.files) == (None, None)
+    assert "laid out in another way" in anew.files.rests_on
+
+
+def test_upserts_read_what_nobody_knows() -> None:
+    sink = {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["id"]}}
+    known = past((10.0, "1 a", 100, 3))
+    assert figures(found(sink).files) == (None, None)
+    assert figures(found(sink, known).files) == (3, 9)
+    assert figures(found(sink, known).requests) == (None, None)
+
+
+def test_a_sum_of_what_is_not_known_is_not_known() -> None:
+    one, other = found(), found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}})
+    both = total([one, one])
+    assert (figures(both.records), figures(both.files)) == ((80, 200), (4, 8))
+    mixed = total([one, other])
+    assert figures(mixed.files) == (None, None)
+    assert mixed.files.rests_on == "not known for 1 of 2 tables"
+
+
+def test_nothing_to_land_costs_nothing() -> None:
+    nothing = Batches(first=(), backlog=(), count=0, reads=0)
+    each = estimates(config(ICEBERG), batches=nothing, past=Past(), sample=None, is_laid_out_anew=False)
+    assert {figures(estimate) for _, estimate in each.named()} == {(0, 0)}
