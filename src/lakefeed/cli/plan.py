@@ -59,6 +59,9 @@ def _print(found: Plans) -> None:
     if len(found.tables) == 1:
         _print_plan(found.tables[0])
         return
+    if not found.tables:
+        click.echo(f"{found.pipeline}: there is no topic yet that it reads")
+        return
     click.secho(f"{found.pipeline}: {len(found.tables)} topics, each into a table of its own", bold=True)
     rows = [("topic", "start", "table", "records", "batches", "files", "S3 requests")]
     for each in found.tables:

@@ -276,8 +276,10 @@ def _notes(look: _Look, past: Past) -> list[str]:
             "records may name schemas that the table has not met: its columns follow when their batch comes, not at "
             "the start"
         )
-    if config.decode.is_sampled and (look.survey.note is None or look.survey.note.schema is None):
-        notes.append("where the sink remembers no schema yet, the columns are guessed from the newest records")
+    if config.decode.is_sampled and look.survey.position is None:
+        notes.append(
+            "unless the sink remembers a schema, its columns are guessed from the newest records of the moment"
+        )
     if past.dead_letters:
         notes.append(
             f"{past.dead_letters} of the last {len(past.batches)} batches had dead letters, which make a commit and "

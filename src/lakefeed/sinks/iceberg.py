@@ -84,6 +84,8 @@ class IcebergTable:
         remembered = {} if recorded is None else {self._reader_key: recorded.to_json()}
         want = layout.Layout.of_sink(self._sink)
         is_new = not self._spark.catalog.tableExists(self._sink.table)
+        properties = {} if is_new else self.ledger.properties()
+        remembered |= with_entries(properties, entries, ids=recorded.ids if recorded else ())
         if is_new:
             statements: tuple[str, ...] = creation(
                 self._sink.table,
@@ -93,8 +95,6 @@ class IcebergTable:
             )
             laid_out = self._laid_out(have=layout.Layout(partitions=want.partitions), want=want)
         else:
-            properties = self.ledger.properties()
-            remembered |= with_entries(properties, entries, ids=recorded.ids if recorded else ())
             changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
             have = self._spark.table(self._sink.table).schema
             known = renames(recorded.schema) if recorded else ()
