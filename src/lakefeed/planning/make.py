@@ -252,12 +252,12 @@ def _checkpoint(look: _Look) -> CheckpointPlan | None:
     state = survey.checkpoint
     if survey.note is None:
         return CheckpointPlan(location=config.checkpoint, action="make", told=f"new; it becomes that of {owner}")
+    if state.batch_id is None and state.damage is None:
+        return CheckpointPlan(location=config.checkpoint, action="make", told=f"is that of {owner}, and empty")
     if survey.decided is not None and survey.decided.discard:
         told = f"is that of {owner}, and is removed: {survey.start}"
         return CheckpointPlan(location=config.checkpoint, action="make anew", told=told)
-    has = "no batch yet"
-    if state.batch_id is not None:
-        has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"
+    has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"
     return CheckpointPlan(location=config.checkpoint, action="keep", told=f"is that of {owner}, and has {has}")
 
 
