@@ -137,7 +137,7 @@ class Planned:
             assert made.schema().as_struct() == meant.schema().as_struct()
             assert made.spec().fields == meant.spec().fields
             assert made.sort_order().fields == meant.sort_order().fields
-            passing = ("lakefeed.position.", "lakefeed.fence.")
+            passing = ("lakefeed.position.", "lakefeed.fence.", "lakefeed.offsets-of.")
             assert {key: each for key, each in made.properties.items() if not key.startswith(passing)} == dict(
                 meant.properties
             )
