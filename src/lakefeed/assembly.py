@@ -20,6 +20,7 @@ from lakefeed.decode import Expectation, Policy, decoded, rows
 from lakefeed.decode.deletes import delete_rule
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
+from lakefeed.jdbc.table import JdbcTable
 from lakefeed.kafka.source import read_stream
 from lakefeed.landing import Landing, RowSink, Sink
 from lakefeed.reading import BatchRead
@@ -167,7 +168,7 @@ class Assembly:
         """
         return Claim(spark, self.config.checkpoint, Owner.of(self.config))
 
-    def sink(self, spark: SparkSession, claim: Claim) -> IcebergTable | ParquetFiles:
+    def sink(self, spark: SparkSession, claim: Claim) -> IcebergTable | ParquetFiles | JdbcTable:
         """Where rows go.
 
         Raises:
@@ -176,6 +177,10 @@ class Assembly:
         sink = self.config.sink
         if sink.iceberg is not None:
             return self.iceberg_table(spark)
+        if sink.jdbc is not None:
+            put_credentials(spark, self.config.decode)
+            evolves = self.config.schema_.on_change == "evolve"
+            return JdbcTable(spark, sink.jdbc, feed=self.config.name, evolves=evolves)
         assert sink.parquet is not None  # The model holds exactly one kind.
         put_credentials(spark, self.config.decode)
         return ParquetFiles(spark, sink.parquet, claim)

@@ -50,6 +50,11 @@ def put_credentials(spark: SparkSession, name: str, *, username: str, password: 
     java(spark).Secrets.put(name, f"{username}:{password.get_secret_value()}")
 
 
+def put_secret(spark: SparkSession, name: str, secret: SecretStr) -> None:
+    """Makes one secret known to the JVM module under ``name``; kept as ``put_credentials`` keeps those."""
+    java(spark).Secrets.put(name, secret.get_secret_value())
+
+
 def has_credentials(spark: SparkSession, name: str) -> bool:
     """Whether ``put_credentials`` has been called with this name."""
     return bool(java(spark).Secrets.has(name))

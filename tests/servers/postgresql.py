@@ -17,13 +17,13 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from lakefeed import jars
 from lakefeed.local.ports import LOOPBACK, choose_free
-from tests.servers.process import running
+from tests.servers.process import Restartable, restartable
 
 NOBODY = 65534
 PLATFORMS = {
@@ -44,6 +44,7 @@ class PostgreSQL:
         user: the database's owner, who may do anything.
         password: the user's; the server asks for it (SCRAM-SHA-256).
         database: its name.
+        process: to end and start it again.
     """
 
     host: str
@@ -51,6 +52,7 @@ class PostgreSQL:
     user: str
     password: str = field(repr=False)
     database: str
+    process: Restartable | None = None
 
     @property
     def jdbc_url(self) -> str:
@@ -81,7 +83,7 @@ class PostgreSQL:
         """An empty database of the same server, for one test."""
         name = f"test_{secrets.token_hex(6)}"
         self.execute(f"CREATE DATABASE {name}")
-        return PostgreSQL(host=self.host, port=self.port, user=self.user, password=self.password, database=name)
+        return replace(self, database=name)
 
 
 @contextmanager
@@ -109,7 +111,7 @@ def postgresql() -> Iterator[PostgreSQL]:
             "shared_buffers": "16MB",
         }
         command = [str(folder / "server" / "bin" / "postgres"), "-D", str(folder / "data")]
-        with running(
+        with restartable(
             [*command, *(option for name, value in settings.items() for option in ("-c", f"{name}={value}"))],
             log=folder / "log",
             ready=lambda: _answers(server),
@@ -117,8 +119,8 @@ def postgresql() -> Iterator[PostgreSQL]:
             environment={"PATH": os.environ["PATH"]},
             # Fast shutdown: sessions are cut, not waited for.
             stop=signal.SIGINT,
-        ):
-            yield server
+        ) as process:
+            yield replace(server, process=process)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 START_SECONDS = 120
@@ -33,29 +34,74 @@ def running(
         user: runs it as this user.
         stop: the signal that ends it.
     """
-    with log.open("ab") as output:
-        server = subprocess.Popen(
-            [str(each) for each in command],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(os.environ if environment is None else environment),
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
-            cwd="/",
-        )
+    with restartable(command, log=log, ready=ready, environment=environment, user=user, stop=stop) as server:
+        yield server.process
+
+
+@dataclass
+class Restartable:
+    """A server that can be killed and started again, with the same data at the same address."""
+
+    start: Callable[[], subprocess.Popen[bytes]]
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """SIGKILL: it has no time to write anything."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def start_again(self) -> None:
+        """Returns when it answers."""
+        self.process = self.start()
+
+
+@contextmanager
+def restartable(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    ready: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
+    user: int | None = None,
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[Restartable]:
+    """As ``running``, for a server that is to be killed and started again."""
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            server = subprocess.Popen(
+                [str(each) for each in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=dict(os.environ if environment is None else environment),
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+                cwd="/",
+            )
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            while not ready():
+                assert server.poll() is None, log.read_text(errors="replace")[-3000:]
+                assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
+                time.sleep(0.05)
+        except BaseException:
+            _end(server, stop)
+            raise
+        return server
+
+    server = Restartable(start, start())
     try:
-        deadline = time.monotonic() + START_SECONDS
-        while not ready():
-            assert server.poll() is None, log.read_text(errors="replace")[-3000:]
-            assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
-            time.sleep(0.05)
         yield server
     finally:
-        server.send_signal(stop)
-        try:
-            server.wait(30)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait(30)
+        _end(server.process, stop)
+
+
+def _end(server: subprocess.Popen[bytes], stop: signal.Signals) -> None:
+    server.send_signal(stop)
+    try:
+        server.wait(30)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait(30)

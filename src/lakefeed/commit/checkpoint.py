@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
 from lakefeed.commit.checkpoint_state import METADATA, CheckpointFiles, CheckpointState, checkpoint_state
+from lakefeed.config.jdbc import Address
 from lakefeed.errors import CheckpointMismatch
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class Owner:
         """A pipeline's feed and sink."""
         sink = config.sink
         target = sink.iceberg.table if sink.iceberg else sink.parquet.path if sink.parquet else ""
+        if sink.jdbc is not None:
+            target = f"{Address.of(sink.jdbc.url).database} {sink.jdbc.table}"
         return cls(feed=config.name, sink=f"{sink.kind} {target}")
 
 

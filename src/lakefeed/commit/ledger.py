@@ -366,33 +366,7 @@ class Ledger:
         Raises:
             CheckpointMismatch: if the batch neither is nor follows the last commit.
         """
-        last = self.position()
-        if last is None:
-            if commit.batch_id == 0:
-                return False
-            raise CheckpointMismatch(
-                f"the checkpoint of feed '{self._feed}' is at batch {commit.batch_id}, but the table holds no "
-                "commit of it: going on would lose what came before",
-                where=self._table,
-                hint="restore the table, or name another checkpoint location to read the topics again",
-            )
-        if last.ranges == commit.ranges:
-            return True
-        if commit.ranges.follows(last.ranges):
-            return False
-        gaps = "; ".join(
-            f"{found.topic}-{found.partition} begins at {found.start}, the table ends at {expected}"
-            for found, expected in commit.ranges.gap_after(last.ranges)
-        ) or "; ".join(
-            f"{gone.topic}-{gone.partition} is in the table but not in the batch"
-            for gone in commit.ranges.forgotten_after(last.ranges)
-        )
-        raise CheckpointMismatch(
-            f"batch {commit.batch_id} does not go on where feed '{self._feed}' ended in the table: {gaps}",
-            where=f"{self._table}, snapshot {last.snapshot_id}",
-            hint="the checkpoint is not this table's, or one of the two was rolled back or lost: restore it, or "
-            "start with a new table and a new checkpoint location",
-        )
+        return is_last(commit, self.position(), table=self._table)
 
     def properties(self) -> dict[str, str]:
         """The table's properties."""
@@ -409,6 +383,45 @@ class Ledger:
     def loaded(self) -> Any:
         """The table as Iceberg's Java object, as it is now."""
         return _loaded(self._spark, self._table)
+
+
+def is_last(commit: Commit, last: Position | None, *, table: str) -> bool:
+    """Whether exactly these ranges are a table's last commit; False if the batch has to be written.
+
+    Args:
+        commit: the batch's.
+        last: where the feed stands in the table.
+        table: as errors name it.
+
+    Raises:
+        CheckpointMismatch: if the batch neither is nor follows the last commit.
+    """
+    if last is None:
+        if commit.batch_id == 0:
+            return False
+        raise CheckpointMismatch(
+            f"the checkpoint of feed '{commit.feed}' is at batch {commit.batch_id}, but the table holds no "
+            "commit of it: going on would lose what came before",
+            where=table,
+            hint="restore the table, or name another checkpoint location to read the topics again",
+        )
+    if last.ranges == commit.ranges:
+        return True
+    if commit.ranges.follows(last.ranges):
+        return False
+    gaps = "; ".join(
+        f"{found.topic}-{found.partition} begins at {found.start}, the table ends at {expected}"
+        for found, expected in commit.ranges.gap_after(last.ranges)
+    ) or "; ".join(
+        f"{gone.topic}-{gone.partition} is in the table but not in the batch"
+        for gone in commit.ranges.forgotten_after(last.ranges)
+    )
+    raise CheckpointMismatch(
+        f"batch {commit.batch_id} does not go on where feed '{commit.feed}' ended in the table: {gaps}",
+        where=f"{table}, snapshot {last.snapshot_id}",
+        hint="the checkpoint is not this table's, or one of the two was rolled back or lost: restore it, or "
+        "start with a new table and a new checkpoint location",
+    )
 
 
 def properties_of(spark: SparkSession, table: str) -> dict[str, str]:

@@ -84,6 +84,7 @@ class Opening:
             logged=self.sink.logged(),
             topics=self.topics,
             noted_ids=self.claim.noted.topic_ids,
+            rewinds=not self.name.startswith("jdbc "),
         )
         self.start = decide(facts, accept_loss=self.accept_loss)
         if not self.sink.keeps_ledger:

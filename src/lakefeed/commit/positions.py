@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.commit.evidence import Letter, Partition, Placed
 from lakefeed.commit.ranges import OffsetRange
@@ -59,8 +59,44 @@ ORDER BY ALL
 """
 
 
+class PlacedRows(Protocol):
+    """Rows that keep where they come from."""
+
+    @property
+    def columns(self) -> set[str]:
+        """Their columns."""
+
+    @property
+    def where(self) -> str:
+        """As errors name it."""
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """These columns, as Arrow's ``RecordBatchReader``."""
+
+
+@dataclass(frozen=True)
+class IcebergRows:
+    """An Iceberg table's."""
+
+    table: Table
+
+    @property
+    def columns(self) -> set[str]:
+        """The table's columns."""
+        return set(self.table.schema().column_names)
+
+    @property
+    def where(self) -> str:
+        """catalog.namespace.table"""
+        return ".".join(self.table.name())
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """Reads the files' columns."""
+        return self.table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+
+
 def placed(
-    table: Table,
+    table: PlacedRows,
     spans: Sequence[OffsetRange],
     *,
     topics: Iterable[str],
@@ -87,13 +123,13 @@ def placed(
         raise MissingExtra.of("duckdb", "read", "verify --deep") from None
     names = sorted(topics)
     columns = [TOPIC, PARTITION, OFFSET]
-    have = set(table.schema().column_names)
+    have = table.columns
     if len(names) == 1 and TOPIC not in have:
         columns.remove(TOPIC)
     if missing := [name for name in columns if name not in have]:
         raise ConfigError(
             f"--deep compares the rows' own offsets, and the table does not keep {' and '.join(missing)}",
-            where=".".join(table.name()),
+            where=table.where,
             hint="new rows keep them with decode: {metadata: [topic, partition, offset]}; without --deep the ledger is "
             "verified",
         )
@@ -140,9 +176,9 @@ def keyed_rows(table: Table, keys: Sequence[str]) -> tuple[int, tuple[tuple[str,
     return rows, tuple((", ".join(map(str, key)), times) for *key, times in repeated)
 
 
-def _fill(connection: Any, table: Table, columns: list[str], topics: list[str]) -> None:
+def _fill(connection: Any, table: PlacedRows, columns: list[str], topics: list[str]) -> None:
     # DuckDB finds what it reads from by the variable's name.
-    rows = table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()  # noqa: F841
+    rows = table.read(columns)  # noqa: F841
     topic = TOPIC if TOPIC in columns else f"'{topics[0]}'"
     connection.execute(
         f"CREATE TABLE positions AS SELECT CAST({topic} AS VARCHAR) AS topic, CAST({PARTITION} AS INTEGER) AS part, "  # noqa: S608

@@ -100,6 +100,13 @@ def plan(
         ResourceMissing: the topic has not got what is to be read.
         RecordsLost: the topic was made again.
     """
+    if config.sink.jdbc is not None:
+        raise ConfigError(
+            "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",
+            where=config.sink.jdbc.where,
+            hint="after a restore of the database, remove the checkpoint: the feed goes on where the database is; to "
+            "read the topics again, name another table and another checkpoint location",
+        )
     if config.sink.iceberg is None:
         raise ConfigError(
             "a Parquet feed cannot be moved: its log is numbered by batches and knows no offsets",

@@ -18,6 +18,7 @@ from lakefeed.kafka.topics import TopicDescription
 MOST_TOLD = 10
 ACCEPT = "lakefeed run pipeline.yaml --accept-loss"
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
+WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed goes on where the table is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class Facts:
         logged: the newest batch in the log of a sink without a ledger.
         topics: those that the pipeline reads, as the broker describes them; None if one is not there.
         noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
+        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
     """
 
     feed: str
@@ -45,6 +47,7 @@ class Facts:
     logged: int | None = None
     topics: Mapping[str, TopicDescription | None] = field(default_factory=dict)
     noted_ids: Mapping[str, str] = field(default_factory=dict)
+    rewinds: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +159,7 @@ def _table_behind(facts: Facts, told: str) -> CheckpointMismatch:
         f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {told}. The table was rolled "
         "back, made again, or is another one",
         where=facts.sink,
-        hint=f"restore the table; or land these records again: {TO_TABLE}",
+        hint=f"restore the table; or land these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}",
     )
 
 

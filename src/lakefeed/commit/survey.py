@@ -17,6 +17,8 @@ from lakefeed.commit.start import Facts, Start, decide, ends
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, LakefeedError, ResourceMissing
+from lakefeed.jdbc.ledger import JdbcLedger
+from lakefeed.jdbc.session import PythonDatabase
 from lakefeed.kafka.monitoring import MonitoringGroup
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.kafka.topics import TopicDescription
@@ -135,6 +137,10 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
             pass
         except CheckpointMismatch as error:
             untold = error
+    if config.sink.jdbc is not None:
+        database = PythonDatabase(config.sink.jdbc)
+        with database.session() as session:
+            position = JdbcLedger(database, config.sink.jdbc, config.name).position(session)
     decided: Start | None = None
     refusal: LakefeedError | None = untold
     if untold is None:
@@ -142,13 +148,14 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
             Facts(
                 feed=config.name,
                 sink=owner.sink,
-                keeps_ledger=config.sink.iceberg is not None,
+                keeps_ledger=config.sink.parquet is None,
                 checkpoint=state,
                 last=position,
                 unknown_move=moved_by(position) not in (None, found.move if found else None),
                 logged=logged,
                 topics=topics,
                 noted_ids=found.topic_ids if found else {},
+                rewinds=config.sink.jdbc is None,
             )
         )
     group = MonitoringGroup(config.kafka, config.kafka.monitoring_group) if config.kafka.monitoring_group else None

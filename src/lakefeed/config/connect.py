@@ -13,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
@@ -26,6 +27,9 @@ from lakefeed.config.rest_probe import ask_rest_catalog
 from lakefeed.config.s3_probe import TIMEOUT_SECONDS, require_bucket
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.s3_signature import Keys
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 __all__ = ["preflight", "raise_first_error"]
 
@@ -41,7 +45,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None)
     """
     if connections is None:
         connections = config.connections(os.environ)
-    checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections)]
+    checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         return [problem for found in pool.map(lambda check: check(), checks) for problem in found]
 
@@ -175,6 +179,35 @@ def _keys(s3: S3) -> Keys | None:
         secret_key=SecretStr(secret_key),
         session_token=SecretStr(token) if token else None,
     )
+
+
+def _database(config: PipelineConfig) -> list[Check]:
+    if (sink := config.sink.jdbc) is None:
+        return []
+    from lakefeed.jdbc.probe import problems
+
+    return [lambda: list(problems(sink, feed=config.name, rows_of=lambda: _rows(config)))]
+
+
+def _rows(config: PipelineConfig) -> StructType | None:
+    """The rows' columns; None where only Spark can tell, or others of these checks say what is wrong."""
+    avro = config.decode.avro
+    if config.transform is not None or avro is None:
+        return None
+    from lakefeed.decode.registry import SchemaRegistry
+    from lakefeed.schema.columns import columns_of
+    from lakefeed.schema.compare import with_metadata
+
+    try:
+        if avro.schema_file is not None:
+            return with_metadata(columns_of(avro.schema_file.read_text("utf-8")), config)
+        if (known := config.decode.registry) is None:
+            return None
+        registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+        subject = config.decode.subject or f"{(config.kafka.topics or [''])[0]}-value"
+        return with_metadata(columns_of(registry.latest(subject).text), config)
+    except (LakefeedError, OSError):
+        return None
 
 
 def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:

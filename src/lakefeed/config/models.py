@@ -15,6 +15,7 @@ from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
+from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC, TOPIC_MARK, Identifier, TableTemplate, catalog_of
 from lakefeed.config.partitions import complain, entries, known_transforms
@@ -187,9 +188,10 @@ class ParquetSink(Model):
 class Sink(OneOf):
     """Where rows go."""
 
-    __kinds__ = ("iceberg", "parquet")
+    __kinds__ = ("iceberg", "parquet", "jdbc")
     iceberg: IcebergSink | None = None
     parquet: ParquetSink | None = None
+    jdbc: JdbcSink | None = None
 
 
 class Budget(Model):

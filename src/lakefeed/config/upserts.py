@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -15,7 +15,10 @@ from lakefeed.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from lakefeed.config.jdbc import JdbcSink
     from lakefeed.config.models import IcebergSink, PipelineConfig
+
+    KeyedSink: TypeAlias = IcebergSink | JdbcSink
 
 DELETED = "lakefeed_deleted"
 """Column that says of each change whether it deletes the row of its key."""
@@ -48,7 +51,13 @@ class Deletes(Model):
         return self
 
 
-def in_sink(sink: IcebergSink) -> Iterator[Complaint]:
+def upserting(config: PipelineConfig) -> KeyedSink | None:
+    """The sink, where it keeps one row for each key."""
+    sink = config.sink.iceberg or config.sink.jdbc
+    return sink if sink is not None and sink.mode == "upsert" else None
+
+
+def in_sink(sink: KeyedSink) -> Iterator[Complaint]:
     """What does not go together in the sink's own block."""
     if sink.mode == "append":
         for name in ONLY_UPSERTS:
@@ -64,7 +73,8 @@ def in_sink(sink: IcebergSink) -> Iterator[Complaint]:
     for key in sink.keys:
         if key.lower() in (*POSITION_COLUMNS, DELETED):
             yield Complaint(key="keys", what=f"{key} is of the record, not of what it tells; it cannot be a key")
-    if sink.history is not None and sink.history.lower() == sink.table.lower():
+    history: str | None = getattr(sink, "history", None)
+    if history is not None and history.lower() == sink.table.lower():
         yield Complaint(
             key="history",
             what="the history is a table of its own, and this is the sink's",
@@ -80,41 +90,42 @@ def in_sink(sink: IcebergSink) -> Iterator[Complaint]:
 
 def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
     """What does not go together in the whole file."""
-    sink, decode = config.sink.iceberg, config.decode
-    if sink is None or sink.mode == "append":
+    sink, decode = upserting(config), config.decode
+    if sink is None:
         return
-    if sink.history is not None and (TOPIC_MARK in sink.history) != (TOPIC_MARK in sink.table):
+    history: str | None = getattr(sink, "history", None)
+    if history is not None and (TOPIC_MARK in history) != (TOPIC_MARK in sink.table):
         yield Complaint(
             what=f"each table has a history of its own: {TOPIC_MARK} belongs in both of table and history, or in none"
         )
     letters = config.dead_letters.table if config.dead_letters else None
-    for name, table in (("table", sink.table), ("history", sink.history)):
+    for name, table in (("table", sink.table), ("history", history)):
         if letters is not None and table is not None and letters.lower() == table.lower():
-            yield Complaint(what=f"sink.iceberg.{name} is the dead letters' table", hint="give each a table of its own")
+            yield Complaint(
+                what=f"sink.{config.sink.kind}.{name} is the dead letters' table", hint="give each a table of its own"
+            )
     if sink.delete.tombstones and decode.key is None and [key.lower() for key in sink.keys] != ["kafka_key"]:
         yield Complaint(
             what="a tombstone has nothing but the record's key, and decode.key does not say how that is read",
-            hint="decode: {key: {json: {schema_ddl: 'id BIGINT'}}} or the like, or sink.iceberg.delete.tombstones: "
-            "false",
+            hint="decode: {key: {json: {schema_ddl: 'id BIGINT'}}} or the like, or the sink's delete.tombstones: false",
         )
     if tombstones_delete(config):
         if "on_null" in decode.model_fields_set:
             yield Complaint(
                 what="null values delete the row of their key here, and decode.on_null says otherwise",
-                hint="leave decode.on_null out, or set sink.iceberg.delete.tombstones: false",
+                hint="leave decode.on_null out, or set the sink's delete.tombstones: false",
             )
         for column in sink.order_by:
             if column.lower() != TIMESTAMP_COLUMN:
                 yield Complaint(
                     what=f"tombstones have no {column} that they could be ordered by",
-                    hint=f"order_by: [{TIMESTAMP_COLUMN}], or sink.iceberg.delete.tombstones: false and "
-                    "decode.on_null: skip",
+                    hint=f"order_by: [{TIMESTAMP_COLUMN}], or delete.tombstones: false and decode.on_null: skip",
                 )
     if config.transform is not None:
         yield from _transform(config.transform.sql, sink)
 
 
-def _transform(sql: str, sink: IcebergSink) -> Iterator[Complaint]:
+def _transform(sql: str, sink: KeyedSink) -> Iterator[Complaint]:
     """A guess from the text: without ``*`` it has to name what it keeps. The feed's start looks at the rows."""
     if "*" in sql:
         return
@@ -129,8 +140,8 @@ def _transform(sql: str, sink: IcebergSink) -> Iterator[Complaint]:
 
 def tombstones_delete(config: PipelineConfig) -> bool:
     """Whether null values delete the row of their key."""
-    sink = config.sink.iceberg
-    if sink is None or sink.mode == "append":
+    sink = upserting(config)
+    if sink is None:
         return False
     return config.decode.key is not None if sink.delete.tombstones is None else sink.delete.tombstones
 
@@ -138,15 +149,15 @@ def tombstones_delete(config: PipelineConfig) -> bool:
 def kept_metadata(config: PipelineConfig) -> tuple[str, ...]:
     """``decode.metadata``, and what an upsert keeps beside it."""
     wanted: list[str] = list(config.decode.metadata)
-    sink = config.sink.iceberg
-    if sink is not None and sink.mode == "upsert":
+    sink = upserting(config)
+    if sink is not None:
         wanted += [name for name in POSITION if name not in wanted]
         named = {column.lower() for column in (*sink.keys, *sink.order_by)}
         wanted += [name for name in ("key", "timestamp") if f"kafka_{name}" in named and name not in wanted]
     return tuple(wanted)
 
 
-def in_rows(sink: IcebergSink, rows: StructType) -> None:
+def in_rows(sink: KeyedSink, rows: StructType) -> None:
     """Refuses rows that cannot be upserted.
 
     Raises:

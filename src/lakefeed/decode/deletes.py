@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakefeed.config.upserts import DELETED, tombstones_delete
+from lakefeed.config.upserts import DELETED, tombstones_delete, upserting
 from lakefeed.decode.debezium import DELETE, OP
 from lakefeed.decode.key import KEY
 from lakefeed.errors import ConfigError
@@ -35,8 +35,8 @@ class DeleteRule:
 
 def delete_rule(config: PipelineConfig) -> DeleteRule | None:
     """As the pipeline says; None if its rows are only added."""
-    sink = config.sink.iceberg
-    if sink is None or sink.mode == "append":
+    sink = upserting(config)
+    if sink is None:
         return None
     columns: list[tuple[str, tuple[str | int | bool, ...]]] = []
     if config.decode.envelope == "debezium":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.upserts import DELETED, kept_metadata
+from lakefeed.config.upserts import DELETED, kept_metadata, upserting
 from lakefeed.decode.avro_schema import avro_schema_of_schema
 from lakefeed.decode.debezium import row_type
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
@@ -166,7 +166,7 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
     if recorded is not None:
         merge = merged(Recorded.of_json(recorded).schema, latest.text)
         reader, changes = merge.schema, merge.changes
-    want = _with_metadata(columns_of(reader), config)
+    want = with_metadata(columns_of(reader), config)
     if table is None:
         return Outlook(latest=latest, changes=(), ddl=None, note="the table is not there yet: lakefeed run creates it")
     if config.transform is not None:
@@ -188,7 +188,8 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
     return Outlook(latest=latest, changes=changes, ddl=ddl, note=note)
 
 
-def _with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
+def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
+    """The columns that rows without a transform have, beside those of their values."""
     t = types()
     header = t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
     kinds = {
@@ -202,7 +203,7 @@ def _with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
     if config.decode.envelope == "debezium":
         columns = row_type(columns)
     kept = [t.StructField(metadata_column(name), kinds[name]) for name in kept_metadata(config)]
-    if config.sink.iceberg is not None and config.sink.iceberg.on_delete == "mark":
+    if (sink := upserting(config)) is not None and sink.on_delete == "mark":
         kept.append(t.StructField(DELETED, t.BooleanType()))
     struct: StructType = t.StructType([*columns.fields, *kept])
     return struct

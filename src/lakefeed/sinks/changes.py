@@ -104,7 +104,7 @@ def key_moved(table: str, told: str | None = None) -> ConfigError:
         KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not tell which of them is newer",
         where=f"table {table}{f'; {told}' if told else ''}",
         hint="producers have to send all changes of a key to one partition, and new partitions break that: name a "
-        "column that orders them, sink.iceberg.order_by: [kafka_timestamp] or one of the rows', with on_delete: mark",
+        "column that orders them, order_by: [kafka_timestamp] or one of the rows', with on_delete: mark",
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
 from lakefeed.commit.evidence import Letter, Placed
-from lakefeed.commit.positions import placed
+from lakefeed.commit.positions import IcebergRows, placed
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.errors import ConfigError
 
@@ -56,7 +56,9 @@ def test_rows_are_counted_by_where_they_come_from(catalog: Catalog) -> None:
     ]
     spans = [OffsetRange("a", 0, 10, 20), OffsetRange("b", 0, 0, 2)]
     begins = {("a", 0): 10, ("b", 0): 0}
-    found = placed(table(catalog, rows), spans, topics=["a", "b"], begins=begins, letters=[Letter("a", 0, 17)])
+    found = placed(
+        IcebergRows(table(catalog, rows)), spans, topics=["a", "b"], begins=begins, letters=[Letter("a", 0, 17)]
+    )
     assert found == {
         ("a", 0): Placed(rows=9, offsets=7, before=1, outside=1, repeated=((15, 3),), absent=((13, 15),)),
         ("a", 7): Placed(outside=1),
@@ -69,14 +71,16 @@ def test_what_lies_between_two_spans_is_neither_covered_nor_absent(catalog: Cata
     spans = [OffsetRange("a", 0, 2, 4), OffsetRange("a", 0, 5, 8), OffsetRange("a", 0, 10, 14)]
     rows = [(number, "a", 0, number) for number in [*here, 0, 4, 9]]
     letters = [Letter("a", 0, 9), Letter("a", 0, 13), Letter("a", 0, 30)]
-    found = placed(table(catalog, rows), spans, topics=["a"], begins={("a", 0): 5}, letters=letters)
+    found = placed(IcebergRows(table(catalog, rows)), spans, topics=["a"], begins={("a", 0): 5}, letters=letters)
     # The feed's oldest commit that is left begins at 5: what is before it and not backfilled may be of older ones.
     assert found == {("a", 0): Placed(rows=6, offsets=6, before=2, outside=1, absent=((7, 8), (11, 12)))}
 
 
 def test_only_the_first_examples_are_told(catalog: Catalog) -> None:
     rows = [(number, "a", 0, number) for number in range(0, 100, 2)] * 2
-    found = placed(table(catalog, rows), [OffsetRange("a", 0, 0, 100)], topics=["a"], begins={}, letters=())["a", 0]
+    found = placed(
+        IcebergRows(table(catalog, rows)), [OffsetRange("a", 0, 0, 100)], topics=["a"], begins={}, letters=()
+    )["a", 0]
     assert (found.rows, found.offsets) == (100, 50)
     assert len(found.repeated) == len(found.absent) == 20
     assert (found.repeated[0], found.absent[-1]) == ((0, 2), (39, 40))
@@ -85,4 +89,4 @@ def test_only_the_first_examples_are_told(catalog: Catalog) -> None:
 def test_columns_that_are_not_kept_are_named(catalog: Catalog) -> None:
     without = table(catalog, [(1, "a")], columns=2)
     with pytest.raises(ConfigError, match="kafka_partition and kafka_offset"):
-        placed(without, [OffsetRange("a", 0, 0, 1)], topics=["a"], begins={}, letters=())
+        placed(IcebergRows(without), [OffsetRange("a", 0, 0, 1)], topics=["a"], begins={}, letters=())

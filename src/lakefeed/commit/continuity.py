@@ -1,0 +1,38 @@
+"""Whether a commit goes on exactly where the last one ended, or says rightly from where it moves away.
+
+The same that ``io.lakefeed.commit.Ledger`` asks of an Iceberg table's snapshots, for ledgers that are read in Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.ranges import OffsetRanges
+
+
+def faults(last: OffsetRanges, commit: Commit) -> list[str]:
+    """What is wrong with a commit that comes after one with these ranges; empty if nothing is."""
+    move = commit.move
+    positions: Mapping[tuple[str, int], tuple[int, int]] = move.positions if move else {}
+    left: Mapping[str, str] = move.left_ids if move else {}
+    found = [
+        f"topic {topic} is another one now (id {topic_id}, was {before})"
+        for topic, topic_id in commit.ranges.topic_ids.items()
+        if (before := last.topic_ids.get(topic, topic_id)) != topic_id and left.get(topic) != before
+    ]
+    ends = {(each.topic, each.partition): each.end for each in last.ranges}
+    for each in commit.ranges.ranges:
+        key, name = (each.topic, each.partition), f"{each.topic}-{each.partition}"
+        ended, moves = ends.get(key), positions.get(key)
+        if moves is not None and ended is not None and moves[0] != ended:
+            found.append(f"{name} is to be moved from {moves[0]}, the table ends at {ended}")
+        elif moves is not None and moves[1] != each.start:
+            found.append(f"{name} is to be moved to {moves[1]} and begins at {each.start}")
+        elif moves is None and ended is not None and each.start != ended:
+            found.append(f"{name} begins at {each.start}, the table ends at {ended}")
+    for gone in commit.ranges.forgotten_after(last):
+        leaves = left.get(gone.topic) is not None and left[gone.topic] == last.topic_ids.get(gone.topic)
+        if not leaves or left[gone.topic] == commit.ranges.topic_ids.get(gone.topic):
+            found.append(f"{gone.topic}-{gone.partition} is in the table but not in the commit")
+    return found

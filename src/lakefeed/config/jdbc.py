@@ -1,0 +1,115 @@
+"""``sink.jdbc``: a table of a PostgreSQL, MariaDB or MySQL database."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
+
+from lakefeed.config.base import Model
+from lakefeed.config.partitions import complain
+from lakefeed.config.upserts import Deletes, in_sink
+from lakefeed.errors import ConfigError
+
+PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
+LONGEST_NAME = 63
+"""PostgreSQL cuts longer names off, MariaDB allows one letter more."""
+
+
+class JdbcSink(Model):
+    """A table of a database, created from the rows' schema if it is missing; PostgreSQL, MariaDB or MySQL."""
+
+    url: str = Field(
+        description="jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."
+    )
+    user: str = Field(min_length=1, description="Who logs in.")
+    password: SecretStr = Field(description="The user's password; give it as ${NAME}.")
+    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$")] = Field(
+        description="table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."
+    )
+    mode: Literal["append", "upsert"] = Field(
+        "append", description="One row for each record, or the newest row for each key."
+    )
+    keys: list[str] = Field(
+        default_factory=list, description="With upsert: the columns that a row is known by; a unique key of the table."
+    )
+    order_by: list[str] = Field(
+        default_factory=list, description="With upsert: columns that say which change of a key is newer, as in iceberg."
+    )
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    on_delete: Literal["remove", "mark"] = Field(
+        "remove", description="With upsert: remove the row, or keep it with lakefeed_deleted = true."
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _known_url(cls, url: str) -> str:
+        if re.search(r"(?i)//[^/]*@|[?&;](user|password|token|secret)=", url):
+            raise ValueError("credentials do not belong in a URL, which messages show: use user and password")
+        try:
+            Address.of(url)
+        except ConfigError as error:
+            raise ValueError(f"{error.what}: {error.hint}") from None
+        return url
+
+    @field_validator("table")
+    @classmethod
+    def _known_to_both(cls, table: str) -> str:
+        if any(len(part) > LONGEST_NAME for part in table.split(".")):
+            raise ValueError(f"a table's name has {LONGEST_NAME} letters at most")
+        if table.rpartition(".")[2].lower().startswith("lakefeed_"):
+            raise ValueError("names that start with lakefeed_ are the ledger's")
+        return table
+
+    @model_validator(mode="after")
+    def _upserts(self) -> JdbcSink:
+        complain(in_sink(self))
+        return self
+
+    @property
+    def where(self) -> str:
+        """As errors name it."""
+        return f"table {self.table} in {Address.of(self.url)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Address:
+    """Where a database is.
+
+    Attributes:
+        kind: postgresql, mariadb or mysql.
+        host: of the server.
+        port: of the server.
+        database: its name.
+        options: the URL's parameters.
+    """
+
+    kind: str
+    host: str
+    port: int
+    database: str
+    options: dict[str, str]
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Takes a JDBC URL apart.
+
+        Raises:
+            ConfigError: it is of another kind, or lacks host or database.
+        """
+        parts = urlsplit(url.removeprefix("jdbc:"))
+        try:
+            host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
+        except ValueError:
+            host, port = None, 0
+        database = unquote(parts.path.removeprefix("/"))
+        if not url.startswith("jdbc:") or parts.scheme not in PORTS or not host or not database or "/" in database:
+            hint = "write jdbc:postgresql://host:port/database, or jdbc:mariadb:, jdbc:mysql:"
+            raise ConfigError("this is no address of a database that rows can go to", where=url, hint=hint)
+        return cls(kind=parts.scheme, host=host, port=port, database=database, options=dict(parse_qsl(parts.query)))
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.host}:{self.port}/{self.database}"

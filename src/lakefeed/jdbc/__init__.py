@@ -1,0 +1,1 @@
+"""Rows in a PostgreSQL, MariaDB or MySQL database: one transaction for each batch, with its offset ranges."""

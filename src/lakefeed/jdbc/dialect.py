@@ -1,0 +1,154 @@
+"""What PostgreSQL and MariaDB say differently: names, drivers, comparisons, and the statements of a merge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+# Who holds the feed's row longer than this is cut off by the server: a driver that was stopped in mid-transaction.
+LOCK_SECONDS = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """One kind of database.
+
+    Attributes:
+        kind: its name.
+        driver: the JDBC driver's class.
+        properties: settings of the driver.
+        first: statements for each new connection.
+        quote: around names.
+        same: compares two values of which either may be null.
+        zoned: whether the database keeps points in time as such; else they are UTC's wall clock.
+        table_options: behind each CREATE TABLE.
+        binary_text: behind a text that is to be compared by its code points.
+        here: the schema that names without one belong to.
+        text: the type of the ledger's long texts.
+        now: the moment of a ``?`` in UTC's wall clock.
+        epoch: ``committed_at`` in seconds since 1970.
+    """
+
+    kind: Literal["postgresql", "mariadb"]
+    driver: str
+    properties: Mapping[str, str]
+    first: Sequence[str]
+    quote: str
+    same: str
+    zoned: bool
+    table_options: str
+    binary_text: str
+    here: str
+    text: str
+    moment: str
+    now: str
+    epoch: str
+
+    def name(self, *parts: str) -> str:
+        """A name as SQL takes it, whatever its letters; empty parts are left out."""
+        quote = self.quote
+        return ".".join(f"{quote}{part.replace(quote, quote * 2)}{quote}" for part in parts if part)
+
+    def driver_url(self, url: str) -> str:
+        """For the driver: MariaDB's serves MySQL too, under its own name."""
+        return url.replace("jdbc:mysql:", "jdbc:mariadb:", 1)
+
+    def update(self, target: str, stage: str, *, on: str, set_: Sequence[str], where: str) -> str:
+        """Changes rows of ``t`` by those of ``s``; ``set_`` are quoted columns."""
+        if self.kind == "postgresql":
+            listed = ", ".join(f"{column} = s.{column}" for column in set_)
+            return f"UPDATE {target} t SET {listed} FROM {stage} s WHERE {on} AND {where}"  # noqa: S608
+        listed = ", ".join(f"t.{column} = s.{column}" for column in set_)
+        return f"UPDATE {stage} s STRAIGHT_JOIN {target} t ON {on} SET {listed} WHERE {where}"  # noqa: S608
+
+    def delete(self, target: str, stage: str, *, on: str, where: str) -> str:
+        """Deletes rows of ``t`` that ``s`` names."""
+        if self.kind == "postgresql":
+            return f"DELETE FROM {target} t USING {stage} s WHERE {on} AND {where}"  # noqa: S608
+        return f"DELETE t FROM {stage} s STRAIGHT_JOIN {target} t ON {on} WHERE {where}"
+
+    def staging(self, stage: str, target: str, columns: Sequence[str], *, deletes: bool) -> str:
+        """Creates an empty table with the target's columns, their types and collations, and the attempts' ids.
+
+        Args:
+            stage: its quoted name.
+            target: the quoted name of the table.
+            columns: the quoted columns.
+            deletes: whether it has ``lakefeed_deleted``, which the target has not.
+        """
+        listed = ", ".join(columns)
+        if self.kind == "postgresql":
+            more = ", CAST(NULL AS boolean) AS lakefeed_deleted" if deletes else ""
+            return (
+                f"CREATE UNLOGGED TABLE {stage} AS SELECT {listed}{more}, CAST(0 AS bigint) AS lakefeed_task "  # noqa: S608
+                f"FROM {target} LIMIT 0"
+            )
+        more = ", lakefeed_deleted BOOLEAN" if deletes else ""
+        return (
+            f"CREATE TABLE {stage} (lakefeed_task BIGINT{more}) ENGINE=InnoDB "  # noqa: S608
+            f"AS SELECT {listed} FROM {target} LIMIT 0"
+        )
+
+
+POSTGRESQL = Dialect(
+    kind="postgresql",
+    driver="org.postgresql.Driver",
+    properties={
+        "reWriteBatchedInserts": "true",
+        # A text goes into whatever takes one: json, uuid, an enum.
+        "stringtype": "unspecified",
+        "connectTimeout": "10",
+        "tcpKeepAlive": "true",
+        "ApplicationName": "lakefeed",
+    },
+    first=(
+        f"SET lock_timeout = '{2 * LOCK_SECONDS}s'",
+        f"SET idle_in_transaction_session_timeout = '{LOCK_SECONDS}s'",
+        "SET TIME ZONE 'UTC'",
+    ),
+    quote='"',
+    same="IS NOT DISTINCT FROM",
+    zoned=True,
+    table_options="",
+    binary_text=' COLLATE "C"',
+    here="current_schema()",
+    text="text",
+    moment="timestamptz",
+    now="CAST(? AS timestamptz)",
+    epoch="CAST(extract(epoch FROM committed_at) AS double precision)",
+)
+
+MARIADB = Dialect(
+    kind="mariadb",
+    driver="org.mariadb.jdbc.Driver",
+    properties={
+        "useBulkStmts": "true",
+        "connectTimeout": "10000",
+        "tcpKeepAlive": "true",
+    },
+    first=(
+        # Else too long a text is cut off, and too great a number becomes the greatest.
+        "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO'",
+        f"SET SESSION innodb_lock_wait_timeout = {2 * LOCK_SECONDS}, SESSION lock_wait_timeout = {2 * LOCK_SECONDS}",
+        # MySQL, which reads the second part as a comment, has no such setting.
+        f"SET SESSION time_zone = '+00:00' /*M!100300 , SESSION idle_transaction_timeout = {LOCK_SECONDS} */",
+    ),
+    quote="`",
+    same="<=>",
+    zoned=False,
+    # By code points, and blanks at the end count: MariaDB's name for it, then MySQL's.
+    table_options=" ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 "
+    "COLLATE=/*M!100300 utf8mb4_nopad_bin *//*!80000 utf8mb4_0900_bin */",
+    binary_text="",
+    here="DATABASE()",
+    text="LONGTEXT",
+    moment="DATETIME(6)",
+    now="CAST(? AS DATETIME(6))",
+    epoch="TIMESTAMPDIFF(MICROSECOND, '1970-01-01', committed_at) / 1000000e0",
+)
+
+
+def dialect_of(url: str) -> Dialect:
+    """By a JDBC URL."""
+    return POSTGRESQL if url.startswith("jdbc:postgresql:") else MARIADB

@@ -1,0 +1,63 @@
+"""What can be said of a JDBC sink before a run, without Spark: whether one may log in, and the table can serve."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from lakefeed.config.jdbc import Address, JdbcSink
+from lakefeed.config.problem import Problem
+from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
+from lakefeed.jdbc.columns import misfit
+from lakefeed.jdbc.layout import Layout
+from lakefeed.jdbc.ledger import JdbcLedger
+from lakefeed.jdbc.session import TIMEOUT_SECONDS, PythonDatabase
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+KEY = "sink.jdbc"
+
+
+def problems(sink: JdbcSink, *, feed: str, rows_of: Callable[[], StructType | None]) -> Iterator[Problem]:
+    """Everything that would stop a run.
+
+    Args:
+        sink: the block.
+        feed: the feed's name.
+        rows_of: the rows' columns, if they are known without Spark.
+    """
+    database = PythonDatabase(sink)
+    try:
+        with database.session() as session:
+            ledger = JdbcLedger(database, sink, feed)
+            if not ledger.has_table(session):
+                return
+            layout = Layout(ledger, sink, session)
+            layout.check_keys()
+            if (rows := rows_of()) is not None:
+                have = layout.have()
+                for each in rows.fields:
+                    column = have.get(each.name.lower())
+                    if column is not None and (told := misfit(each.dataType, column, database.dialect)):
+                        hint = "change the table, or cast it in transform.sql"
+                        yield Problem(what=told, key=f"{KEY}.table", about=sink.where, hint=hint)
+    except MissingExtra as error:
+        yield from _listens(sink, error)
+    except Unreachable as error:
+        yield Problem.of(error, key=f"{KEY}.url")
+    except LakefeedError as error:
+        yield Problem.of(error, key=f"{KEY}.{'table' if sink.table in (error.where or '') else 'user'}")
+
+
+def _listens(sink: JdbcSink, error: MissingExtra) -> Iterator[Problem]:
+    """Without a client: whether anybody listens; who may log in is said by the driver when the feed starts."""
+    address = Address.of(sink.url)
+    try:
+        socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()
+    except OSError as failed:
+        away = Unreachable(f"the database does not answer: {failed.strerror or failed}", where=str(address))
+        yield Problem.of(away, key=f"{KEY}.url")
+        return
+    yield Problem(what=f"the login was not tried: {error.what}", key=KEY, hint=error.hint, severity="warning")

@@ -1,0 +1,111 @@
+"""A topic into PostgreSQL and MariaDB: from end to end, its traps, and what is found before a run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.commit.checkpoint_store import StoredFiles
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from tests.cli import lakefeed
+from tests.feed import Feed
+from tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
+from tests.spark.databases import DATABASES, server_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(params=DATABASES)
+def server(request: pytest.FixtureRequest) -> Server:
+    return server_of(request.param, request.getfixturevalue)
+
+
+def trips(count: int, *, start: int = 0) -> list[dict[str, Any]]:
+    return [{"id": number, "zone": f"z{number}"} for number in range(start, start + count)]
+
+
+def test_a_feed_goes_on_where_the_database_is_and_is_proven(feed: Feed, server: Server, lake: SparkSession) -> None:
+    feed.create_topic()
+    letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
+    feed.send([*feed.avro(trips(300)), b"\x07no"])
+    pipeline = pipeline_of(feed, server, **letters)
+    first = pipeline.run(spark=lake, once=True)
+    assert (first.rows, first.dead_letters) == (300, 1)
+    feed.send(feed.avro(trips(200, start=300)))
+    files = StoredFiles(feed.checkpoint, s3=feed.connections.s3)
+    assert files.names()
+    notes: list[str] = []
+    pipeline.feed.claim(lake).discard()
+    assert pipeline.run(spark=lake, once=True, on_note=notes.append).rows == 200
+    assert "goes on where the table is" in notes[0]
+    assert ids(server) == list(range(500))
+    assert staging_tables(server) == []
+    found = pipeline.verify(deep=True)
+    assert found.findings == ()
+    assert (found.rows, found.dead_letters, found.records, found.commits) == (500, 1, 501, 2)
+    assert {(each.table, each.lag) for each in pipeline.survey().partitions if each.lag} == set()
+    with pytest.raises(ConfigError, match="cannot be rewound"):
+        pipeline.plan_rewind("earliest")
+    # What is secret is nowhere that Spark shows.
+    told = [value for _, value in lake.sparkContext.getConf().getAll()]
+    told += [str(row) for row in lake.sql("SET -v").collect()]
+    assert not any(server.password in each for each in told)
+    # Somebody takes a row away, and restores the database to before the last batch.
+    server.execute(f"DELETE FROM {TABLE} WHERE id = 7")
+    assert [each.kind for each in pipeline.verify(deep=True).faults] == ["missing"]
+    server.execute("DELETE FROM lakefeed_commits WHERE number = 2", f"DELETE FROM {TABLE} WHERE id >= 300")
+    with pytest.raises(CheckpointMismatch, match="remove the checkpoint"):
+        pipeline.run(spark=lake, once=True)
+
+
+def test_changes_of_keys(feed: Feed, server: Server, lake: SparkSession) -> None:
+    feed.create_topic(partitions=1)
+    sink = {"mode": "upsert", "keys": ["id"], "delete": {"column": "zone", "equals": ["gone"]}}
+    pipeline = pipeline_of(feed, server, sink=sink)
+    feed.send(feed.avro([*trips(50), {"id": 3, "zone": "gone"}, {"id": 4, "zone": "moved"}]))
+    assert pipeline.run(spark=lake, once=True).rows == 49
+    feed.send(feed.avro([{"id": 3, "zone": "back"}, {"id": 5, "zone": "gone"}]))
+    pipeline.run(spark=lake, once=True)
+    rows = dict(server.execute(f"SELECT id, zone FROM {TABLE}"))
+    assert (rows[3], rows[4], 5 in rows, len(rows)) == ("back", "moved", False, 49)
+    found = pipeline.verify(deep=True)
+    assert found.findings == ()
+    assert found.upserts is not None
+    assert (found.upserts.inserted, found.upserts.deleted) == (50, 1)
+
+
+def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server, tmp_path: Path) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(1)))
+    quote = '"' if server.jdbc_url.startswith("jdbc:postgresql") else "`"
+    server.execute(f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, zone DATE, {quote}kafka_offset{quote} BIGINT)")
+
+    def told(change: Callable[[dict[str, Any]], None], *flags: str, password: str | None = None) -> str:
+        sink = sink_of(server)
+        change(sink["jdbc"])
+        environment = environment_of(feed, server)
+        if password is not None:
+            environment["DATABASE_PASSWORD"] = password
+        done = lakefeed("check", feed.write_file(sink=sink), *flags, "--output", "json", environment=environment)
+        assert done.returncode, done.stdout + done.stderr
+        assert server.password not in done.stdout + done.stderr
+        return json.dumps(json.loads(done.stdout))
+
+    assert "keys" in (misspelt := told(lambda sink: sink.update(mode="upsert", kyes=["id"]))).replace("kyes", "")
+    assert "kyes" in misspelt
+    assert "wants keys" in told(lambda sink: sink.update(mode="upsert"))
+    assert "credentials do not belong in a URL" in told(lambda sink: sink.update(url=f"{server.jdbc_url}?password=x"))
+    assert "refuses the user or the password" in told(lambda sink: None, "--connect", password="wrong")
+    away = server.jdbc_url.replace(f":{server.port}", ":1")
+    assert "does not answer" in told(lambda sink: sink.update(url=away), "--connect")
+    assert "no such database" in told(lambda sink: sink.update(url=f"{server.jdbc_url}_not"), "--connect")
+    misfits = told(lambda sink: None, "--connect")
+    assert "column id is bigint" in misfits
+    assert "column zone is string" in misfits
+    keyless = told(lambda sink: sink.update(mode="upsert", keys=["zone"]), "--connect")
+    assert "no unique index" in keyless
