@@ -14,12 +14,13 @@ from lakefeed.commit.ledger import Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, SchemaIncompatible, Unreachable
+from lakefeed.jdbc.session import JvmDatabase
 from lakefeed.local.ports import choose_free
 from tests.servers.postgresql import PostgreSQL
 from tests.spark.databases import DATABASES, JdbcFeed, server_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(params=DATABASES)
@@ -248,3 +249,36 @@ def test_a_wrong_password_and_a_server_that_is_away(shop: JdbcFeed) -> None:
     with pytest.raises(Unreachable) as raised:
         shop.driver(url=away).position()
     assert shop.server.password not in str(raised.value)
+
+
+def test_rows_of_attempts_that_failed_do_not_count(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = shop.started()
+    stage = JvmDatabase.stage
+
+    def with_a_failed_attempt(self: JvmDatabase, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
+        first = stage(self, rows, insert)
+        second = stage(self, rows, insert)
+        assert not {attempt for attempt, _ in first} & {attempt for attempt, _ in second}
+        return second
+
+    monkeypatch.setattr(JvmDatabase, "stage", with_a_failed_attempt)
+    assert shop.land(table, shop.rows(10)) == 10
+    assert len(shop.select("id")) == 10
+
+
+def test_staged_rows_that_the_server_has_lost_are_staged_again(shop: JdbcFeed, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = shop.started()
+    stage, calls = JvmDatabase.stage, []
+
+    def then_lost(self: JvmDatabase, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
+        written = stage(self, rows, insert)
+        calls.append(insert)
+        if len(calls) == 1:
+            [left] = [name for name in shop.tables() if name.startswith("lakefeed_stage_")]
+            shop.server.execute(f"DELETE FROM {left}")
+        return written
+
+    monkeypatch.setattr(JvmDatabase, "stage", then_lost)
+    assert shop.land(table, shop.rows(10)) == 10
+    assert len(calls) == 2
+    assert len(shop.select("id")) == 10

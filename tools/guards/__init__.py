@@ -7,7 +7,8 @@ from tools.guards.at_the_start import AT_THE_START, ON_THE_MOVE, VERIFYING
 from tools.guards.guard import Guard
 from tools.guards.in_the_commit import IN_THE_COMMIT
 from tools.guards.of_a_batch import BEFORE_THE_COMMIT, DEAD_LETTERS
+from tools.guards.of_a_database import IN_A_DATABASE
 
 __all__ = ["GUARDS", "Guard"]
 
-GUARDS = (*AT_THE_START, *ON_THE_MOVE, *VERIFYING, *IN_THE_COMMIT, *BEFORE_THE_COMMIT, *DEAD_LETTERS)
+GUARDS = (*AT_THE_START, *ON_THE_MOVE, *VERIFYING, *IN_THE_COMMIT, *BEFORE_THE_COMMIT, *DEAD_LETTERS, *IN_A_DATABASE)

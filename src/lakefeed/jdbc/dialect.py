@@ -19,6 +19,7 @@ class Dialect:
         driver: the JDBC driver's class.
         properties: settings of the driver.
         first: statements for each new connection.
+        hurry: a statement after which a session does not wait long for others' locks.
         quote: around names.
         same: compares two values of which either may be null.
         zoned: whether the database keeps points in time as such; else they are UTC's wall clock.
@@ -26,6 +27,7 @@ class Dialect:
         binary_text: behind a text that is to be compared by its code points.
         here: the schema that names without one belong to.
         text: the type of the ledger's long texts.
+        moment: the type of a point in time.
         now: the moment of a ``?`` in UTC's wall clock.
         epoch: ``committed_at`` in seconds since 1970.
     """
@@ -34,6 +36,7 @@ class Dialect:
     driver: str
     properties: Mapping[str, str]
     first: Sequence[str]
+    hurry: str
     quote: str
     same: str
     zoned: bool
@@ -107,6 +110,7 @@ POSTGRESQL = Dialect(
         f"SET idle_in_transaction_session_timeout = '{LOCK_SECONDS}s'",
         "SET TIME ZONE 'UTC'",
     ),
+    hurry="SET lock_timeout = '5s'",
     quote='"',
     same="IS NOT DISTINCT FROM",
     zoned=True,
@@ -134,6 +138,7 @@ MARIADB = Dialect(
         # MySQL, which reads the second part as a comment, has no such setting.
         f"SET SESSION time_zone = '+00:00' /*M!100300 , SESSION idle_transaction_timeout = {LOCK_SECONDS} */",
     ),
+    hurry="SET SESSION lock_wait_timeout = 5",
     quote="`",
     same="<=>",
     zoned=False,

@@ -91,6 +91,7 @@ class JdbcTable:
             self.ledger.ensure(session)
             layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
             if self.ledger.has_table(session):
+                layout.check_keys()
                 layout.change(kept)
             elif self._followed:
                 raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
@@ -99,7 +100,6 @@ class JdbcTable:
                 self.ledger.forget(session)
                 session.commit()
                 layout.create(kept)
-            layout.check_keys()
             self.ledger.note(session, keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
             session.commit()
             self._columns = layout.spelt(kept)
@@ -109,9 +109,9 @@ class JdbcTable:
         """Makes this driver the only one that can commit to the feed, and removes what others have left half-done."""
         with self._session() as session:
             fence = self.ledger.take_fence(session)
-            for name in self._left_behind(session):
-                session.update(f"DROP TABLE IF EXISTS {self.ledger.name(name)}")
-            session.commit()
+            left_behind = self._left_behind(session)
+        for name in left_behind:
+            self._drop(self.ledger.name(name))
         return fence
 
     def commits(self) -> Iterator[Commit]:
@@ -306,8 +306,9 @@ class JdbcTable:
         return [str(name) for (name,) in found]
 
     def _drop(self, stage: str) -> None:
-        """What cannot be removed now is removed at the next start."""
+        """What cannot be removed now, since tasks still write into it, is removed at the next start."""
         with suppress(LakefeedError), self._session() as session:
+            session.update(self._database.dialect.hurry)
             session.update(f"DROP TABLE IF EXISTS {stage}")
             session.commit()
 

@@ -1,0 +1,61 @@
+"""Which commit may follow which, as ledgers in a database ask."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed.commit.continuity import faults
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.move import Move
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+
+LAST = OffsetRanges((OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 0, 7)), {"a": "one"})
+
+
+def commit(*ranges: tuple[str, int, int, int], ids: dict[str, str] | None = None, move: Move | None = None) -> Commit:
+    spans = tuple(OffsetRange(*each) for each in ranges)
+    return Commit("feed", 1, OffsetRanges(spans, ids or {"a": "one"}), move=move)
+
+
+@pytest.mark.parametrize(
+    "follows",
+    [
+        commit(("a", 0, 10, 20), ("a", 1, 7, 7)),
+        commit(("a", 0, 10, 10), ("a", 1, 7, 8), ("a", 2, 5, 9)),
+        commit(("a", 0, 10, 10), ("a", 1, 7, 8), ("b", 0, 3, 9), ids={"a": "one", "b": "new"}),
+        commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (10, 30)})),
+        commit(
+            ("a", 0, 0, 0),
+            ids={"a": "two"},
+            move=Move("accepted-loss", {("a", 0): (10, 0)}, left_ids={"a": "one"}),
+        ),
+        commit(("b", 0, 0, 0), ids={"b": "new"}, move=Move("accepted-loss", {}, left_ids={"a": "one"})),
+    ],
+)
+def test_what_follows(follows: Commit) -> None:
+    assert faults(LAST, follows) == []
+
+
+@pytest.mark.parametrize(
+    ("does_not", "told"),
+    [
+        (commit(("a", 0, 11, 20), ("a", 1, 7, 7)), "a-0 begins at 11, the table ends at 10"),
+        (commit(("a", 0, 9, 20), ("a", 1, 7, 7)), "a-0 begins at 9, the table ends at 10"),
+        (commit(("a", 0, 10, 20)), "a-1 is in the table but not in the commit"),
+        (commit(("a", 0, 10, 20), ("a", 1, 7, 7), ids={"a": "two"}), "topic a is another one now (id two, was one)"),
+        (
+            commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (12, 30)})),
+            "a-0 is to be moved from 12, the table ends at 10",
+        ),
+        (
+            commit(("a", 0, 31, 31), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (10, 30)})),
+            "a-0 is to be moved to 30 and begins at 31",
+        ),
+        (
+            commit(("a", 0, 0, 0), ids={"a": "two"}, move=Move("rewind", {("a", 0): (10, 0)}, left_ids={"a": "zero"})),
+            "topic a is another one now (id two, was one)",
+        ),
+    ],
+)
+def test_what_does_not_follow(does_not: Commit, told: str) -> None:
+    assert told in faults(LAST, does_not)

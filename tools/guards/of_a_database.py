@@ -1,0 +1,61 @@
+"""What a JDBC sink looks at in the transaction of a batch."""
+
+from __future__ import annotations
+
+from tools.guards.guard import python
+
+JDBC = "tests/spark/test_jdbc.py::test_"
+CONTINUITY = "tests/unit/commit/test_continuity.py::test_"
+FAULTS = "tests/faults/test_jdbc.py::test_"
+
+IN_A_DATABASE = (
+    python(
+        "jdbc: the fence",
+        "jdbc/ledger",
+        "if standing is None or standing.fence != commit.fence:",
+        "if False:",
+        f"{JDBC}only_the_driver_that_took_the_fence_last_can_commit",
+    ),
+    python(
+        "jdbc: continuity",
+        "jdbc/ledger",
+        "elif found := faults(last[0].ranges, commit):",
+        "elif found := []:",
+        f"{JDBC}a_batch_lands_only_where_the_last_one_ended",
+    ),
+    python(
+        "jdbc: a gap",
+        "commit/continuity",
+        "elif moves is None and ended is not None and each.start != ended:",
+        "elif False:",
+        f"{CONTINUITY}what_does_not_follow",
+    ),
+    python(
+        "jdbc: another topic of the same name",
+        "commit/continuity",
+        ") != topic_id and left.get(topic) != before",
+        ") != topic_id and False",
+        f"{CONTINUITY}what_does_not_follow",
+    ),
+    python(
+        "jdbc: a commit that has landed while its answer was lost",
+        "jdbc/ledger",
+        "if last is not None and last[1] == commit_id and last[0].ranges == commit.ranges:",
+        "if False:",
+        f"{JDBC}the_same_commit_tried_again_is_done_already",
+    ),
+    python(
+        "jdbc: staged rows that a killed server has lost",
+        "jdbc/table",
+        "if expected and merge.staged(session, attempts) != expected:",
+        "if False:",
+        f"{JDBC}staged_rows_that_the_server_has_lost_are_staged_again",
+    ),
+    python(
+        "jdbc: only attempts that count",
+        "jdbc/merge",
+        'f"s.lakefeed_task IN (',
+        'f"0 NOT IN (',
+        f"{JDBC}rows_of_attempts_that_failed_do_not_count",
+    ),
+)
