@@ -224,8 +224,12 @@ def test_tables_that_cannot_serve_are_told(upserts: JdbcFeed) -> None:
         upserts.server.execute(
             "CREATE TABLE other (id VARCHAR(20) COLLATE utf8mb4_general_ci, UNIQUE (id)) ENGINE=Aria"
         )
+        upserts.settings = {"mode": "upsert", "keys": ["id"], "table": "other"}
         with pytest.raises(ConfigError, match="engine Aria has no transactions"):
-            upserts.started(on_delete="remove", table="other", mode="append", keys=[])
+            upserts.started()
+        upserts.server.execute("ALTER TABLE other ENGINE=InnoDB")
+        with pytest.raises(ConfigError, match="compared without regard to case"):
+            upserts.started()
 
 
 def test_a_table_that_was_dropped_is_no_longer_what_the_ledger_says(shop: JdbcFeed) -> None:
