@@ -278,7 +278,7 @@ class Pipeline:
         self._require_one_table()
         if self.config.sink.iceberg is None:
             raise ConfigError(
-                "a Parquet feed cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
+                f"a {'JDBC' if self.config.sink.jdbc else 'Parquet'} feed cannot be backfilled: nothing would keep old "
                 "records from landing twice",
                 where=self.config.name,
                 hint="lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",

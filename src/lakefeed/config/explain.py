@@ -24,6 +24,10 @@ EXAMPLES = {
     "decode.avro.registry.url": "url: ${SCHEMA_REGISTRY_URL}",
     "sink.iceberg.table": "table: lake.sales.orders",
     "sink.parquet.path": "path: s3a://bucket/orders",
+    "sink.jdbc.url": "url: jdbc:postgresql://host/database",
+    "sink.jdbc.user": "user: feeder",
+    "sink.jdbc.password": "password: ${DATABASE_PASSWORD}",
+    "sink.jdbc.table": "table: orders",
     "transform.sql": "sql: SELECT * FROM orders",
     "catalogs.<name>.uri": "uri: ${LAKEFEED_CATALOG_URI}",
 }
