@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakefeed.commit.checkpoint_store import StoredFiles
+from lakefeed.config.connect import preflight
+from lakefeed.config.load import read
+from lakefeed.config.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from tests.cli import lakefeed
 from tests.feed import Feed
 from tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 from tests.spark.databases import DATABASES, server_of
@@ -79,33 +79,37 @@ def test_changes_of_keys(feed: Feed, server: Server, lake: SparkSession) -> None
     assert (found.upserts.inserted, found.upserts.deleted) == (50, 1)
 
 
-def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server, tmp_path: Path) -> None:
+def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(1)))
     quote = '"' if server.jdbc_url.startswith("jdbc:postgresql") else "`"
     server.execute(f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, zone DATE, {quote}kafka_offset{quote} BIGINT)")
 
-    def told(change: Callable[[dict[str, Any]], None], *flags: str, password: str | None = None) -> str:
+    def told(change: Callable[[dict[str, Any]], None], *, password: str | None = None, connect: bool = False) -> str:
         sink = sink_of(server)
         change(sink["jdbc"])
         environment = environment_of(feed, server)
         if password is not None:
             environment["DATABASE_PASSWORD"] = password
-        done = lakefeed("check", feed.write_file(sink=sink), *flags, "--output", "json", environment=environment)
-        assert done.returncode, done.stdout + done.stderr
-        assert server.password not in done.stdout + done.stderr
-        return json.dumps(json.loads(done.stdout))
+        reading = read(feed.write_file(sink=sink), environment=environment)
+        found = list(reading.problems)
+        if connect and reading.config is not None:
+            found += preflight(reading.config, connections=reading.config.connections(environment))
+        assert errors_of(found)
+        text = " ".join(map(str, found))
+        assert server.password not in text
+        return text
 
     assert "keys" in (misspelt := told(lambda sink: sink.update(mode="upsert", kyes=["id"]))).replace("kyes", "")
     assert "kyes" in misspelt
     assert "wants keys" in told(lambda sink: sink.update(mode="upsert"))
     assert "credentials do not belong in a URL" in told(lambda sink: sink.update(url=f"{server.jdbc_url}?password=x"))
-    assert "refuses the user or the password" in told(lambda sink: None, "--connect", password="wrong")
+    assert "refuses the user or the password" in told(lambda sink: None, connect=True, password="wrong")
     away = server.jdbc_url.replace(f":{server.port}", ":1")
-    assert "does not answer" in told(lambda sink: sink.update(url=away), "--connect")
-    assert "no such database" in told(lambda sink: sink.update(url=f"{server.jdbc_url}_not"), "--connect")
-    misfits = told(lambda sink: None, "--connect")
+    assert "does not answer" in told(lambda sink: sink.update(url=away), connect=True)
+    assert "no such database" in told(lambda sink: sink.update(url=f"{server.jdbc_url}_not"), connect=True)
+    misfits = told(lambda sink: None, connect=True)
     assert "column id is bigint" in misfits
     assert "column zone is string" in misfits
-    keyless = told(lambda sink: sink.update(mode="upsert", keys=["zone"]), "--connect")
+    keyless = told(lambda sink: sink.update(mode="upsert", keys=["zone"]), connect=True)
     assert "no unique index" in keyless
