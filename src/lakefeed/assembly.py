@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.models import FilesSink, IcebergSink, ParquetSink, PipelineConfig
+from lakefeed.config.models import Sink as SinkConfig
 from lakefeed.config.names import catalog_of
+from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink, PythonSink
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.dead_letters.letters import TableReader
 from lakefeed.dead_letters.place import DeadLetterPlace, DeadLetterReader
 from lakefeed.dead_letters.table import DeadLetterTable
 from lakefeed.dead_letters.topic import DeadLetterTopic
 from lakefeed.dead_letters.topic_reader import TopicReader
-from lakefeed.decode import Expectation, Policy, decoded, rows
+from lakefeed.decode import Expectation, Policy, Raw, decoded, rows
 from lakefeed.decode.deletes import delete_rule
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
@@ -25,10 +29,17 @@ from lakefeed.kafka.source import read_stream
 from lakefeed.landing import Landing, RowSink, Sink
 from lakefeed.reading import BatchRead
 from lakefeed.schema.reader import ReaderSchema
+from lakefeed.sinks.files import LoggedFiles
 from lakefeed.sinks.iceberg import IcebergTable
-from lakefeed.sinks.parquet import ParquetFiles
+from lakefeed.sinks.own import OwnSink
+from lakefeed.sinks.plain import AnyFormat, Console, MemoryView
+from lakefeed.sinks.results import OverwrittenTable, UpdatedTable
+from lakefeed.sinks.several import SeveralSinks, Side
 from lakefeed.sinks.upsert import UpsertTable
-from lakefeed.transform import sql
+from lakefeed.sources import read_rows
+from lakefeed.stateful import RowsLanding, StatefulLanding
+from lakefeed.transform.plan import QueryPlan
+from lakefeed.transform.steps import Steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,6 +52,7 @@ class Assembly:
         config: the pipeline; of one topic, where each has a table of its own.
         connections: store and catalogs.
         view: what the transform calls the decoded rows.
+        folder: where the pipeline file is: Python functions are looked for there too.
 
     Attributes:
         config: the pipeline.
@@ -48,19 +60,31 @@ class Assembly:
         view: what the transform calls the decoded rows.
     """
 
-    def __init__(self, config: PipelineConfig, *, connections: Connections, view: str) -> None:
+    def __init__(
+        self, config: PipelineConfig, *, connections: Connections, view: str, folder: Path | None = None
+    ) -> None:
         self.config = config
         self.connections = connections
         self.view = view
+        self._folder = folder
+        self._steps: Steps | None = None
+        self._plan: QueryPlan | None = None
         self._resolved: Decoding | None = None
 
+    def at(self, checkpoint: str) -> Assembly:
+        """The same feed with another checkpoint location."""
+        config = self.config.model_copy(update={"checkpoint": checkpoint})
+        return Assembly(config, connections=self.connections, view=self.view, folder=self._folder)
+
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
-        """The topics' records as a stream, undecoded.
+        """The topics' records as a stream, undecoded; or the rows of another source.
 
         Args:
             spark: the session.
             starting: where a query without a checkpoint begins: see ``read_stream``.
         """
+        if self.config.source.kafka is None:
+            return read_rows(spark, self.config.source)
         return read_stream(
             spark, self.config.kafka, headers="headers" in self.config.decode.metadata, starting=starting
         )
@@ -78,6 +102,8 @@ class Assembly:
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Records decoded and transformed, to look at: one that cannot be read stops it. Stream and batch alike."""
+        if self.config.source.kafka is None:
+            return self.transformed(records)
         policy = self.policy()
         return self.transformed(
             rows(
@@ -97,6 +123,8 @@ class Assembly:
         *,
         fenced: bool = True,
         lost: Collection[tuple[str, int]] = (),
+        ready: Callable[[DataFrame], None] | None = None,
+        alone: bool = False,
     ) -> Landing:
         """What lands the feed's batches, begun.
 
@@ -106,21 +134,39 @@ class Assembly:
             records: as they come from the source; only their columns count here.
             fenced: take the feed's fence. Not for work beside a driver that runs.
             lost: partitions whose records cannot be read again.
+            ready: for a query with state, looks at its frame: see ``StatefulLanding``.
+            alone: these records are all that the feed is to have, so that state may be made of them by themselves.
         """
+        if ready is None and not alone and self.plan(spark).stateful:
+            raise ConfigError(
+                f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are no "
+                "batch of its query: they would be counted by themselves",
+                where="transform",
+                hint="feeds with state take records from their query alone: no table for each topic, no backfill, no "
+                "replay of dead letters",
+            )
         dead_letters = self.dead_letter_place(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
-        landing = self.landing_of(spark, sink, dead_letters)
+        landing = self.landing_of(spark, sink, dead_letters, ready=ready)
         landing.begin(records, fenced=fenced, lost=lost)
         return landing
 
-    def landing_of(self, spark: SparkSession, sink: RowSink, dead_letters: DeadLetterPlace | None) -> Landing:
+    def landing_of(
+        self,
+        spark: SparkSession,
+        sink: RowSink,
+        dead_letters: DeadLetterPlace | None,
+        *,
+        ready: Callable[[DataFrame], None] | None = None,
+    ) -> Landing:
         """The same, not begun: nothing is made or changed.
 
         Args:
             spark: the session.
             sink: where rows go, and what remembers the reader's schema.
             dead_letters: where dead letters go, if they are kept.
+            ready: for a query with state: see ``landing``.
         """
         config = self.config
         decoding = self._decoding(sink)
@@ -131,18 +177,21 @@ class Assembly:
             writer_schema=decoding.writer_schema,
             keeper=sink,
         )
-        return Landing(
-            spark,
-            feed=config.name,
-            sink=sink,
-            schema=schema,
-            policy=self.policy(),
-            keep=kept_metadata(config),
-            transform=self.transformed,
-            key=key_spec_of(config.decode, self.config.kafka),
-            dead_letters=dead_letters,
-            budget=config.dead_letters.budget if config.dead_letters else None,
-        )
+        parts: dict[str, Any] = {
+            "feed": config.name,
+            "sink": sink,
+            "schema": schema,
+            "policy": self.policy(),
+            "keep": kept_metadata(config),
+            "transform": self.transformed,
+            "key": key_spec_of(config.decode, self.config.kafka) if config.source.kafka else None,
+            "dead_letters": dead_letters,
+            "budget": config.dead_letters.budget if config.dead_letters else None,
+        }
+        if ready is None:
+            return Landing(spark, **parts)
+        kind = RowsLanding if config.source.kafka is None else StatefulLanding
+        return kind(spark, ready=ready, **parts)
 
     def policy(self) -> Policy:
         """What becomes of records that are not as they should be."""
@@ -156,9 +205,49 @@ class Assembly:
 
     def transformed(self, decoded_rows: DataFrame) -> DataFrame:
         """What the pipeline's transform makes of decoded rows."""
-        if self.config.transform is None:
-            return decoded_rows
-        return sql.select(decoded_rows, self.config.transform.sql, view=self.view)
+        return self.functions()(decoded_rows)
+
+    def functions(self) -> Steps:
+        """The transform, its Python functions loaded.
+
+        Raises:
+            ConfigError: one of them is not there, or does not take its options.
+        """
+        if self._steps is None:
+            self._steps = Steps(self.config.transform, view=self.view, folder=self._folder)
+        return self._steps
+
+    def plan(self, spark: SparkSession) -> QueryPlan:
+        """How the transform runs as a stream; looked at before anything is begun.
+
+        Raises:
+            ConfigError: it does not fit the rows, or Spark cannot run it as a stream.
+        """
+        if self._plan is None and (self.config.transform is not None or self.config.source.kafka is None):
+            put_credentials(spark, self.config.decode)
+            self._plan = self._planned(self.rows(self.read(spark)))
+        return self._plan or QueryPlan()
+
+    def ready(self, claim: Claim, *, begins: bool) -> Callable[[DataFrame], None]:
+        """What looks at the frame of a query with state before anything is changed for it.
+
+        Args:
+            claim: where the state is noted that the query has.
+            begins: whether it has none yet.
+        """
+
+        def look(frame: DataFrame) -> None:
+            plan = self._planned(frame)
+            noted = tuple(claim.noted.state)
+            if not begins:
+                plan.require_same_state(noted, checkpoint=self.config.checkpoint)
+            if plan.state != noted:
+                claim.remember(state=plan.state)
+
+        return look
+
+    def _planned(self, frame: DataFrame) -> QueryPlan:
+        return QueryPlan.of(frame, output_mode=self.config.output_mode)
 
     def claim(self, spark: SparkSession) -> Claim:
         """The feed's hold on its checkpoint location.
@@ -168,36 +257,66 @@ class Assembly:
         """
         return Claim(spark, self.config.checkpoint, Owner.of(self.config))
 
-    def sink(self, spark: SparkSession, claim: Claim) -> IcebergTable | ParquetFiles | JdbcTable:
-        """Where rows go.
+    def sink(self, spark: SparkSession, claim: Claim, *, note: Callable[[str], None] = lambda told: None) -> Sink:
+        """Where rows go: the feed's own sink, or that and those beside it as one.
+
+        Args:
+            spark: the session.
+            claim: the feed's checkpoint.
+            note: told when one of several waits.
 
         Raises:
-            ConfigError: the table's catalog is not declared.
+            ConfigError: the table's catalog is not declared, or there is no such class.
         """
-        sink = self.config.sink
-        if sink.iceberg is not None:
-            return self.iceberg_table(spark)
-        if sink.jdbc is not None:
-            put_credentials(spark, self.config.decode)
-            evolves = self.config.schema_.on_change == "evolve"
-            return JdbcTable(spark, sink.jdbc, feed=self.config.name, evolves=evolves)
-        assert sink.parquet is not None  # The model holds exactly one kind.
-        put_credentials(spark, self.config.decode)
-        return ParquetFiles(spark, sink.parquet, claim)
+        main = self._sink(spark, claim, self.config.sink)
+        if not self.config.sinks:
+            return main
+        begun = tuple(claim.noted.sinks)
+        sides = [
+            Side(name, self._sink(spark, claim, each), each.on_failure == "pause", is_new=name not in begun)
+            for name, each in self.config.sinks.items()
+        ]
+        if new := [each.name for each in sides if each.is_new]:
+            claim.remember(sinks=(*begun, *new))
+        return SeveralSinks(self.config.name, main, sides, note=note)
 
-    def iceberg_table(self, spark: SparkSession) -> IcebergTable:
-        """The sink, where it is an Iceberg table.
+    def _sink(self, spark: SparkSession, claim: Claim, sink: SinkConfig) -> Sink:
+        mode = self.config.output_mode
+        put_credentials(spark, self.config.decode)
+        match sink.chosen:
+            case JdbcSink() as jdbc:
+                evolves = self.config.schema_.on_change == "evolve"
+                return JdbcTable(spark, jdbc, feed=self.config.name, evolves=evolves)
+            case ParquetSink() | FilesSink() as files:
+                return LoggedFiles(spark, files, claim)
+            case MemorySink() as memory:
+                return MemoryView(spark, memory, claim, view=f"{self.config.name}_rows", output_mode=mode)
+            case ConsoleSink() as console:
+                return Console(console, claim, say=print)
+            case FormatSink() as some:
+                return AnyFormat(some, claim, output_mode=mode)
+            case PythonSink() as own:
+                return OwnSink(own, claim, output_mode=mode, folder=self._folder)
+        return self.iceberg_table(spark, sink.iceberg)
+
+    def iceberg_table(self, spark: SparkSession, block: IcebergSink | None = None) -> IcebergTable:
+        """The feed's own sink, or another one, where it is an Iceberg table.
 
         Raises:
             ConfigError: its catalog is not declared.
         """
-        sink = self.config.sink.iceberg
+        sink = block or self.config.sink.iceberg
         assert sink is not None
         put_credentials(spark, self.config.decode)
         self.connections.catalog(sink.catalog)
         if sink.history is not None:
             self.connections.catalog(catalog_of(sink.history))
-        table = UpsertTable if sink.mode == "upsert" else IcebergTable
+        tables = {
+            ("upsert", "append"): UpsertTable,
+            ("upsert", "update"): UpdatedTable,
+            ("overwrite", "complete"): OverwrittenTable,
+        }
+        table = tables.get((sink.mode, self.config.output_mode), IcebergTable)
         return table(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
 
     def dead_letters(self) -> DeadLetterReader:
@@ -236,5 +355,8 @@ class Assembly:
         if self._resolved is None:
             recorded = sink.recorded_schema() if sink is not None and self.config.decode.is_sampled else None
             sampled = recorded.schema if recorded else None
-            self._resolved = decoding_of(self.config.decode, self.config.kafka, sampled=sampled)
+            kafka = self.config.source.kafka
+            self._resolved = (
+                Decoding(spec=Raw()) if kafka is None else decoding_of(self.config.decode, kafka, sampled=sampled)
+            )
         return self._resolved

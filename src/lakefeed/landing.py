@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from lakefeed.commit.batches import has_state
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.covered import Position
 from lakefeed.commit.ledger import Commit, SnapshotProperties
@@ -169,10 +171,10 @@ class Landing:
             SchemaChanged: a writer's schema is another, and the feed is to stop then.
         """
         commit = Commit(self._feed, batch_id, ranges, fence=self.fence)
-        if self._sink.has(commit):
+        if self._has(batch, commit):
             return Landed(batch_id, rows=0, replayed=True)
         rows, outcomes = self._written(batch, commit)
-        if rows is None and ranges.records and not outcomes.counts.records:
+        if rows is None and ranges.records and not outcomes.counts.records and not has_state(ranges):
             # Nothing was read: the sink's log has the batch, from before a crash.
             self._complete(batch, commit)
             return Landed(batch_id, rows=0, replayed=True)
@@ -182,6 +184,10 @@ class Landing:
             )
         self._budget.spend(outcomes.counts)
         return Landed(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self._schema.notes())
+
+    def _has(self, batch: DataFrame, commit: Commit) -> bool:
+        """Whether the sink has the batch already."""
+        return self._sink.has(commit)
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
         """Writes the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
@@ -205,6 +211,12 @@ class Landing:
         self._budget.spend(outcomes.counts)
         return rows, outcomes
 
+    @contextmanager
+    def again(self, records: DataFrame) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
+        """The rows of records that were judged before, for a sink that has missed them; with their outcomes."""
+        with BatchOutcomes(self._spark) as outcomes:
+            yield self._transform(outcomes.accepted(self.judged(records))), outcomes
+
     def notes(self) -> tuple[str, ...]:
         """What the user should hear of since the last call."""
         return self._schema.notes()
@@ -221,11 +233,11 @@ class Landing:
     def _written(self, batch: DataFrame, commit: SnapshotProperties) -> tuple[int | None, BatchOutcomes]:
         """Writes the rows, again for each time that the batch shows schemas which they did not cover."""
         while True:
-            with BatchOutcomes(self._spark) as outcomes:
+            with self._counting() as outcomes:
                 self._budget.limit(outcomes)
                 if (covered := self._schema.covered_ids) is not None:
                     outcomes.cover(covered)
-                rows = self._transform(outcomes.accepted(self.judged(batch)))
+                rows = self._rows_of(batch, outcomes)
                 try:
                     landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
                 except Exception:
@@ -236,9 +248,21 @@ class Landing:
                         raise self._over_budget(outcomes) from None
                     if outcomes.refusal != "schemas":
                         raise
-                    self._schema.meet(outcomes.schema_ids, rows_of=lambda: self.rows(batch))
+                    self._meet(outcomes.schema_ids, batch)
                     continue
                 return landed, outcomes
+
+    def _counting(self) -> AbstractContextManager[BatchOutcomes]:
+        """Counts one attempt to write a batch."""
+        return BatchOutcomes(self._spark)
+
+    def _rows_of(self, batch: DataFrame, outcomes: BatchOutcomes) -> DataFrame:
+        """The batch's rows; what becomes of its records is counted while they are computed."""
+        return self._transform(outcomes.accepted(self.judged(batch)))
+
+    def _meet(self, schema_ids: Collection[int], batch: DataFrame) -> None:
+        """The batch has schemas that its rows did not cover: the next attempt does."""
+        self._schema.meet(schema_ids, rows_of=lambda: self.rows(batch))
 
     def _over_budget(self, outcomes: BatchOutcomes) -> ErrorBudgetExceeded:
         counts = outcomes.counts

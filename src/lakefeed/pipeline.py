@@ -10,10 +10,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from lakefeed.assembly import Assembly
 from lakefeed.backfill import Backfilled, BackfillJob, Portion
+from lakefeed.bounded import BatchSummary, run_bounded
 from lakefeed.commit.missing import Wanted
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.rewinding import RewindPlan, carry_out
@@ -57,12 +59,18 @@ class Pipeline:
     """
 
     def __init__(
-        self, config: PipelineConfig, *, environment: Mapping[str, str] | None = None, view: str | None = None
+        self,
+        config: PipelineConfig,
+        *,
+        environment: Mapping[str, str] | None = None,
+        view: str | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.config = config
         self._environment = default_environment() if environment is None else environment
         self.connections = config.connections(self._environment)
-        self.feed = Assembly(config, connections=self.connections, view=view or config.name)
+        self.feed = Assembly(config, connections=self.connections, view=view or config.name, folder=folder)
+        self._folder = folder
 
     @classmethod
     def from_file(
@@ -84,7 +92,8 @@ class Pipeline:
             ConfigError: naming every mistake in the file with its line.
         """
         known = default_environment() if environment is None else environment
-        return cls(load(Path(path), overrides=overrides, environment=known), environment=known)
+        config = load(Path(path), overrides=overrides, environment=known)
+        return cls(config, environment=known, folder=Path(path).absolute().parent)
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
         """The topics' records as a stream, undecoded.
@@ -145,13 +154,22 @@ class Pipeline:
             raise ConfigError(f"pipeline '{self.config.name}' has one table for all its topics")
         if not self.config.kafka.reads(topic):
             raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
-        return Pipeline(config_of(self.config, topic), environment=self._environment, view=self.config.name)
+        config = config_of(self.config, topic)
+        return Pipeline(config, environment=self._environment, view=self.config.name, folder=self._folder)
 
     def _require_one_table(self) -> None:
         if self.config.has_many_tables:
             raise ConfigError(
                 f"in pipeline '{self.config.name}' each topic has a table of its own",
                 hint="say which topic: --topic, or from Python of_topic",
+            )
+
+    def _require_one_sink(self) -> None:
+        if self.config.sinks:
+            raise ConfigError(
+                f"pipeline '{self.config.name}' has several sinks, which would not be in step any more",
+                where="sinks",
+                hint="take them out of the file for it, and read what they lack with lakefeed read",
             )
 
     def parts(self) -> list[Pipeline]:
@@ -221,7 +239,38 @@ class Pipeline:
             accept_loss=accept_loss,
         )
         with translating():
-            return run_many(self, spark, how) if self.config.has_many_tables else run_one(self.feed, spark, how)
+            if self.config.has_many_tables:
+                return run_many(self, spark, how)
+            if self.config.checkpoint:
+                return run_one(self.feed, spark, how)
+            with TemporaryDirectory(prefix="lakefeed-") as folder:
+                return run_one(self.feed.at(f"file:{folder}/checkpoint"), spark, how)
+
+    def run_batch(
+        self,
+        *,
+        spark: SparkSession | None = None,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+    ) -> BatchSummary:
+        """Lands the records that are there now in one commit, without a stream: see ``lakefeed.bounded``.
+
+        Args:
+            spark: the session to run in. Default: a new one.
+            since: from this time on. Default: from where the feed stands, else from the topics' beginning.
+            until: up to this time. Default: to what is there now.
+
+        Raises:
+            ConfigError: each topic has a table of its own, or the sink knows no such batch.
+            CheckpointMismatch: the records do not go on where the feed stands, or it has state.
+        """
+        self._require_one_table()
+        self._require_one_sink()
+        spark = spark or self.session()
+        with translating(), TemporaryDirectory(prefix="lakefeed-") as folder:
+            feed = self.feed.at(f"file:{folder}/checkpoint")
+            landed, seconds = run_bounded(feed, spark, Selection.of(since=since, until=until))
+        return BatchSummary.of(landed, seconds)
 
     def replay(
         self,
@@ -241,6 +290,7 @@ class Pipeline:
             ConfigError: the pipeline keeps no dead letters, or its sink takes batches only.
         """
         self.dead_letters()
+        self._require_one_sink()
         if self.config.sink.iceberg is None:
             raise ConfigError("dead letters can be replayed into an Iceberg table only", where=self.config.name)
         spark = spark or self.session()
@@ -276,10 +326,14 @@ class Pipeline:
             ResourceMissing: neither the table nor the topic has all of a range.
         """
         self._require_one_table()
+        self._require_one_sink()
         if self.config.sink.iceberg is None:
             raise ConfigError(
-                f"a {'JDBC' if self.config.sink.jdbc else 'Parquet'} feed cannot be backfilled: nothing would keep old "
-                "records from landing twice",
+                "a feed of files cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
+                "records from landing twice"
+                if self.config.sink.logged_path
+                else f"a feed into sink.{self.config.sink.kind} cannot be backfilled: nothing would keep old records "
+                "from landing twice",
                 where=self.config.name,
                 hint="lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
             )
@@ -368,6 +422,7 @@ class Pipeline:
         Raises:
             CheckpointMismatch: the feed has gone on since this was planned.
         """
+        self._require_one_sink()
         spark = spark or self.session()
         with translating():
             sink = self.feed.iceberg_table(spark)

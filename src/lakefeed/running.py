@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.assembly import Assembly
+from lakefeed.commit.batches import with_batch
 from lakefeed.commit.checkpoint import Owner
 from lakefeed.commit.opening import Opening
-from lakefeed.commit.outcomes import ZERO
+from lakefeed.commit.outcomes import ZERO, BatchOutcomes
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.errors import ConfigError
 from lakefeed.kafka.monitoring import MonitoringGroup
-from lakefeed.kafka.source import batch_ranges
+from lakefeed.kafka.source import batch_ranges, query_id, read_batch
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed
 from lakefeed.many.rounds import Rounds
@@ -23,10 +27,13 @@ from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.query import MicroBatches, trigger_of, watch
 from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.sinks.several import SeveralSinks
+from lakefeed.stateful import PlannedRestart, StatefulLanding
 from lakefeed.upkeep.schedule import UpkeepBesideFeed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from lakefeed.pipeline import Pipeline
@@ -68,6 +75,7 @@ class RunSummary:
         startup_requests: those of them that were made before the first batch.
         batches_over_budget: batches that made more requests than the pipeline's budget.
         tables: by topic, where each topic goes to a table of its own.
+        paused: sinks that have failed and wait, and why.
     """
 
     batches: int
@@ -82,6 +90,7 @@ class RunSummary:
     startup_requests: S3Requests
     batches_over_budget: int
     tables: tuple[TableSummary, ...] = ()
+    paused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows_per_second(self) -> float:
@@ -102,43 +111,90 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     """Runs a feed into its sink, as a streaming query; see ``Pipeline.run``."""
     before = s3_requests(spark)
     batches = MicroBatches(how.stop)
-    topics = SourceTopics(feed.config.kafka)
+    kafka = feed.config.source.kafka
+    topics = SourceTopics(kafka) if kafka is not None else None
     claim = feed.claim(spark)
-    sink = feed.sink(spark, claim)
+    # What a source without offsets has given is known to the checkpoint alone, as state is.
+    stateful = feed.plan(spark).stateful or kafka is None
+    sink = feed.sink(spark, claim, note=how.on_note)
+    for name, side in feed.config.sinks.items():
+        if stateful and side.on_failure == "pause":
+            raise ConfigError(
+                "the transform keeps state, and a sink that pauses could not be given what it has missed",
+                where=f"sinks.{name}.on_failure",
+                hint="on_failure: stop",
+            )
     opening = Opening(
-        feed.config.name, claim, sink, Owner.of(feed.config).sink, topics.described(), accept_loss=how.accept_loss
+        feed.config.name,
+        claim,
+        sink,
+        Owner.of(feed.config).sink,
+        topics.described() if topics is not None else {},
+        accept_loss=how.accept_loss,
+        stateful=stateful,
+        of_kafka=kafka is not None,
     )
     opening.look()
     lost = {(each.topic, each.partition) for each in opening.start.lost}
-    landing = feed.landing(spark, sink, feed.read(spark), lost=lost)
+
+    def again(ranges: Sequence[OffsetRange]) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
+        headers = "headers" in feed.config.decode.metadata
+        return landing.again(read_batch(spark, feed.config.kafka, ranges=ranges, headers=headers))
+
+    ready = feed.ready(claim, begins=opening.begins) if stateful else None
+    landing = feed.landing(spark, sink, feed.read(spark), lost=lost, ready=ready)
     # Again: now no other driver can move the table.
     if told := opening.look().told:
         how.on_note(told)
     opening.prepare(fence=landing.fence)
     landing.follow()
+    if isinstance(sink, SeveralSinks):
+        sink.begin(None if stateful else again)
 
-    named = feed.config.kafka.monitoring_group
-    group = MonitoringGroup(feed.config.kafka, named) if named is not None else None
+    named = kafka.monitoring_group if kafka is not None else None
+    group = MonitoringGroup(kafka, named) if kafka is not None and named is not None else None
 
     def land(batch: DataFrame, batch_id: int) -> Landed:
-        ranges = topics.identify(batch_ranges(spark, feed.config.name))
-        landed = landing.land(batch, ranges, batch_id)
+        ranges = OffsetRanges(())
+        if topics is not None:
+            ranges = topics.identify(batch_ranges(spark, feed.config.name))
+        marked = ranges
+        if stateful:
+            marked = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed.config.name))
+        landed = landing.land(batch, marked, batch_id)
         told = group.publish(ranges.ranges) if group is not None else None
         return landed if told is None else replace(landed, notes=(*landed.notes, told))
 
-    writer = feed.read(spark, starting=opening.starting).writeStream.foreachBatch(batches.guarded(land))
+    def started() -> StreamingQuery:
+        records = feed.read(spark, starting=opening.starting)
+        if isinstance(landing, StatefulLanding):
+            writer = landing.stream(records).writeStream.outputMode(feed.config.output_mode)
+        else:
+            writer = records.writeStream
+        return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=how.once)
+
     budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None
     with (
         FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=sink.location(), since=before) as requests,
         UpkeepBesideFeed(feed.config, spark=spark, connections=feed.connections) as upkeep,
     ):
-        seconds = watch(
-            _started(feed.config, writer, once=how.once),
-            batches,
-            on_batch=upkeep.telling(how.on_batch),
-            requests=requests,
-            request_budget=budget,
-        )
+        began, over = time.monotonic(), False
+        while not over:
+            try:
+                watch(
+                    started(),
+                    batches,
+                    on_batch=upkeep.telling(how.on_batch),
+                    requests=requests,
+                    request_budget=budget,
+                )
+                over = True
+            except PlannedRestart as restart:
+                batches.failure = None
+                how.on_note("; ".join((restart.what, *landing.notes())))
+        seconds = time.monotonic() - began
+        if isinstance(landing, StatefulLanding):
+            landing.close()
         startup, total = requests.of_startup(), requests.total()
     landed = [each for each in batches.landed if not each.replayed]
     counts = sum((each.counts for each in landed), ZERO)
@@ -154,6 +210,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
         requests=total,
         startup_requests=startup,
         batches_over_budget=batches.over_budget,
+        paused=sink.paused if isinstance(sink, SeveralSinks) else {},
     )
 
 
@@ -181,7 +238,7 @@ def run_many(pipeline: Pipeline, spark: SparkSession, how: How) -> RunSummary:
     )
 
 
-def _started(config: PipelineConfig, writer: DataStreamWriter, *, once: bool) -> Any:
+def _started(config: PipelineConfig, writer: DataStreamWriter, *, once: bool) -> StreamingQuery:
     return (
         writer.queryName(config.name)
         .option("checkpointLocation", config.checkpoint)

@@ -211,7 +211,7 @@ def test_where_it_cannot_be_told_what_is_missing_nothing_is_landed(lake: SparkSe
     with pytest.raises(ResourceMissing, match="there is no table"):
         feed.pipeline(**blocks(feed)).backfill(spark=lake)
     parquet = {"parquet": {"path": f"s3a://{feed.stack.bucket}/parquet/{feed.name}"}}
-    with pytest.raises(ConfigError, match="a Parquet feed cannot be backfilled"):
+    with pytest.raises(ConfigError, match="a feed of files cannot be backfilled"):
         feed.pipeline(**blocks(feed, sink=parquet)).backfill(spark=lake)
 
 

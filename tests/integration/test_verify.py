@@ -192,5 +192,5 @@ def test_what_cannot_be_verified_is_refused(lake: SparkSession, feed: Feed) -> N
     with pytest.raises(ConfigError, match="kafka_partition"):
         checked(feed.pipeline())
     path = f"s3a://{feed.stack.bucket}/parquet/{feed.name}"
-    with pytest.raises(ConfigError, match="Parquet feed cannot be verified"):
+    with pytest.raises(ConfigError, match="feed of files cannot be verified"):
         checked(feed.pipeline(sink={"parquet": {"path": path}}))

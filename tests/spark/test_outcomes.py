@@ -83,7 +83,7 @@ def test_a_batch_that_must_not_land_leaves_the_log_as_it_was(spark: SparkSession
 
     session: Any = spark
     path = tmp_path / "files"
-    files = jvm.java(spark).sink.ParquetFiles(session._jsparkSession, str(path), [], {})
+    files = jvm.java(spark).sink.LoggedFiles(session._jsparkSession, str(path), "parquet", [], {})
     for why, records, limit in MUST_NOT:
         with BatchOutcomes(spark) as outcomes:
             limit(outcomes)

@@ -12,6 +12,34 @@ VERIFY = "tests/unit/commit/test_verify.py::test_"
 
 AT_THE_START = (
     python(
+        "state: a checkpoint that is another query's",
+        "commit/batches",
+        "if state.query_id != last.ranges.topic_ids[BATCHES]:",
+        "if False:",
+        f"{START}a_feed_with_state_is_refused_where_its_state_is_not",
+    ),
+    python(
+        "state: a checkpoint that was rolled back",
+        "commit/batches",
+        "if landed > planned + 1:",
+        "if False:",
+        f"{START}a_feed_with_state_is_refused_where_its_state_is_not",
+    ),
+    python(
+        "state: other records under the number of a landed batch",
+        "commit/batches",
+        "if landed == planned + 1 and any(",
+        "if False and any(",
+        f"{START}a_feed_with_state_is_refused_where_its_state_is_not",
+    ),
+    python(
+        "state: a transform that has lost it",
+        "commit/start",
+        "        require_no_state(facts)\n",
+        "        pass\n",
+        f"{START}a_feed_that_has_lost_its_transform_does_not_go_on_without_state",
+    ),
+    python(
         "start: a table that lacks what the checkpoint takes for landed",
         "commit/start",
         "if ahead := {",

@@ -12,6 +12,9 @@ import click
 from lakefeed.cli.output import emit, output_option
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lakefeed.config.connections import Connections
     from lakefeed.config.load import Reading
     from lakefeed.config.problem import Problem
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 def check(
     context: click.Context, file: Path | None, overrides: tuple[str, ...], connect: bool, schema: bool, output: str
 ) -> None:
-    """Find every mistake in a pipeline file, without starting Spark.
+    """Find every mistake in a pipeline file. Nothing is run; a transform is looked at by a Spark of its own.
 
     Each is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
     a mistake, 1 if only something outside does not answer, 0 otherwise; warnings count for nothing.
@@ -55,17 +58,43 @@ def check(
 
 def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
     from lakefeed.config.load import read
+    from lakefeed.config.problem import errors_of
     from lakefeed.session import default_environment
 
     environment = default_environment()
     reading = read(file, overrides=overrides, environment=environment)
     problems = list(reading.problems)
-    if connect and reading.config is not None:
+    if reading.config is None:
+        return problems
+    connections = reading.config.connections(environment)
+    if connect:
         from lakefeed.config.connect import preflight
 
-        for problem in preflight(reading.config, connections=reading.config.connections(environment)):
-            problems.append(_located(problem, reading))
+        problems += [_located(each, reading) for each in preflight(reading.config, connections=connections)]
+    if not errors_of(problems):
+        from lakefeed.analysis import analysed
+
+        found = analysed(
+            reading.config,
+            connections=connections,
+            spark=lambda: _spark(connections),
+            folder=file.absolute().parent,
+            connect=connect,
+        )
+        problems += [_located(each, reading) for each in found]
     return problems
+
+
+def _spark(connections: Connections) -> SparkSession:
+    from lakefeed.session import log_path, session
+
+    return session(
+        "lakefeed-check",
+        connections=connections,
+        master="local[1]",
+        conf={"spark.ui.enabled": "false"},
+        log_file=log_path("check"),
+    )
 
 
 def _located(problem: Problem, reading: Reading) -> Problem:

@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from lakefeed.cli.output import emit, output_option
 from lakefeed.observe.terminal import ProgressView
 
 if TYPE_CHECKING:
+    from lakefeed.bounded import BatchSummary
     from lakefeed.pipeline import RunSummary
 
 
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Go on although records were lost unread, or a topic was made again; the ledger says so.",
 )
+@click.option("--batch", is_flag=True, help="Land all records that are there now in one commit, without a stream.")
+@click.option("--since", metavar="TIME", help="With --batch: from this time on, in ISO 8601.")
+@click.option("--until", metavar="TIME", help="With --batch: up to this time.")
 @click.option("--master", help="Spark master.  [default: local[*]]")
 @click.option(
     "--log-file",
@@ -48,6 +53,9 @@ def run(
     overrides: tuple[str, ...],
     once: bool,
     accept_loss: bool,
+    batch: bool,
+    since: str | None,
+    until: str | None,
     master: str | None,
     log_file: Path | None,
     output: str,
@@ -60,17 +68,27 @@ def run(
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
 
+    if batch and (once or accept_loss):
+        raise click.UsageError("--batch is a run of its own: without --once and --accept-loss", context)
+    if not batch and (since or until):
+        raise click.UsageError("--since and --until belong to --batch", context)
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     log_file = log_file or log_path(declared.config.name)
     with ProgressView(declared.config.name) as view:
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
+        if batch:
+            landed = declared.run_batch(spark=spark, since=since, until=until)
+            for note in landed.notes:
+                view.note(note)
+            emit(output, asdict(landed), lambda: _print_batch(declared.config.name, landed))
+            return
         with stop_signals(view) as stop:
             summary = declared.run(
                 spark=spark, once=once, stop=stop, on_batch=view.batch, on_note=view.note, accept_loss=accept_loss
             )
     emit(output, summary.as_dict(), lambda: _print(declared.config.name, summary))
-    context.exit(1 if any(each.failure for each in summary.tables) else 0)
+    context.exit(1 if any(each.failure for each in summary.tables) or summary.paused else 0)
 
 
 def _print(name: str, summary: RunSummary) -> None:
@@ -83,8 +101,17 @@ def _print(name: str, summary: RunSummary) -> None:
     failed = [each for each in summary.tables if each.failure]
     if summary.tables:
         click.echo(f"{len(summary.tables):,} tables, {len(failed):,} of them failed")
+    for name, why in summary.paused.items():
+        click.secho(f"  the sink '{name}' waits: {why}", fg="red")
     for each in failed:
         click.secho(f"  {each.topic}: {each.failure}", fg="red")
+
+
+def _print_batch(name: str, landed: BatchSummary) -> None:
+    rows = "" if landed.rows is None else f", {landed.rows:,} rows"
+    click.echo(
+        f"{name}: {landed.records:,} records{rows}, {landed.dead_letters:,} dead letters in {landed.seconds:.1f} s"
+    )
 
 
 @contextmanager

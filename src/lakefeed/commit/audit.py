@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from lakefeed.commit.audit_backfills import backfill_findings
 from lakefeed.commit.audit_rows import letter_findings, row_findings
 from lakefeed.commit.audit_upserts import upsert_findings
+from lakefeed.commit.batches import without_batches
 from lakefeed.commit.evidence import Evidence, Finding, Partition
 from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, total
@@ -130,7 +131,7 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.commits:
         return
     last = evidence.commits[-1]
-    for topic in sorted({each.topic for each in last.ranges.ranges}):
+    for topic in sorted({each.topic for each in without_batches(last.ranges).ranges}):
         description = evidence.topics.get(topic)
         if description is None:
             yield Finding(
@@ -220,7 +221,7 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
                 batch_id=commit.batch_id,
                 snapshot_id=commit.snapshot_id,
             )
-        for each in commit.ranges.ranges:
+        for each in without_batches(commit.ranges).ranges:
             counted = commit.counts.get((each.topic, each.partition), ZERO).records
             if counted == each.records:
                 continue

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
 from lakefeed.commit.checkpoint_state import METADATA, CheckpointFiles, CheckpointState, checkpoint_state
-from lakefeed.config.jdbc import Address
 from lakefeed.errors import CheckpointMismatch
 
 if TYPE_CHECKING:
@@ -35,11 +34,7 @@ class Owner:
     @classmethod
     def of(cls, config: PipelineConfig) -> Owner:
         """A pipeline's feed and sink."""
-        sink = config.sink
-        target = sink.iceberg.table if sink.iceberg else sink.parquet.path if sink.parquet else ""
-        if sink.jdbc is not None:
-            target = f"{Address.of(sink.jdbc.url).database} {sink.jdbc.table}"
-        return cls(feed=config.name, sink=f"{sink.kind} {target}")
+        return cls(feed=config.name, sink=f"{config.sink.kind} {config.sink.chosen.target}".rstrip())
 
 
 @dataclass(frozen=True)
@@ -52,6 +47,8 @@ class Note:
         schema: the schema that records are read with, where the sink has no place for it.
         topic_ids: which topics were read, where the sink has no ledger.
         move: the snapshot of the newest move of the feed that the checkpoint knows of.
+        state: what the query keeps from batch to batch: see ``lakefeed.transform.plan``.
+        sinks: those beside the feed's own that have been begun.
     """
 
     feed: str
@@ -59,10 +56,14 @@ class Note:
     schema: str | None = None
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     move: int | None = None
+    state: Sequence[str] = ()
+    sinks: Sequence[str] = ()
 
     def to_json(self) -> str:
         """As the file has it: what is empty is left out."""
-        return json.dumps({key: value for key, value in asdict(self).items() if value not in (None, {})}, indent=2)
+        return json.dumps(
+            {key: value for key, value in asdict(self).items() if value not in (None, {}, (), [])}, indent=2
+        )
 
 
 class Claim:
@@ -115,9 +116,9 @@ class Claim:
         """Notes the schema that records are read with, where the sink itself has no place for it."""
         self.note(schema=schema)
 
-    def state(self) -> CheckpointState:
+    def state(self, *, with_query_id: bool = False, of_kafka: bool = True) -> CheckpointState:
         """How far Spark has come there, as it was when the location was claimed."""
-        return checkpoint_state(self._reader())
+        return checkpoint_state(self._reader(), with_query_id=with_query_id, of_kafka=of_kafka)
 
     def discard(self) -> None:
         """Removes what Spark keeps there: the next query begins anew."""

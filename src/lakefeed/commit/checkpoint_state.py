@@ -5,6 +5,7 @@ An entry is a line ``v1``, for ``offsets`` a line of Spark's own, and a line of 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ class CheckpointState:
     start: Mapping[Partition, int] | None = None
     end: Mapping[Partition, int] = field(default_factory=dict)
     damage: str | None = None
+    query_id: str | None = None
+    """Spark's id of the query that it belongs to; None if it is new, or was not asked for."""
 
     @property
     def position(self) -> Mapping[Partition, int] | None:
@@ -51,8 +54,14 @@ class CheckpointState:
         return None if self.batch_id is None else self.end if self.committed else self.start
 
 
-def checkpoint_state(files: CheckpointFiles) -> CheckpointState:
-    """Reads a checkpoint's state: two files at most, beside their names."""
+def checkpoint_state(files: CheckpointFiles, *, with_query_id: bool = False, of_kafka: bool = True) -> CheckpointState:
+    """Reads a checkpoint's state: two files at most, beside their names.
+
+    Args:
+        files: the location's.
+        with_query_id: read the query's id too: one file more.
+        of_kafka: whether its source tells offsets; other sources' are not looked at.
+    """
     names = set(files.names())
     logs: dict[str, set[int]] = {"offsets": set(), "commits": set()}
     for name in names:
@@ -69,14 +78,20 @@ def checkpoint_state(files: CheckpointFiles) -> CheckpointState:
     damage = None
     if METADATA not in names:
         damage = f"its file '{METADATA}' is gone"
-    elif max(done, default=-1) not in (newest, newest - 1) or not (committed or before in names):
+    elif max(done, default=-1) not in (newest, newest - 1) or not (committed or not of_kafka or before in names):
         damage = "entries of its logs are gone"
     try:
-        end = _offsets(files, f"offsets/{newest}")
-        start = _offsets(files, before) if not committed and before in names else None
+        end = _offsets(files, f"offsets/{newest}") if of_kafka else {}
+        start = _offsets(files, before) if of_kafka and not committed and before in names else None
     except ValueError as error:
         return CheckpointState(batch_id=newest, committed=committed, damage=f"its file '{error}' is broken")
-    return CheckpointState(batch_id=newest, committed=committed, start=start, end=end, damage=damage)
+    query_id = None
+    if with_query_id and METADATA in names:
+        try:
+            query_id = str(json.loads(files.read(METADATA))["id"])
+        except (ValueError, KeyError, TypeError):
+            damage = damage or f"its file '{METADATA}' is broken"
+    return CheckpointState(batch_id=newest, committed=committed, start=start, end=end, damage=damage, query_id=query_id)
 
 
 def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lakefeed.commit.batches import without_batches
 from lakefeed.commit.intervals import united
 from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, Counts
@@ -196,7 +197,7 @@ def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, in
     """From the first offset to the last that the commits cover, for each partition."""
     found: dict[Partition, tuple[int, int]] = {}
     for commit in commits:
-        for each in commit.ranges.ranges:
+        for each in without_batches(commit.ranges).ranges:
             start, end = found.get((each.topic, each.partition), (each.start, each.end))
             found[each.topic, each.partition] = (min(start, each.start), max(end, each.end))
     return found
@@ -204,7 +205,7 @@ def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, in
 
 def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
     """The offsets that the commits cover, in as few ranges as possible."""
-    return united(each for commit in commits for each in commit.ranges.ranges)
+    return united(each for commit in commits for each in without_batches(commit.ranges).ranges)
 
 
 def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
@@ -212,6 +213,6 @@ def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
     return [
         each
         for commit in commits
-        for each in commit.ranges.ranges
+        for each in without_batches(commit.ranges).ranges
         if commit.counts.get((each.topic, each.partition), ZERO).records < each.records
     ]

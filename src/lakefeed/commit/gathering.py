@@ -14,6 +14,7 @@ from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, other
 from lakefeed.config.connections import Connections
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.models import IcebergSink, KafkaSource, PipelineConfig
+from lakefeed.config.upserts import upserting
 from lakefeed.dead_letters.place import BACKFILLS
 from lakefeed.errors import ResourceMissing
 from lakefeed.jdbc.ledger import JdbcLedger
@@ -79,7 +80,7 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
         held=_held(source, landed, topics),
         transformed=config.transform is not None,
         placed=positions(table),
-        keyed=_keyed(sink, feed, table, connections, positions=positions, deep=deep) if sink.mode == "upsert" else None,
+        keyed=_keyed(sink, feed, table, connections, positions=positions, deep=deep) if upserting(config) else None,
     )
 
 

@@ -24,6 +24,9 @@ class MovableSink(Protocol):
     keeps_ledger: bool
     """Whether it says which offsets it holds."""
 
+    keeps_log: bool
+    """Whether it keeps none, but a log of the batches that it has."""
+
     def location(self) -> str:
         """Where its files are."""
 
@@ -48,6 +51,8 @@ class Opening:
         name: of the sink, as the pipeline file has it.
         topics: those that it reads, as they are now.
         accept_loss: go on although records are lost.
+        stateful: whether the query keeps state from batch to batch, or its source has no offsets.
+        of_kafka: whether its source is Kafka.
         start: what was decided last.
     """
 
@@ -57,6 +62,8 @@ class Opening:
     name: str
     topics: Mapping[str, TopicDescription | None]
     accept_loss: bool = False
+    stateful: bool = False
+    of_kafka: bool = True
     start: Start = field(default_factory=Start)
     _state: CheckpointState | None = None
     _position: Position | None = None
@@ -69,7 +76,7 @@ class Opening:
             RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
         """
         if self._state is None:
-            self._state = self.claim.state()
+            self._state = self.claim.state(with_query_id=self.stateful, of_kafka=self.of_kafka)
         elif not self.sink.keeps_ledger:
             # No fence keeps others away, so that nothing is known better than before.
             return self.start
@@ -78,6 +85,7 @@ class Opening:
             feed=self.feed,
             sink=self.name,
             keeps_ledger=self.sink.keeps_ledger,
+            keeps_log=self.sink.keeps_log,
             checkpoint=self._state,
             last=self._position,
             unknown_move=moved_by(self._position) not in (None, self.claim.noted.move),
@@ -85,12 +93,19 @@ class Opening:
             topics=self.topics,
             noted_ids=self.claim.noted.topic_ids,
             rewinds=not self.name.startswith("jdbc "),
+            stateful=self.stateful,
+            had_state=bool(self.claim.noted.state),
         )
         self.start = decide(facts, accept_loss=self.accept_loss)
         if not self.sink.keeps_ledger:
             ids = {name: each.topic_id for name, each in self.topics.items() if each is not None}
             self.claim.remember(topic_ids=ids)
         return self.start
+
+    @property
+    def begins(self) -> bool:
+        """Whether nothing of the query is there yet."""
+        return self.start.discard or self._state is None or self._state.batch_id is None
 
     def prepare(self, *, fence: str | None) -> None:
         """Does what was decided: records a loss, and removes a checkpoint that is not to be gone on from."""

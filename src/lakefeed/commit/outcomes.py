@@ -90,6 +90,12 @@ class BatchOutcomes:
     ) -> None:
         jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
 
+    def next(self) -> None:
+        """Begins the next batch of a query whose plan has this counter in it for good; under another commit id."""
+        following = uuid.uuid4().hex
+        self._outcomes.next(self.commit_id, following)
+        self.commit_id = following
+
     def bound(self, *, max_rows: int | None, max_share: float | None, before: Counts = ZERO) -> None:
         """One more bound on the dead letters, else the commit is refused.
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.commit.batches import has_state
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.ledger import FEED, POSITION, RANGES, Commit
@@ -109,11 +110,19 @@ def plan(
         )
     if config.sink.iceberg is None:
         raise ConfigError(
-            "a Parquet feed cannot be moved: its log is numbered by batches and knows no offsets",
-            where=config.sink.parquet.path if config.sink.parquet else None,
+            "a feed of files cannot be moved: its log is numbered by batches and knows no offsets"
+            if config.sink.logged_path
+            else f"a feed into sink.{config.sink.kind} cannot be moved: it knows no offsets",
+            where=config.sink.chosen.target or None,
             hint="name another path and another checkpoint location, which reads the topics again",
         )
     survey = surveyed(config, connections=connections)
+    if survey.position is not None and has_state(survey.position.ranges):
+        raise ConfigError(
+            f"feed '{config.name}' keeps state, which cannot be moved to other offsets",
+            where=config.sink.iceberg.table,
+            hint="name a new table and a new checkpoint location, which read the topics again",
+        )
     known = {} if survey.position is None else ends(survey.position)
     ids = {} if survey.position is None else survey.position.ranges.topic_ids
     chosen = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from lakefeed.commit.batches import BATCHES, lost_under_state, require_no_state, require_state
 from lakefeed.commit.checkpoint_state import CheckpointState, Partition
 from lakefeed.commit.covered import Position
 from lakefeed.commit.losses import Loss, losses
@@ -36,6 +37,9 @@ class Facts:
         topics: those that the pipeline reads, as the broker describes them; None if one is not there.
         noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        stateful: whether the query keeps state from batch to batch.
+        had_state: whether a query that kept state has made the checkpoint.
+        keeps_log: for a sink without a ledger, whether it has a log of its batches.
     """
 
     feed: str
@@ -48,6 +52,9 @@ class Facts:
     topics: Mapping[str, TopicDescription | None] = field(default_factory=dict)
     noted_ids: Mapping[str, str] = field(default_factory=dict)
     rewinds: bool = True
+    stateful: bool = False
+    had_state: bool = False
+    keeps_log: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,19 +86,28 @@ def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
         CheckpointMismatch: the sink lacks what the checkpoint takes for landed.
         RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
     """
-    start = _from_ledger(facts) if facts.keeps_ledger else _from_log(facts)
+    if not facts.stateful:
+        require_no_state(facts)
+    if facts.keeps_ledger:
+        start = require_state(facts) if facts.stateful else _from_ledger(facts)
+    else:
+        start = _from_log(facts) if facts.keeps_log else _from_checkpoint(facts)
     positions, ids = _position(facts, start)
     lost = tuple(losses(positions, ids, facts.topics))
+    if not lost and facts.stateful:
+        return start
     if not lost:
         return _without_a_plan_that_cannot_be_read(facts, start, positions)
     told = "; ".join(each.what for each in lost[:MOST_TOLD])
     told += f"; and {len(lost) - MOST_TOLD} partitions more" if len(lost) > MOST_TOLD else ""
+    if facts.stateful:
+        raise lost_under_state(facts, told)
     if not facts.keeps_ledger:
         raise RecordsLost(
             f"feed '{facts.feed}' cannot go on: {told}",
             where=facts.sink,
             hint="bring the records back, or name another path and another checkpoint location, which reads what the "
-            "topics have; a Parquet feed has no place to record a loss in",
+            "topics have; the sink has no place to record a loss in",
         )
     if not accept_loss:
         raise RecordsLost(
@@ -110,8 +126,8 @@ def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
 
 
 def ends(position: Position) -> dict[Partition, int]:
-    """Where a feed goes on, for each partition."""
-    return {(each.topic, each.partition): each.end for each in position.ranges.ranges}
+    """Where a feed goes on, for each partition of its topics."""
+    return {(each.topic, each.partition): each.end for each in position.ranges.ranges if each.topic != BATCHES}
 
 
 def _from_ledger(facts: Facts) -> Start:
@@ -185,6 +201,20 @@ def _from_log(facts: Facts) -> Start:
         where=f"{facts.sink}/_spark_metadata",
         hint="restore the path; or name another path and another checkpoint location, which reads the topics again",
     )
+
+
+def _from_checkpoint(facts: Facts) -> Start:
+    """The sink says nothing: the checkpoint is all that is known."""
+    state = facts.checkpoint
+    if state.damage is None:
+        return Start()
+    if facts.stateful:
+        raise CheckpointMismatch(
+            f"the state of feed '{facts.feed}' is lost: the checkpoint is damaged: {state.damage}",
+            where=facts.sink,
+            hint="restore the checkpoint; or name another one, which begins anew",
+        )
+    return Start(discard=True, told=f"the checkpoint is damaged: {state.damage}; begins anew")
 
 
 def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:

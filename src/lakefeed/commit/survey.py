@@ -125,9 +125,9 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
     if config.checkpoint:
         files = StoredFiles(config.checkpoint, s3=connections.s3)
         found = noted(files, where=config.checkpoint)
-        owned(found, owner, where=config.checkpoint)
-        state = checkpoint_state(files)
-    logged = _logged(config.sink.parquet.path, connections) if config.sink.parquet else None
+        note = owned(found, owner, where=config.checkpoint)
+        state = checkpoint_state(files, with_query_id=bool(note.state))
+    logged = _logged(config.sink.logged_path, connections) if config.sink.logged_path else None
     topics = SourceTopics(config.kafka).described()
     position, untold = None, None
     if config.sink.iceberg is not None:
@@ -148,7 +148,7 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
             Facts(
                 feed=config.name,
                 sink=owner.sink,
-                keeps_ledger=config.sink.parquet is None,
+                keeps_ledger=config.sink.iceberg is not None or config.sink.jdbc is not None,
                 checkpoint=state,
                 last=position,
                 unknown_move=moved_by(position) not in (None, found.move if found else None),
@@ -156,6 +156,9 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
                 topics=topics,
                 noted_ids=found.topic_ids if found else {},
                 rewinds=config.sink.jdbc is None,
+                stateful=bool(found and found.state),
+                had_state=bool(found and found.state),
+                keeps_log=config.sink.logged_path is not None,
             )
         )
     group = MonitoringGroup(config.kafka, config.kafka.monitoring_group) if config.kafka.monitoring_group else None

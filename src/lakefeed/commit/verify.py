@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lakefeed.commit.audit import findings
+from lakefeed.commit.batches import without_batches
 from lakefeed.commit.evidence import Evidence, Finding, spans
 from lakefeed.commit.gathering import gathered
 from lakefeed.commit.ledger import Upserts
@@ -120,12 +121,18 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         Unreachable: the broker, the catalog or the store does not answer.
     """
     sink = config.sink.iceberg or config.sink.jdbc
+    if sink is None and config.sink.logged_path is None:
+        raise ConfigError(
+            f"sink.{config.sink.kind} keeps no ledger of its own that could be verified from outside",
+            where=config.sink.chosen.target or None,
+            hint="land the feed in an Iceberg table; docs/sinks.md says what each sink guarantees",
+        )
     if sink is None:
         raise ConfigError(
-            "a Parquet feed cannot be verified from outside: _spark_metadata lists files by batch id, and has neither "
+            "a feed of files cannot be verified from outside: _spark_metadata lists files by batch id, and has neither "
             "offsets nor counts to hold them against",
-            where=config.sink.parquet.path if config.sink.parquet else None,
-            hint="land the feed in an Iceberg table; docs/exactly-once.md says what Parquet guarantees",
+            where=config.sink.logged_path,
+            hint="land the feed in an Iceberg table; docs/exactly-once.md says what files guarantee",
         )
     evidence = gathered(config, connections, deep=deep)
     commits = evidence.commits
@@ -138,7 +145,7 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         whole=evidence.whole,
         first_batch=commits[0].batch_id if commits else None,
         last_batch=commits[-1].batch_id if commits else None,
-        offsets=sum(each.ranges.records for each in evidence.landed),
+        offsets=sum(without_batches(each.ranges).records for each in evidence.landed),
         records=counts.records,
         dead_letters=counts.dead_letters,
         skipped=counts.skipped,

@@ -141,8 +141,8 @@ def _subject(registry: Registry, subject: str | None, kind: str) -> None:
 
 def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
     places = {"checkpoint": config.checkpoint}
-    if config.sink.parquet is not None:
-        places["sink.parquet.path"] = config.sink.parquet.path
+    if config.sink.logged_path is not None:
+        places[f"sink.{config.sink.kind}.path"] = config.sink.logged_path
     if config.sink.iceberg is not None:
         name = config.sink.iceberg.catalog
         if name in connections.catalogs and (warehouse := connections.catalogs[name].warehouse):

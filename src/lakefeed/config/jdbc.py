@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from lakefeed.config.base import Model
 from lakefeed.config.partitions import complain
+from lakefeed.config.sinks import SinkBlock
 from lakefeed.config.upserts import Deletes, in_sink
 from lakefeed.errors import ConfigError
 
@@ -19,8 +19,10 @@ LONGEST_NAME = 63
 """PostgreSQL cuts longer names off, MariaDB allows one letter more."""
 
 
-class JdbcSink(Model):
+class JdbcSink(SinkBlock):
     """A table of a database, created from the rows' schema if it is missing; PostgreSQL, MariaDB or MySQL."""
+
+    guarantee: ClassVar[str] = "exactly-once"
 
     url: str = Field(
         description="jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."
@@ -68,6 +70,11 @@ class JdbcSink(Model):
     def _upserts(self) -> JdbcSink:
         complain(in_sink(self))
         return self
+
+    @property
+    def target(self) -> str:
+        """Database and table."""
+        return f"{Address.of(self.url).database} {self.table}"
 
     @property
     def where(self) -> str:

@@ -14,7 +14,7 @@ from lakefeed.config import overrides as override
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.document import Document, convert
 from lakefeed.config.explain import explain
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import PipelineConfig, Sink
 from lakefeed.config.nodes import MAX_BYTES, Unreadable, compose
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.errors import ConfigError
@@ -87,22 +87,30 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
 
 
 def _catalog_problems(config: PipelineConfig, document: Document, environment: Mapping[str, str]) -> list[Problem]:
-    """The sink's catalog must be declared in the file or named by the environment."""
+    """The sinks' catalogs must be declared in the file or named by the environment."""
     try:
         known = config.connections(environment).catalogs
     except ConfigError as error:
         return [Problem(what=error.what, file=error.where, hint=error.hint)]
-    sink = config.sink.iceberg
-    if sink is None or sink.catalog in known:
-        return []
-    document.add(
-        f"'{sink.table}': no catalog is called '{sink.catalog}'",
-        place=("sink", "iceberg", "table"),
-        location=document.locate(("sink", "iceberg", "table")),
-        hint=f"known: {', '.join(known) or 'none'}; declare catalogs.{sink.catalog}, or set LAKEFEED_CATALOG_URI "
-        "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
-    )
-    return [document.problems[-1]]
+    found = []
+    blocks: dict[tuple[str, ...], Sink] = {
+        ("sink",): config.sink,
+        **{("sinks", name): each for name, each in config.sinks.items()},
+    }
+    for at, block in blocks.items():
+        sink = block.iceberg
+        if sink is None or sink.catalog in known:
+            continue
+        place = (*at, "iceberg", "table")
+        document.add(
+            f"'{sink.table}': no catalog is called '{sink.catalog}'",
+            place=place,
+            location=document.locate(place),
+            hint=f"known: {', '.join(known) or 'none'}; declare catalogs.{sink.catalog}, or set LAKEFEED_CATALOG_URI "
+            "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
+        )
+        found.append(document.problems[-1])
+    return found
 
 
 def _subject_problems(config: PipelineConfig, document: Document) -> list[Problem]:

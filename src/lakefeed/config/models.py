@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import S3, Catalog, Connections
-from lakefeed.config.decoding import Decode
+from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC, TOPIC_MARK, Identifier, TableTemplate, catalog_of
 from lakefeed.config.partitions import complain, entries, known_transforms
+from lakefeed.config.sinks import ConsoleSink, FileFormat, FormatSink, MemorySink, PythonSink, SinkBlock
 from lakefeed.config.sorting import known_order
-from lakefeed.config.transform import Transform
+from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
+from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.upserts import Deletes, in_pipeline, in_sink
+from lakefeed.errors import ConfigError
 from lakefeed.kafka.client_options import consumer_complaints
 
 Scalar = str | int | float | bool
@@ -97,11 +100,16 @@ class KafkaSource(Model):
 class Source(OneOf):
     """Where records come from."""
 
-    __kinds__ = ("kafka",)
+    __kinds__ = ("kafka", "files", "rate", "socket", "iceberg", "format")
     kafka: KafkaSource | None = None
+    files: FilesSource | None = None
+    rate: RateSource | None = None
+    socket: SocketSource | None = None
+    iceberg: IcebergSource | None = None
+    format: FormatSource | None = None
 
 
-class IcebergSink(Model):
+class IcebergSink(SinkBlock):
     """An Iceberg table, created from the rows' schema if it is missing."""
 
     table: TableTemplate = Field(
@@ -120,8 +128,10 @@ class IcebergSink(Model):
     properties: dict[str, str] = Field(
         default_factory=dict, description="Table properties, set when lakefeed creates the table."
     )
-    mode: Literal["append", "upsert"] = Field(
-        "append", description="One row for each record, or the newest row for each key."
+    mode: Literal["append", "upsert", "overwrite"] = Field(
+        "append",
+        description="Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which "
+        "transform.output_mode: complete wants.",
     )
     keys: list[str] = Field(default_factory=list, description="With upsert: the columns that a row is known by.")
     order_by: list[str] = Field(
@@ -158,14 +168,30 @@ class IcebergSink(Model):
     def _known_order(cls, columns: Any) -> Any:
         return known_order(columns)
 
+    guarantee: ClassVar[str] = "exactly-once"
+    other_modes: ClassVar[str] = "update wants mode: upsert and keys, complete wants mode: overwrite"
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """One for each ``mode``; changes by key come from records (append) or from groups (update)."""
+        modes: dict[str, tuple[OutputMode, ...]] = {"upsert": ("append", "update"), "overwrite": ("complete",)}
+        return modes.get(self.mode, ("append",))
+
+    @property
+    def target(self) -> str:
+        """The table."""
+        return self.table
+
     @property
     def catalog(self) -> str:
         """The catalog's name."""
         return catalog_of(self.table)
 
 
-class ParquetSink(Model):
+class ParquetSink(SinkBlock):
     """Parquet files below a path, listed exactly once in Spark's ``_spark_metadata``."""
+
+    guarantee: ClassVar[str] = "exactly-once"
 
     path: str = Field(description="s3a://bucket/path")
     partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
@@ -184,14 +210,92 @@ class ParquetSink(Model):
     def _s3a(cls, path: str) -> str:
         return s3a_path(path)
 
+    @property
+    def target(self) -> str:
+        """The path."""
+        return self.path
+
+    def writer_options(self) -> dict[str, str]:
+        """For Spark's writer."""
+        return {"compression": self.compression}
+
+
+class FilesSink(SinkBlock):
+    """Files below a path, in directories by column, listed exactly once in Spark's ``_spark_metadata``."""
+
+    guarantee: ClassVar[str] = "exactly-once"
+
+    path: str = Field(description="s3a://bucket/path")
+    format: FileFormat = Field("parquet", description="What the files are. What CSV has no form for is JSON in it.")
+    partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
+    table: str | None = Field(
+        None,
+        pattern=rf"^({Identifier}\.)?{Identifier}$",
+        description="A table of Spark's session catalog (Hive's, where there is one) over the directories: made if it "
+        "is missing, and told of new partitions after each batch.",
+    )
+    options: dict[str, str] = Field(default_factory=dict, description="Spark's options for writing the format.")
+
+    @field_validator("path")
+    @classmethod
+    def _s3a(cls, path: str) -> str:
+        return s3a_path(path)
+
+    @property
+    def target(self) -> str:
+        """The path."""
+        return self.path
+
+    def writer_options(self) -> dict[str, str]:
+        """For Spark's writer; CSV has a header."""
+        return {**({"header": "true"} if self.format == "csv" else {}), **self.options}
+
 
 class Sink(OneOf):
     """Where rows go."""
 
-    __kinds__ = ("iceberg", "parquet", "jdbc")
+    __kinds__ = ("iceberg", "parquet", "files", "jdbc", "memory", "console", "format", "python")
     iceberg: IcebergSink | None = None
     parquet: ParquetSink | None = None
+    files: FilesSink | None = None
     jdbc: JdbcSink | None = None
+    memory: MemorySink | None = None
+    console: ConsoleSink | None = None
+    format: FormatSink | None = None
+    python: PythonSink | None = None
+
+    @property
+    def chosen(self) -> SinkBlock:
+        """The block of the kind that it is."""
+        block: SinkBlock = getattr(self, self.kind)
+        return block
+
+    @property
+    def logged_path(self) -> str | None:
+        """Where files are that Spark's log of batches lists; None for other sinks."""
+        block = self.parquet or self.files
+        return block.path if block is not None else None
+
+
+class SideSink(Sink):
+    """Another sink of the same rows, beside the feed's own."""
+
+    on_failure: Literal["stop", "pause"] = Field(
+        "stop",
+        description="When it cannot be written, the feed stops; or goes on without it, and it catches up later by "
+        "itself. To pause, a sink has to keep a ledger (iceberg), and the transform no state.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_beside(self) -> SideSink:
+        if self.logged_path is not None:
+            hint = "make it the pipeline's sink, and the other one of sinks; or sink.iceberg"
+            what = f"{self.kind} cannot be beside another sink: its log knows batch ids, and no offsets"
+            raise Complaints([Complaint(key=self.kind, what=what, hint=hint)])
+        if self.on_failure == "pause" and self.iceberg is None:
+            what = f"{self.kind} keeps no ledger that it could catch up from"
+            raise Complaints([Complaint(key="on_failure", what=what, hint="on_failure: stop")])
+        return self
 
 
 class Budget(Model):
@@ -207,7 +311,10 @@ class PipelineConfig(Model):
 
     name: str = Field(description="The feed's name: it marks commits and the checkpoint. Do not change it later.")
     source: Source
-    decode: Decode
+    decode: Decode = Field(
+        default_factory=lambda: Decode(raw=RawDecode()),
+        description="How records become columns. Wanted for Kafka, and for no other source: their rows come decoded.",
+    )
     schema_: SchemaChange = Field(
         default_factory=SchemaChange,
         alias="schema",
@@ -221,6 +328,9 @@ class PipelineConfig(Model):
     )
     transform: Transform | None = None
     sink: Sink
+    sinks: dict[str, SideSink] = Field(
+        default_factory=dict, description="Further sinks of the same rows, by name; each batch is read once for all."
+    )
     trigger: str = Field(
         "1 minute", description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}."
     )
@@ -231,7 +341,8 @@ class PipelineConfig(Model):
     checkpoint: str = Field(
         "",
         description="Checkpoint location: s3a://bucket/path, for this pipeline alone. Wanted, unless each topic has a "
-        "table of its own: then the tables' ledgers are all that there is.",
+        "table of its own: then the tables' ledgers are all that there is; or the sink is memory or console: then each "
+        "run may begin anew.",
     )
     budget: Budget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = Field(
@@ -307,11 +418,69 @@ class PipelineConfig(Model):
             raise ValueError("upkeep looks after Iceberg tables, and this pipeline writes to none")
         return self
 
+    @model_validator(mode="after")
+    def _sinks_take_the_output(self) -> PipelineConfig:
+        for place, block in (("sink", self.sink), *((f"sinks.{name}", each) for name, each in self.sinks.items())):
+            sink = block.chosen
+            if self.output_mode not in sink.modes:
+                raise ValueError(
+                    f"transform.output_mode: {self.output_mode} does not fit {place}.{block.kind}, which takes "
+                    f"{' and '.join(sink.modes)}{f' ({sink.other_modes})' if sink.other_modes else ''}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _sinks_beside(self) -> PipelineConfig:
+        places = {f"{self.sink.kind} {self.sink.chosen.target}"}
+        for name, each in self.sinks.items():
+            if self.has_many_tables:
+                raise ValueError(f"with {TOPIC_MARK} in sink.iceberg.table there are no sinks beside it")
+            if each.iceberg is not None and TOPIC_MARK in each.iceberg.table:
+                raise ValueError(f"sinks.{name}: a table for each topic is for sink.iceberg alone")
+            keyed = each.iceberg or each.jdbc
+            if keyed is not None and keyed.mode == "upsert" and self.output_mode == "append":
+                raise ValueError(f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
+            where = f"{each.kind} {each.chosen.target}"
+            if where in places and each.chosen.target:
+                raise ValueError(f"sinks.{name} goes where another sink goes: {where}")
+            places.add(where)
+        return self
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """What a batch hands to the sink."""
+        return self.transform.output_mode if self.transform is not None else "append"
+
     @property
     def kafka(self) -> KafkaSource:
-        """The source: Kafka is the only kind."""
-        assert self.source.kafka is not None  # The model holds exactly one kind.
+        """The source, where it is Kafka.
+
+        Raises:
+            ConfigError: it is another, of which what is asked for cannot be told.
+        """
+        if self.source.kafka is None:
+            raise ConfigError(
+                f"pipeline '{self.name}' reads {self.source.kind}, and this is for topics of Kafka: other sources have "
+                "no offsets that could be chosen, counted or compared",
+                where=f"source.{self.source.kind}",
+            )
         return self.source.kafka
+
+    @model_validator(mode="after")
+    def _what_belongs_to_kafka(self) -> PipelineConfig:
+        if self.source.kafka is not None:
+            if "decode" not in self.model_fields_set:
+                raise ValueError("decode has to say how the topics' records become columns")
+            return self
+        for name in ("decode", "schema_", "expect", "dead_letters"):
+            if name in self.model_fields_set:
+                raise ValueError(f"{name.rstrip('_')} is for Kafka's records; rows of {self.source.kind} come decoded")
+        if self.has_many_tables:
+            raise ValueError(f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
+        keyed = self.sink.iceberg or self.sink.jdbc
+        if keyed is not None and keyed.mode == "upsert" and self.output_mode == "append":
+            raise ValueError("mode: upsert orders changes by their offset, and only Kafka's records have one")
+        return self
 
     @model_validator(mode="after")
     def _one_table_or_many(self) -> PipelineConfig:
@@ -322,7 +491,7 @@ class PipelineConfig(Model):
                 )
             if self.dead_letters is not None and TOPIC_MARK in (self.dead_letters.table or ""):
                 raise ValueError(f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
-            if not self.checkpoint:
+            if not self.checkpoint and self.sink.chosen.is_lasting:
                 raise ValueError("a pipeline needs a checkpoint: s3a://bucket/path")
         elif self.checkpoint:
             what = f"means nothing with {TOPIC_MARK} in sink.iceberg.table: the tables' ledgers say where each goes on"

@@ -2,12 +2,128 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+import re
+from typing import Any, Literal
 
-from lakefeed.config.base import Model
+from pydantic import Field, field_validator, model_validator
+
+from lakefeed.config.base import Complaint, Complaints, Model
+from lakefeed.config.failures import seconds_of
+from lakefeed.config.names import Identifier
+
+OutputMode = Literal["append", "update", "complete"]
+FUNCTION = re.compile(rf"{Identifier}(\.{Identifier})*:{Identifier}")
+
+
+class Watermark(Model):
+    """How late rows may be by their own time. What is later still is left out of windows that are closed."""
+
+    column: str = Field(description="The rows' own time (event time), a timestamp.")
+    delay: str = Field(description="How late they may be: '<n> seconds|minutes|hours|days'.")
+
+    @field_validator("delay")
+    @classmethod
+    def _duration(cls, delay: str) -> str:
+        seconds_of(delay)
+        return delay
+
+
+class StaticTable(Model):
+    """Rows that do not stream, to join with: an Iceberg table, or whatever Spark can read as a batch."""
+
+    table: str | None = Field(None, description="catalog.namespace.table")
+    format: str | None = Field(None, description="Or a format that Spark can read: parquet, csv, json, jdbc, …")
+    path: str | None = Field(None, description="With format: where the files are.")
+    schema_ddl: str | None = Field(None, description="With format: the columns, as 'id BIGINT, name STRING'.")
+    options: dict[str, str] = Field(default_factory=dict, description="With format: Spark's options of it.")
+
+    @model_validator(mode="after")
+    def _table_or_format(self) -> StaticTable:
+        if (self.table is None) == (self.format is None):
+            raise ValueError("give either table or format")
+        if self.table is not None and (self.path or self.schema_ddl or self.options):
+            raise ValueError("path, schema_ddl and options belong to format; a table knows them itself")
+        return self
+
+
+class Step(Model):
+    """One step of a transform: a SELECT, a Python function, or the first row of each key."""
+
+    sql: str | None = Field(None, description="One SELECT over the rows, the steps before and the tables, by name.")
+    python: str | None = Field(
+        None,
+        description="Or package.module:function, on PYTHONPATH or beside the pipeline file. It takes DataFrames and "
+        "returns one.",
+    )
+    options: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="With python: further arguments of the function, by name."
+    )
+    deduplicate: list[str] | None = Field(
+        None,
+        min_length=1,
+        description="Or columns: of rows with the same values in them only the first goes on. Needs a watermark, which "
+        "says how long they are remembered.",
+    )
+    watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")
+
+    @field_validator("python")
+    @classmethod
+    def _function(cls, path: str | None) -> str | None:
+        if path is not None and not FUNCTION.fullmatch(path):
+            raise ValueError("write it as package.module:function")
+        return path
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Step:
+        if [self.sql, self.python, self.deduplicate].count(None) != 2:
+            raise ValueError("a step wants exactly one of sql, python and deduplicate")
+        if self.options and self.python is None:
+            raise Complaints([Complaint(key="options", what="options are the arguments of a Python function")])
+        return self
 
 
 class Transform(Model):
-    """What happens between decoding and the sink."""
+    """What happens between decoding and the sink: one SELECT, or several steps, the last of which goes to the sink."""
 
-    sql: str = Field(description="One SELECT over the decoded records; their view has the pipeline's name.")
+    sql: str | None = Field(
+        None, description="One SELECT over the decoded records; their view has the pipeline's name."
+    )
+    steps: dict[str, Step] = Field(
+        default_factory=dict,
+        description="Or several, by name and in this order. Each is a view for those behind it; the decoded records "
+        "have the pipeline's name.",
+    )
+    tables: dict[str, StaticTable] = Field(
+        default_factory=dict, description="Views of rows that do not stream, by name, to join with."
+    )
+    watermark: Watermark | None = Field(None, description="How late the decoded records may be.")
+    output_mode: OutputMode = Field(
+        "append",
+        description="What a batch hands to the sink: rows that are final (append), those that have changed (update), "
+        "or the whole result (complete). The last two are for aggregates.",
+    )
+
+    @model_validator(mode="after")
+    def _sql_or_steps(self) -> Transform:
+        if (self.sql is None) == (not self.steps):
+            raise ValueError("give either sql or steps")
+        return self
+
+    @field_validator("steps", "tables")
+    @classmethod
+    def _views(cls, named: dict[str, Any]) -> dict[str, Any]:
+        for name in named:
+            if not re.fullmatch(Identifier, name):
+                raise ValueError(f"'{name}' can be no view's name: letters, digits and underscores")
+        return named
+
+    @model_validator(mode="after")
+    def _names_once(self) -> Transform:
+        if twice := sorted({each.lower() for each in self.steps} & {each.lower() for each in self.tables}):
+            raise ValueError(f"{twice[0]} is a step and a table")
+        return self
+
+    @property
+    def all_steps(self) -> dict[str, Step]:
+        """The steps by name; one SELECT is called ``sql``."""
+        return self.steps if self.sql is None else {"sql": Step(sql=self.sql)}

@@ -28,7 +28,8 @@ POSITION = ("topic", "partition", "offset")
 
 POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
 TIMESTAMP_COLUMN = "kafka_timestamp"
-ONLY_UPSERTS = ("keys", "order_by", "delete", "on_delete", "write", "history")
+ONLY_CHANGES = ("order_by", "delete", "on_delete", "history")
+ONLY_UPSERTS = ("keys", "write", *ONLY_CHANGES)
 
 
 class Deletes(Model):
@@ -52,17 +53,18 @@ class Deletes(Model):
 
 
 def upserting(config: PipelineConfig) -> KeyedSink | None:
-    """The sink, where it keeps one row for each key."""
+    """The sink, where each record is a change of the row of its key; not where a query with state makes the rows."""
     sink = config.sink.iceberg or config.sink.jdbc
-    return sink if sink is not None and sink.mode == "upsert" else None
+    return sink if sink is not None and sink.mode == "upsert" and config.output_mode == "append" else None
 
 
 def in_sink(sink: KeyedSink) -> Iterator[Complaint]:
     """What does not go together in the sink's own block."""
-    if sink.mode == "append":
+    if sink.mode != "upsert":
+        says = "this sink appends" if sink.mode == "append" else "this sink replaces all rows"
         for name in ONLY_UPSERTS:
             if name in sink.model_fields_set:
-                yield Complaint(key=name, what=f"{name} is for mode: upsert", hint="this sink appends")
+                yield Complaint(key=name, what=f"{name} is for mode: upsert", hint=says)
         return
     if not sink.keys:
         yield Complaint(
@@ -90,6 +92,8 @@ def in_sink(sink: KeyedSink) -> Iterator[Complaint]:
 
 def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
     """What does not go together in the whole file."""
+    if config.output_mode != "append":
+        yield from _of_groups(config)
     sink, decode = upserting(config), config.decode
     if sink is None:
         return
@@ -121,7 +125,7 @@ def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
                     what=f"tombstones have no {column} that they could be ordered by",
                     hint=f"order_by: [{TIMESTAMP_COLUMN}], or delete.tombstones: false and decode.on_null: skip",
                 )
-    if config.transform is not None:
+    if config.transform is not None and config.transform.sql is not None:
         yield from _transform(config.transform.sql, sink)
 
 
@@ -135,6 +139,17 @@ def _transform(sql: str, sink: KeyedSink) -> Iterator[Complaint]:
             yield Complaint(
                 what=f"transform.sql drops {column}, which an upsert needs",
                 hint=f"SELECT {', '.join((*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED))}, …",
+            )
+
+
+def _of_groups(config: PipelineConfig) -> Iterator[Complaint]:
+    """What means nothing where each batch has its groups' newest rows."""
+    sink = config.sink.iceberg
+    for name in ONLY_CHANGES:
+        if sink is not None and sink.mode == "upsert" and name in sink.model_fields_set:
+            yield Complaint(
+                what=f"sink.iceberg.{name} is for changes that records tell of; with output_mode: update each batch "
+                "has its groups' newest rows"
             )
 
 

@@ -53,6 +53,7 @@ class JdbcTable:
     """
 
     keeps_ledger = True
+    keeps_log = False
 
     def __init__(self, spark: SparkSession, sink: JdbcSink, *, feed: str, evolves: bool = True) -> None:
         self._spark = spark

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from lakefeed import jvm
 from lakefeed.commit.intervals import layers
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges, spark_offsets
 from lakefeed.config.models import KafkaSource
@@ -98,14 +99,26 @@ def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
     leaves = execution.logical().collectLeaves().iterator()
     starts: dict[str, dict[int, int]] = {}
     ends: dict[str, dict[int, int]] = {}
+    read = False
     while leaves.hasNext():
         leaf = leaves.next()
         if leaf.getClass().getSimpleName() != "StreamingDataSourceV2ScanRelation":
             continue
+        read = True
         for option, into in ((leaf.startOffset(), starts), (leaf.endOffset(), ends)):
             if option.isDefined():
                 into.update(spark_offsets(option.get().json()))
+    if not read:
+        # A batch for the watermark alone, whose plan does not name its source.
+        for span in json.loads(jvm.java(spark).query.RunningBatch.spans(queries[0]._jsq)):
+            starts.update(spark_offsets(span["start"] or "{}"))
+            ends.update(spark_offsets(span["end"] or "{}"))
     return OffsetRanges.between(starts, ends)
+
+
+def query_id(spark: SparkSession, query_name: str) -> str:
+    """Spark's id of a running query, which is the checkpoint's."""
+    return next(str(query.id) for query in spark.streams.active if query.name == query_name)
 
 
 def _client(source: KafkaSource) -> dict[str, str]:

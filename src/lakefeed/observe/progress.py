@@ -96,6 +96,8 @@ def _lag(source: Mapping[str, Any]) -> int:
     latest, ends = source.get("latestOffset"), source.get("endOffset")
     if not isinstance(latest, dict) or not isinstance(ends, dict):
         return 0
+    if not all(isinstance(offsets, dict) for offsets in latest.values()):
+        return 0  # A source whose offsets count no records.
     return sum(
         max(0, offset - ends.get(topic, {}).get(partition, 0))
         for topic, offsets in latest.items()

@@ -142,7 +142,7 @@ def _a_record(records: Estimate, each: float | None, *, rests_on: str, unknown: 
 def _files(config: PipelineConfig, *, batches: Batches, past: Past, is_laid_out_anew: bool) -> Estimate:
     if not batches.count:
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
-    sink = config.sink.iceberg or config.sink.parquet
+    sink = config.sink.iceberg or config.sink.parquet or config.sink.files
     if past.files is not None and not is_laid_out_anew:
         rests_on = f"the mean of {_batches_of(past)}"
         return Estimate(first=math.ceil(past.files), all=math.ceil(past.files * batches.count), rests_on=rests_on)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 from lakefeed.assembly import Assembly
 from lakefeed.commit.opening import moved_by
 from lakefeed.commit.survey import Survey
-from lakefeed.config.models import ParquetSink
+from lakefeed.config.models import Sink
 from lakefeed.dead_letters.place import TopicCreation
 from lakefeed.decode.resolve import put_credentials
 from lakefeed.errors import LakefeedError
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks.export import Target
+from lakefeed.sinks.files import check_partition_columns
 from lakefeed.sinks.iceberg import IcebergTable
-from lakefeed.sinks.parquet import check_partition_columns
 from lakefeed.sinks.table_change import TableChange
 from lakefeed.spark_errors import translated
 
@@ -71,9 +71,8 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
     if feed.config.sink.iceberg is not None:
         sink = _Table(feed.iceberg_table(spark))
     else:
-        assert feed.config.sink.parquet is not None  # The model holds exactly one kind.
         put_credentials(spark, feed.config.decode)
-        sink = _Files(feed.config.sink.parquet, survey.note.schema if survey.note else None)
+        sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None)
     letters = feed.dead_letter_place(spark) if feed.config.dead_letters is not None else None
     if letters is not None:
         change = letters.change()
@@ -113,8 +112,8 @@ class _Table(_Foretold):
         self.changes = self._table.changes(rows, recorded, entries)
 
 
-class _Files(_Foretold):
-    def __init__(self, sink: ParquetSink, schema: str | None) -> None:
+class _Elsewhere(_Foretold):
+    def __init__(self, sink: Sink, schema: str | None) -> None:
         super().__init__()
         self._sink = sink
         self._schema = schema
@@ -123,4 +122,5 @@ class _Files(_Foretold):
         return None if self._schema is None else Recorded.of_json(self._schema)
 
     def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
-        check_partition_columns(self._sink, rows)
+        if (files := self._sink.parquet or self._sink.files) is not None:
+            check_partition_columns(files, rows)

@@ -91,8 +91,7 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
             where=f"decode.{decode.kind}",
             hint="lakefeed schema history shows what the table remembers, lakefeed schema infer looks at the records",
         )
-    assert config.source.kafka is not None  # The model holds exactly one kind.
-    subject = subject_of(decode.subject, config.source.kafka, "value")
+    subject = subject_of(decode.subject, config.kafka, "value")
     known = decode.registry
     registry = SchemaRegistry(known.url, username=known.username, password=known.password)
     versions = registry.versions(subject)

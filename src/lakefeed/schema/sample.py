@@ -33,8 +33,7 @@ def newest_values(
     """
     from lakefeed.session import session
 
-    source = config.source.kafka
-    assert source is not None  # The model holds exactly one kind of source.
+    source = config.kafka
     ranges = list(newest(source, records))
     if not any(each.records for each in ranges):
         topics = ", ".join(sorted({each.topic for each in ranges})) or source.topics_pattern

@@ -40,6 +40,7 @@ class IcebergTable:
     """
 
     keeps_ledger = True
+    keeps_log = False
 
     def __init__(self, spark: SparkSession, sink: IcebergSink, *, feed: str, evolves: bool = True) -> None:
         self._evolves = evolves

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lakefeed.commit.batches import with_batch
 from lakefeed.commit.checkpoint import Note, Owner, noted, owned
 from lakefeed.commit.checkpoint_state import CheckpointState, checkpoint_state
 from lakefeed.commit.covered import Position
@@ -275,3 +276,54 @@ def test_another_pipeline_is_refused_with_what_differs() -> None:
         owned(Note("f", "iceberg a.b.c"), Owner("f", "iceberg a.b.d"), where="x")
     assert "sink: iceberg a.b.c → iceberg a.b.d: what has landed is in the old one" in str(refused.value)
     assert "name: " not in str(refused.value)
+
+
+def batches(landed: int, *, end: int = 9, query: str = "Q") -> Position:
+    """Where a feed with state stands that has landed so many batches."""
+    topics = OffsetRanges((OffsetRange("t", 0, 0, end),), {"t": "A"})
+    return Position(with_batch(topics, batch_id=landed - 1, query_id=query), snapshot_id=7)
+
+
+@pytest.mark.parametrize(
+    ("state", "last"),
+    [
+        pytest.param(checkpoint(None), None, id="a new feed"),
+        pytest.param(checkpoint(0, 9, start=0, query_id="Q"), None, id="first batch planned"),
+        pytest.param(checkpoint(2, 9, query_id="Q"), batches(3), id="equal"),
+        pytest.param(checkpoint(2, 9, start=5, query_id="Q"), batches(3), id="landed, not marked done"),
+        pytest.param(checkpoint(3, 20, start=9, query_id="Q"), batches(3), id="one ahead"),
+    ],
+)
+def test_a_feed_with_state_goes_on_where_its_state_is(state: CheckpointState, last: Position | None) -> None:
+    assert decide(facts(state, last, stateful=True)) == Start()
+
+
+@pytest.mark.parametrize(
+    ("state", "last", "told"),
+    [
+        pytest.param(checkpoint(None), batches(3), "the checkpoint is empty", id="checkpoint lost"),
+        pytest.param(checkpoint(2, 9, damage="x", query_id="Q"), batches(3), "is damaged", id="damaged"),
+        pytest.param(checkpoint(2, 9, query_id="R"), batches(3), "of query R", id="another query"),
+        pytest.param(checkpoint(1, 5, query_id="Q"), batches(3), "at batch 1", id="rolled back"),
+        pytest.param(checkpoint(2, 20, start=5, query_id="Q"), batches(3), "other records", id="back, and new data"),
+        pytest.param(checkpoint(3, 20, query_id="Q"), batches(3), "lacks what its checkpoint", id="table behind"),
+        pytest.param(checkpoint(4, 20, query_id="Q"), None, "holds no commit", id="table empty"),
+        pytest.param(checkpoint(2, 9, query_id="Q"), position(9), "keeps state now", id="without state before"),
+    ],
+)
+def test_a_feed_with_state_is_refused_where_its_state_is_not(
+    state: CheckpointState, last: Position | None, told: str
+) -> None:
+    with pytest.raises(CheckpointMismatch, match=told):
+        decide(facts(state, last, stateful=True))
+
+
+def test_state_cannot_be_moved_over_records_that_are_lost() -> None:
+    gone = {"t": topic((20, 100))}
+    with pytest.raises(RecordsLost, match="State cannot be moved"):
+        decide(facts(checkpoint(2, 9, query_id="Q"), batches(3), stateful=True, topics=gone), accept_loss=True)
+
+
+def test_a_feed_that_has_lost_its_transform_does_not_go_on_without_state() -> None:
+    with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):
+        decide(facts(checkpoint(2, 9), batches(3)))

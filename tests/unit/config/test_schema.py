@@ -24,7 +24,9 @@ def definition(name: str) -> dict[str, Any]:
 
 
 def test_blocks_hold_exactly_one_kind() -> None:
-    assert definition("Sink")["oneOf"] == [{"required": [kind]} for kind in Sink.__kinds__]
+    block, words = definition("Sink")["anyOf"]
+    assert block["oneOf"] == [{"required": [kind]} for kind in Sink.__kinds__]
+    assert words == {"enum": ["memory", "console"]}
 
 
 def test_short_forms_are_let_through() -> None:

@@ -22,6 +22,9 @@ public final class CheckpointFiles {
     /** Metadata goes first: a location with logs and without it is one whose removal was cut off. */
     private static final String[] OF_SPARK = {"metadata", "offsets", "commits", "sources"};
 
+    /** What a query with state has remembered; another query must not find it. */
+    private static final String STATE = "state";
+
     private final Path root;
     private final FileSystem files;
     private Map<String, FileStatus> found;
@@ -58,8 +61,12 @@ public final class CheckpointFiles {
     public void discard() throws IOException {
         // A removal that waits would take away what is written under the same name next.
         Bucket.flush(files);
+        boolean hasState = found().keySet().stream().anyMatch(each -> each.startsWith(STATE + "/"));
         for (String name : OF_SPARK) {
             files.delete(new Path(root, name), true);
+        }
+        if (hasState) {
+            files.delete(new Path(root, STATE), true);
         }
         found = null;
     }

@@ -61,6 +61,19 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         return commitId == null ? null : OPEN.get(commitId);
     }
 
+    /**
+     * The next batch of a query whose plan has this counter in it for good: counts from zero, under another commit id.
+     * What the batch is allowed is to be said anew.
+     */
+    public void next(String commitId, String nextCommitId) {
+        OPEN.remove(commitId, this);
+        reset();
+        bounds = List.of();
+        coveredSchemas = null;
+        refusal = null;
+        OPEN.put(nextCommitId, this);
+    }
+
     /** The batch is over, committed or not. */
     public static void close(String commitId) {
         OPEN.remove(commitId);

@@ -1,0 +1,190 @@
+package io.lakefeed.query;
+
+import java.util.ArrayList;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Locale;
+import java.util.Set;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.Deduplicate;
+import org.apache.spark.sql.catalyst.plans.logical.DeduplicateWithinWatermark;
+import org.apache.spark.sql.catalyst.plans.logical.Distinct;
+import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.FlatMapGroupsInPandasWithState;
+import org.apache.spark.sql.catalyst.plans.logical.FlatMapGroupsWithState;
+import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
+import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark;
+import org.apache.spark.sql.streaming.OutputMode;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.BoxedUnit;
+
+/**
+ * What a streaming DataFrame remembers from one micro-batch to the next, told by its analysed plan.
+ *
+ * <p>Purpose: a transform that keeps state has to be a part of the streaming query; one that keeps none may be applied to
+ * each micro-batch by itself. Limits: what a TransformWithState keeps is only known to the user's own code.
+ */
+public final class StreamingPlan {
+    private StreamingPlan() {}
+
+    /**
+     * The operators that keep state, with what they keep, one each, in the order of the plan: {@code aggregate: by zip
+     * string; count(1) bigint}. Empty if there is none. The same text for the same state.
+     */
+    public static List<String> state(Dataset<?> frame) {
+        List<String> found = new ArrayList<>();
+        collect(frame.queryExecution().analyzed(), found);
+        return found;
+    }
+
+    /** How many times the plan reads a stream. */
+    public static int streams(Dataset<?> frame) {
+        int streams = 0;
+        for (LogicalPlan leaf : CollectionConverters.asJava(frame.queryExecution().analyzed().collectLeaves())) {
+            streams += leaf.isStreaming() ? 1 : 0;
+        }
+        return streams;
+    }
+
+    /**
+     * Asks Spark whether it can run the plan as a stream.
+     *
+     * @param outputMode append, update or complete
+     * @throws org.apache.spark.sql.AnalysisException with Spark's reason
+     */
+    public static void check(Dataset<?> frame, String outputMode) {
+        LogicalPlan plan = frame.queryExecution().analyzed();
+        UnsupportedOperationChecker.checkForStreaming(plan, mode(outputMode));
+        UnsupportedOperationChecker.checkStreamingQueryGlobalWatermarkLimit(plan, mode(outputMode));
+    }
+
+    private static OutputMode mode(String name) {
+        return switch (name) {
+            case "append" -> OutputMode.Append();
+            case "update" -> OutputMode.Update();
+            case "complete" -> OutputMode.Complete();
+            default -> throw new IllegalArgumentException(name);
+        };
+    }
+
+    private static void collect(LogicalPlan plan, List<String> found) {
+        if (!plan.isStreaming()) {
+            return;
+        }
+        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+            collect(child, found);
+        }
+        String state = kept(plan);
+        if (state != null) {
+            found.add(state);
+        }
+    }
+
+    /** What an operator over a stream keeps; null if it keeps nothing. */
+    private static String kept(LogicalPlan plan) {
+        if (plan instanceof Aggregate each) {
+            return "aggregate: by " + expressions(each.groupingExpressions(), plan) + "; " + computed(each);
+        }
+        if (plan instanceof DeduplicateWithinWatermark each) {
+            return "deduplicate within the watermark: by " + expressions(each.keys(), plan);
+        }
+        if (plan instanceof Deduplicate each) {
+            return "deduplicate: by " + expressions(each.keys(), plan);
+        }
+        if (plan instanceof Distinct each) {
+            return "distinct: by " + expressions(each.output(), plan);
+        }
+        if (plan instanceof Join each && each.left().isStreaming() && each.right().isStreaming()) {
+            String on = each.condition().isDefined() ? " on " + each.condition().get().sql() : "";
+            return each.joinType().sql().toLowerCase(Locale.ROOT) + " join of streams" + on + ": "
+                    + expressions(each.left().output(), plan) + " with " + expressions(each.right().output(), plan);
+        }
+        if (plan instanceof FlatMapGroupsWithState each) {
+            return "flatMapGroupsWithState: by " + expressions(each.groupingAttributes(), plan);
+        }
+        if (plan instanceof FlatMapGroupsInPandasWithState each) {
+            return "applyInPandasWithState: by " + expressions(each.groupingAttributes(), plan) + "; "
+                    + each.stateType().sql();
+        }
+        if (plan instanceof TransformWithState each) {
+            return "transformWithState: by " + expressions(each.groupingAttributes(), plan);
+        }
+        if (plan instanceof TransformWithStateInPySpark) {
+            return "transformWithStateInPandas";
+        }
+        return plan instanceof GlobalLimit ? "limit" : null;
+    }
+
+    /** The results, with their types; the keys among them are told already. */
+    private static String computed(Aggregate aggregate) {
+        List<String> texts = new ArrayList<>();
+        for (NamedExpression each : CollectionConverters.asJava(aggregate.aggregateExpressions())) {
+            Expression expression = (Expression) each;
+            if (!(expression instanceof Attribute)) {
+                texts.add(expression.sql() + " " + expression.dataType().sql());
+            }
+        }
+        return String.join(", ", texts);
+    }
+
+    private static String expressions(scala.collection.immutable.Seq<? extends Expression> all, LogicalPlan plan) {
+        List<String> texts = new ArrayList<>();
+        for (Expression each : CollectionConverters.asJava(all)) {
+            String text = each instanceof Attribute attribute
+                    ? attribute.name() + definition(attribute, plan)
+                    : each.sql();
+            texts.add(text + " " + each.dataType().sql());
+        }
+        return texts.isEmpty() ? "nothing" : String.join(", ", texts);
+    }
+
+    /** What a computed column is made of, as a window is: {@code (hittime; 600000000, 300000000)}. */
+    private static String definition(Attribute wanted, LogicalPlan plan) {
+        Set<String> columns = new LinkedHashSet<>();
+        Set<String> literals = new LinkedHashSet<>();
+        plan.foreach(node -> {
+            if (node instanceof Project project) {
+                for (NamedExpression each : CollectionConverters.asJava(project.projectList())) {
+                    if (each instanceof Alias alias && alias.exprId().equals(wanted.exprId())) {
+                        leaves(alias.child(), columns, literals);
+                    }
+                }
+            }
+            if (node instanceof Expand expand) {
+                List<Attribute> output = CollectionConverters.asJava(expand.output());
+                for (int at = 0; at < output.size(); at++) {
+                    if (output.get(at).exprId().equals(wanted.exprId())) {
+                        for (var projection : CollectionConverters.asJava(expand.projections())) {
+                            leaves(projection.apply(at), columns, literals);
+                        }
+                    }
+                }
+            }
+            return BoxedUnit.UNIT;
+        });
+        if (columns.isEmpty()) {
+            return "";
+        }
+        return " (" + String.join(", ", columns) + (literals.isEmpty() ? "" : "; " + String.join(", ", literals)) + ")";
+    }
+
+    private static void leaves(Expression expression, Set<String> columns, Set<String> literals) {
+        for (Expression leaf : CollectionConverters.asJava(expression.collectLeaves())) {
+            if (leaf instanceof Attribute attribute) {
+                columns.add(attribute.name());
+            } else {
+                literals.add(leaf.sql());
+            }
+        }
+    }
+}

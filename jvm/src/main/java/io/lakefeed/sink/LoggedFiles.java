@@ -1,0 +1,123 @@
+package io.lakefeed.sink;
+
+import io.lakefeed.commit.CheckedFileCommit;
+import java.io.FileNotFoundException;
+import java.io.IOException;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.hadoop.fs.FileStatus;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.avro.AvroFileFormat;
+import org.apache.spark.sql.execution.datasources.FileFormat;
+import org.apache.spark.sql.execution.datasources.csv.CSVFileFormat;
+import org.apache.spark.sql.execution.datasources.json.JsonFileFormat;
+import org.apache.spark.sql.execution.datasources.orc.OrcFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
+import org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog;
+import org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Spark's own file sink, {@code writeStream.format("parquet")} and the like, for the batches of a {@code foreachBatch}.
+ *
+ * <p>So a batch is decoded and counted in one way whatever the sink is, and its schema may be another than the last one's.
+ * The log {@code _spark_metadata} is Spark's, entry by entry.
+ */
+public final class LoggedFiles {
+    private static final String COMPACT = ".compact";
+
+    private final SparkSession spark;
+    private final String path;
+    private final FileStreamSink sink;
+
+    /**
+     * For files below a path.
+     *
+     * @param format parquet, orc, avro, json or csv
+     * @param partitionBy columns that become directories
+     * @param options as for {@code DataStreamWriter}
+     */
+    public LoggedFiles(
+            SparkSession spark, String path, String format, List<String> partitionBy, Map<String, String> options) {
+        this.spark = spark;
+        this.path = path;
+        spark.conf().set("spark.sql.streaming.commitProtocolClass", CheckedFileCommit.class.getName());
+        this.sink = new FileStreamSink(
+                spark,
+                path,
+                fileFormat(format),
+                CollectionConverters.asScala(partitionBy).toSeq(),
+                scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
+    }
+
+    /** The newest batch in the log, or -1: one LIST. */
+    public long logged() throws IOException {
+        Path log = new Path(path, FileStreamSink.metadataDir());
+        long newest = -1;
+        try {
+            for (FileStatus each : log.getFileSystem(spark.sessionState().newHadoopConf()).listStatus(log)) {
+                String name = each.getPath().getName();
+                String batch = name.endsWith(COMPACT) ? name.substring(0, name.length() - COMPACT.length()) : name;
+                if (batch.matches("[0-9]{1,18}")) {
+                    newest = Math.max(newest, Long.parseLong(batch));
+                }
+            }
+        } catch (FileNotFoundException none) {
+            return -1;
+        }
+        return newest;
+    }
+
+    /**
+     * The directories with files, such as {@code zip=8001/day=2024-01-01}: those of one batch, or with -1 of all that
+     * the log has. One GET, or a few.
+     */
+    public List<String> directories(long batchId) {
+        FileStreamSinkLog log = new FileStreamSinkLog(
+                FileStreamSinkLog.VERSION(),
+                spark,
+                new Path(path, FileStreamSink.metadataDir()).toString(),
+                Option.empty());
+        Set<String> found = new TreeSet<>();
+        String root = new Path(path).toUri().getPath() + "/";
+        SinkFileStatus[] files = batchId < 0
+                ? log.allFiles()
+                : log.get(batchId).getOrElse(() -> new SinkFileStatus[0]);
+        for (SinkFileStatus each : files) {
+            String file = each.sparkPath().toPath().toUri().getPath();
+            int end = file.lastIndexOf('/');
+            if (file.startsWith(root) && end >= root.length()) {
+                found.add(file.substring(root.length(), end));
+            }
+        }
+        return List.copyOf(found);
+    }
+
+    private static FileFormat fileFormat(String name) {
+        return switch (name) {
+            case "parquet" -> new ParquetFileFormat();
+            case "orc" -> new OrcFileFormat();
+            case "json" -> new JsonFileFormat();
+            case "csv" -> new CSVFileFormat();
+            case "avro" -> new AvroFileFormat();
+            default -> throw new IllegalArgumentException(name);
+        };
+    }
+
+    /** Writes the rows and lists them as this batch, unless the log has it. */
+    public void add(long batchId, String commitId, Dataset<Row> rows) {
+        CheckedFileCommit.expect(path, commitId);
+        try {
+            sink.addBatch(batchId, rows);
+        } finally {
+            CheckedFileCommit.forget(path);
+        }
+    }
+}

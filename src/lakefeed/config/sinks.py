@@ -1,0 +1,117 @@
+"""The blocks of a pipeline file for sinks that keep no ledger of their own."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, PositiveInt, field_validator
+
+from lakefeed.config.base import Model
+from lakefeed.config.names import Identifier
+from lakefeed.config.transform import FUNCTION, OutputMode
+
+EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
+
+
+class SinkBlock(Model):
+    """What every sink's block says of itself."""
+
+    guarantee: ClassVar[str] = "at-least-once"
+    """Exactly-once or at-least-once; docs/sinks.md says under which condition."""
+    other_modes: ClassVar[str] = ""
+    """How the sink takes other output modes, if it can be told to."""
+    is_lasting: ClassVar[bool] = True
+    """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """The output modes that it takes as it is set."""
+        return ("append",)
+
+    @property
+    def target(self) -> str:
+        """What a checkpoint is for, beside the kind: the table, the path."""
+        return ""
+
+
+class MemorySink(SinkBlock):
+    """A view in the running Spark session, to be asked by SQL while the pipeline runs."""
+
+    is_lasting: ClassVar[bool] = False
+
+    view: str | None = Field(
+        None, pattern=f"^{Identifier}$", description="Its name. Default: the pipeline's with _rows behind it."
+    )
+    keys: list[str] = Field(
+        default_factory=list, description="With output_mode: update: a newer row replaces the one with these columns."
+    )
+    max_rows: PositiveInt = Field(
+        100_000, description="More rows than that stop the pipeline: they are kept in the driver's memory."
+    )
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """All."""
+        return EVERY_MODE
+
+
+class ConsoleSink(SinkBlock):
+    """The first rows of each batch, printed."""
+
+    is_lasting: ClassVar[bool] = False
+
+    rows: PositiveInt = Field(20, description="How many of each batch.")
+    width: PositiveInt = Field(60, description="Characters of a column at most.")
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """All."""
+        return EVERY_MODE
+
+
+class FormatSink(SinkBlock):
+    """Any format that Spark can write a batch to, by its name: Elasticsearch, Cassandra, MongoDB, Delta, ORC, …"""
+
+    name: str = Field(description="The format: orc, delta, org.elasticsearch.spark.sql, …; its jar has to be there.")
+    path: str | None = Field(None, description="Where to, for formats that take a path.")
+    options: dict[str, str] = Field(default_factory=dict, description="Options of the format.")
+    partition_by: list[str] = Field(default_factory=list, description="Columns, for formats that take them.")
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """All; complete replaces what is there, the others are appended."""
+        return EVERY_MODE
+
+    @property
+    def target(self) -> str:
+        """The format, and where it goes."""
+        return " ".join(each for each in (self.name, self.path or self.options.get("path", "")) if each)
+
+
+class PythonSink(SinkBlock):
+    """A class of one's own: see docs/sinks.md."""
+
+    path: str = Field(description="package.module:Class, on PYTHONPATH or beside the pipeline file.")
+    options: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Arguments of the class, by name."
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _class(cls, path: str) -> str:
+        if not FUNCTION.fullmatch(path):
+            raise ValueError("write it as package.module:Class")
+        return path
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """All that the class says; looked at when it is loaded."""
+        return EVERY_MODE
+
+    @property
+    def target(self) -> str:
+        """The class."""
+        return self.path
+
+
+FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]

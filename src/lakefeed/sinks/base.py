@@ -1,0 +1,108 @@
+"""What sinks without a ledger have in common.
+
+Guarantee: at-least-once. A batch's rows are computed and judged before any is written, so a batch that must not land
+leaves nothing. A crash between the write and Spark's commit of the batch lets the same batch come again, with the same
+records; where the checkpoint is lost, the feed begins where the pipeline file says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from lakefeed import jvm
+from lakefeed.commit.checkpoint import Claim
+from lakefeed.commit.ledger import Commit, SnapshotProperties
+from lakefeed.errors import ConfigError
+from lakefeed.schema.history import Entry
+from lakefeed.schema.reader import Recorded
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class PlainSink:
+    """A sink that neither says which offsets it holds nor which batches.
+
+    Subclasses write: see ``write``.
+
+    Args:
+        claim: the feed's checkpoint, where the schema is noted.
+    """
+
+    keeps_ledger = False
+    keeps_log = False
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+
+    def write(self, rows: DataFrame, commit: Commit) -> None:
+        """Writes the rows of one micro-batch, which may be read more than once.
+
+        Args:
+            rows: computed already, and kept.
+            commit: which batch it is.
+        """
+        raise NotImplementedError
+
+    def location(self) -> str:
+        """What to call it."""
+        raise NotImplementedError
+
+    def recorded_schema(self) -> Recorded | None:
+        """The reader's schema that the feed had last."""
+        return None if self._claim.schema is None else Recorded.of_json(self._claim.schema)
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Remembers the reader's schema."""
+        if recorded is not None and recorded.to_json() != self._claim.schema:
+            self._claim.note_schema(recorded.to_json())
+
+    def take_fence(self) -> str | None:
+        """There is none: two drivers meet at the checkpoint."""
+        return None
+
+    def commits(self) -> Iterator[Commit]:
+        """None."""
+        return iter(())
+
+    def position(self) -> None:
+        """Not known."""
+
+    def logged(self) -> int | None:
+        """Not known."""
+        return None
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Refused: there is no ledger to move in.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(
+            "this feed cannot be moved: its sink knows no offsets",
+            where=self.location(),
+            hint="name another checkpoint location, which reads the topics again",
+        )
+
+    def has(self, commit: Commit) -> bool:
+        """Never known."""
+        return False
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Computes the rows of one micro-batch, looks whether they may land, and writes them.
+
+        Raises:
+            Py4JJavaError: Spark could not, or the batch was refused.
+        """
+        if not isinstance(commit, Commit):
+            raise ConfigError("this sink takes batches only", where=self.location())
+        kept = rows.persist()
+        try:
+            count = kept.count()
+            jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
+            self.write(kept, commit)
+        finally:
+            kept.unpersist()
+        return count

@@ -1,0 +1,104 @@
+"""How Spark would run a transform as a stream: what it remembers from batch to batch, and whether it can at all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import ndiff
+from typing import TYPE_CHECKING, Any
+
+from lakefeed import jvm
+from lakefeed.config.transform import OutputMode
+from lakefeed.errors import CheckpointMismatch, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+HINTS = {
+    "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "group by window(…) or session_window(…), or use a deduplicate step",
+    "without watermark": "say how late rows may be, transform.watermark: {column: …, delay: 10 minutes}, and group by "
+    "a window of that column; or output_mode: update",
+    "Sorting is not supported": "a stream has no end to sort up to; sort where the table is read",
+}
+
+
+@dataclass(frozen=True)
+class QueryPlan:
+    """What a transform keeps from batch to batch.
+
+    Attributes:
+        state: each operator that keeps state, and what it keeps, as ``io.lakefeed.query.StreamingPlan`` says it; empty
+            if every row is made of one record alone.
+    """
+
+    state: tuple[str, ...] = ()
+
+    @property
+    def stateful(self) -> bool:
+        """Whether it has to be a part of the streaming query."""
+        return bool(self.state)
+
+    @classmethod
+    def of(cls, frame: DataFrame, *, output_mode: OutputMode = "append") -> QueryPlan:
+        """Looks at a streaming DataFrame: at what Spark made of it, never at the text.
+
+        Args:
+            frame: the transformed stream.
+            output_mode: what a batch hands to the sink.
+
+        Raises:
+            ConfigError: Spark cannot run it as a stream in this output mode, with the reason.
+        """
+        from pyspark.errors import PySparkException
+
+        java = jvm.java(frame.sparkSession).query.StreamingPlan
+        dataset: Any = frame
+        plan = cls(tuple(str(each) for each in java.state(dataset._jdf)))
+        where = f"transform, output_mode: {output_mode}"
+        if any(each.startswith("distinct") for each in plan.state):
+            raise ConfigError(
+                "SELECT DISTINCT over a stream would remember every row for ever",
+                where=where,
+                hint="a step deduplicate: [columns], with a watermark that says how long to remember",
+            )
+        if java.streams(dataset._jdf) > 1:
+            raise ConfigError(
+                "the transform reads the stream more than once; each reading would stop at records of its own, and the "
+                "ledger could not say which records a batch is made of",
+                where=where,
+                hint="read it once: group it, or explode each row into several",
+            )
+        if output_mode != "append" and not any(each.startswith("aggregate") for each in plan.state):
+            raise ConfigError(
+                f"output_mode: {output_mode} is for aggregates, and the transform has none: no row of it changes later",
+                where=where,
+                hint="leave output_mode out",
+            )
+        try:
+            java.check(dataset._jdf, output_mode)
+        except PySparkException as error:
+            said = " ".join(str(error).split("\n")[0].split(";"))
+            hint = next((hint for text, hint in HINTS.items() if text in str(error)), None)
+            raise ConfigError(f"Spark cannot run this as a stream: {said}", where=where, hint=hint) from None
+        return plan
+
+    def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
+        """Refuses to go on with state that another transform has made.
+
+        Args:
+            noted: the state as the checkpoint location has it noted.
+            checkpoint: that location.
+
+        Raises:
+            CheckpointMismatch: naming what is another, line by line.
+        """
+        if tuple(noted) == self.state:
+            return
+        lines = [each for each in ndiff(list(noted), list(self.state)) if not each.startswith("?")]
+        raise CheckpointMismatch(
+            "the transform keeps other state than the checkpoint has:\n    " + "\n    ".join(lines),
+            where=checkpoint,
+            hint="put the transform back; or name a new table and a new checkpoint location, which read the topics "
+            "again from source.kafka.start",
+        )

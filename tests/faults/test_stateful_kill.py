@@ -1,0 +1,69 @@
+"""A driver with windows that is killed in mid-batch: each window is there once, and counts each hit once."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from lakefeed.pipeline import Pipeline
+from tests.cli import Running, lakefeed
+from tests.faults.drivers import SHORT_LIVED
+from tests.faults.kill_points import KillPoint
+from tests.faults.landed import Landing
+from tests.faults.s3_fault_proxy import FaultProxy
+from tests.feed import Feed
+
+START = datetime(2024, 1, 1, 12, tzinfo=UTC)
+POINTS = (
+    KillPoint("iceberg", "data file", "after"),
+    KillPoint("iceberg", "table metadata", "after"),
+    KillPoint("iceberg", "table metadata", "then"),
+    KillPoint("iceberg", "commits entry", "before"),
+)
+
+
+def settings(feed: Feed) -> dict[str, Any]:
+    kafka = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic], "max_records_per_batch": 40}
+    windows = "GROUP BY window(at, '10 minutes'), zip"
+    sql = f"SELECT window.start AS begins, zip, count(*) AS hits FROM {feed.name} {windows}"
+    return {
+        "source": {"kafka": kafka},
+        "decode": {"json": {"schema_ddl": "zip STRING, at TIMESTAMP"}},
+        "transform": {"sql": sql, "watermark": {"column": "at", "delay": "5 minutes"}},
+        "spark": {"spark.sql.shuffle.partitions": 2},
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS, ids=str)
+def test_killed_there_each_window_is_there_once_after_a_restart(
+    feed: Feed, stack_proxy: FaultProxy, point: KillPoint
+) -> None:
+    feed.create_topic(partitions=1)
+    events = [(START + timedelta(minutes=number), f"{number % 3}") for number in range(120)]
+    feed.send([json.dumps({"zip": zip_code, "at": at.isoformat()}).encode() for at, zip_code in events])
+    file = feed.write_file(**settings(feed))
+
+    stack_proxy.heal()
+    fault = point.arm(stack_proxy, Landing(feed, "iceberg"), batch=1)
+    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
+    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
+    stack_proxy.victim = victim.kill
+    assert victim.process.wait(500) < 0, victim.said()
+    assert fault.done == 1
+
+    done = lakefeed("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
+    assert done.returncode == 0, done.stderr
+    closed = START + timedelta(minutes=119 - 5)
+    expected: dict[tuple[datetime, str], int] = {}
+    for at, zip_code in events:
+        begins = at - timedelta(minutes=at.minute % 10)
+        if begins + timedelta(minutes=10) <= closed:
+            expected[begins, zip_code] = expected.get((begins, zip_code), 0) + 1
+    rows = feed.rows()
+    assert {(each["begins"], each["zip"]): each["hits"] for each in rows} == expected
+    assert len(rows) == len(expected)
+    assert Pipeline.from_file(file, environment=feed.environment).verify().faults == ()

@@ -1,0 +1,185 @@
+"""Sources beside Kafka: each row landed once, held to the query's own log of batches."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.assembly import Assembly
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.landing import Sink
+from lakefeed.local import Endpoints
+from lakefeed.pipeline import Pipeline
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DDL = "zip STRING, isp STRING"
+
+
+@pytest.fixture
+def feed(stack: Endpoints, tmp_path: Path) -> Feed:
+    return Feed(stack, tmp_path)
+
+
+def pipeline(feed: Feed, **blocks: Any) -> Pipeline:
+    """Of a source that comes decoded, so without ``decode``."""
+    path = feed.write_file(**blocks)
+    document = json.loads(path.read_text())
+    del document["decode"]
+    path.write_text(json.dumps(document))
+    return Pipeline.from_file(path, environment=feed.environment)
+
+
+def write(folder: Path, name: str, *zips: str) -> None:
+    folder.mkdir(exist_ok=True)
+    hidden = folder / f"_{name}"
+    hidden.write_text("".join(json.dumps({"zip": each, "isp": "one"}) + "\n" for each in zips))
+    hidden.rename(folder / name)
+
+
+def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
+    feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coming = feed.folder / "coming"
+    source = {"files": {"path": f"file:{coming}", "format": "json", "schema_ddl": DDL}}
+    write(coming, "a.json", "8001", "3011")
+    job = pipeline(feed, source=source, transform={"sql": f"SELECT zip FROM {feed.name} WHERE zip > '4'"})
+    job.run(spark=lake, once=True)
+
+    made = Assembly.sink
+
+    def dying(self: Assembly, *arguments: Any, **named: Any) -> Sink:
+        sink = made(self, *arguments, **named)
+        land: Callable[..., int | None] = sink.land
+
+        def once(*of: Any, **also: Any) -> None:
+            land(*of, **also)
+            raise ConnectionError("the driver dies")
+
+        monkeypatch.setattr(sink, "land", once)
+        return sink
+
+    write(coming, "b.json", "6003")
+    with monkeypatch.context() as crash:
+        crash.setattr(Assembly, "sink", dying)
+        with pytest.raises(LakefeedError):
+            job.run(spark=lake, once=True)
+    write(coming, "c.json", "7000")
+    summary = job.run(spark=lake, once=True)
+    assert summary.batches == 1
+    assert sorted(each["zip"] for each in feed.rows()) == ["6003", "7000", "8001"]
+
+    anew = pipeline(feed, source=source, checkpoint=f"{feed.checkpoint}-2")
+    with pytest.raises(CheckpointMismatch, match="read of a source without offsets"):
+        anew.run(spark=lake, once=True)
+    with pytest.raises(ConfigError, match="this is for topics of Kafka"):
+        job.verify()
+
+
+def test_rows_appended_to_a_table_go_on_into_another(feed: Feed, lake: SparkSession) -> None:
+    origin = f"lake.{feed.name}.origin"
+    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
+    lake.sql(f"CREATE TABLE {origin} (zip STRING, hits INT) USING iceberg")
+    grouped = f"SELECT zip, sum(hits) AS hits FROM {feed.name} GROUP BY zip"
+    job = pipeline(
+        feed,
+        source={"iceberg": {"table": origin}},
+        transform={"sql": grouped, "output_mode": "update"},
+        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zip"]}},
+    )
+    for values in ("('8001', 1), ('3011', 2)", "('8001', 4)"):
+        lake.sql(f"INSERT INTO {origin} VALUES {values}")
+        job.run(spark=lake, once=True)
+    assert {each["zip"]: each["hits"] for each in feed.rows()} == {"8001": 5, "3011": 2}
+
+
+def test_any_format_that_spark_streams(feed: Feed, lake: SparkSession) -> None:
+    stop = threading.Event()
+    source = {"format": {"name": "rate-micro-batch", "options": {"rowsPerBatch": "5"}}}
+    job = pipeline(feed, source=source)
+    job.run(spark=lake, stop=stop, on_batch=lambda batch: stop.set() if batch.batch_id >= 1 else None)
+    found = sorted(each["value"] for each in feed.rows())
+    assert len(found) >= 10
+    assert found == list(range(len(found)))
+
+
+@pytest.fixture
+def lines() -> Iterator[tuple[int, Callable[[str], None]]]:
+    """A server's port, and what makes it say a line to whoever has connected."""
+    said = threading.Condition()
+    texts: list[str] = []
+
+    class Saying(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            at = 0
+            while True:
+                with said:
+                    said.wait_for(lambda at=at: len(texts) > at)  # type: ignore[misc]
+                    line = texts[at]
+                if line == "":
+                    return
+                self.request.sendall(f"{line}\n".encode())
+                at += 1
+
+    def say(line: str) -> None:
+        with said:
+            texts.append(line)
+            said.notify_all()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Saying) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1], say
+        say("")
+        server.shutdown()
+
+
+def test_words_from_a_socket_are_counted(
+    feed: Feed, lake: SparkSession, lines: tuple[int, Callable[[str], None]]
+) -> None:
+    port, say = lines
+    stop = threading.Event()
+    each_word = f"SELECT explode(split(value, ' ')) AS word FROM {feed.name}"
+    words = f"SELECT word, count(*) AS count FROM ({each_word}) GROUP BY word"
+    job = pipeline(
+        feed,
+        source={"socket": {"host": "127.0.0.1", "port": port}},
+        transform={"sql": words, "output_mode": "complete"},
+        sink={"memory": {"view": f"words_{feed.name}"}},
+        checkpoint="",
+    )
+    say("a b a")
+    said = [False]
+
+    def watch(_: Any) -> None:
+        if not said[0]:
+            said[0] = True
+            say("b c")
+        found = {each.word: each["count"] for each in lake.table(f"words_{feed.name}").collect()}
+        if found == {"a": 2, "b": 2, "c": 1}:
+            stop.set()
+
+    job.run(spark=lake, stop=stop, on_batch=watch)
+    assert stop.is_set()
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for Kafka's records"),
+        ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}}, "only Kafka's records"),
+        ({"source": {"files": {"path": "/x", "format": "csv"}}}, "want their columns"),
+        ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive is where files go"),
+    ],
+)
+def test_what_does_not_go_with_other_sources(feed: Feed, blocks: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        pipeline(feed, **{"source": {"rate": {}}, **blocks})

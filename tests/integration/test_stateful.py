@@ -1,0 +1,295 @@
+"""Queries with state: windows and groups over a topic, landed once, and refused where their state is not."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.local import Endpoints
+from tests.feed import TRIP, Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
+DECODE = {"json": {"schema_ddl": "zip STRING, hittime TIMESTAMP"}}
+WINDOWS = "SELECT window.start AS begins, zip, count(*) AS hits FROM {view} GROUP BY window(hittime, {window}), zip"
+LATE = {"column": "hittime", "delay": "10 minutes"}
+
+
+@pytest.fixture
+def feed(stack: Endpoints, tmp_path: Path) -> Feed:
+    made = Feed(stack, tmp_path)
+    made.create_topic(partitions=2)
+    return made
+
+
+def hits(*minutes: float, zip_code: str = "8001") -> list[bytes]:
+    """Hits at these minutes after noon."""
+    return [
+        json.dumps({"zip": zip_code, "hittime": (START + timedelta(minutes=each)).isoformat()}).encode()
+        for each in minutes
+    ]
+
+
+def settings(feed: Feed, *, window: str = "'10 minutes', '5 minutes', '2 minutes'", **blocks: Any) -> dict[str, Any]:
+    transform = {"sql": WINDOWS.format(view=feed.name, window=window), "watermark": LATE}
+    return {"decode": DECODE, "transform": {**transform, **blocks.pop("transform", {})}, **blocks}
+
+
+def counts(feed: Feed) -> dict[tuple[datetime, str], int]:
+    rows = feed.rows()
+    found = {(each["begins"], each["zip"]): each["hits"] for each in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def expected(minutes: list[float], *, closed_by: float | None = None) -> dict[tuple[datetime, str], int]:
+    """Windows of ten minutes every five, two past: all, or those that end by a minute after noon."""
+    found: dict[tuple[datetime, str], int] = defaultdict(int)
+    for each in minutes:
+        last = (each - 2) // 5 * 5 + 2
+        for begins in (last, last - 5):
+            if closed_by is None or begins + 10 <= closed_by:
+                found[START + timedelta(minutes=begins), "8001"] += 1
+    return dict(found)
+
+
+def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: SparkSession) -> None:
+    pipeline = feed.pipeline(**settings(feed))
+    feed.send(hits(0, 1, 4, 6, 11, 30), partition=0)
+    first = pipeline.run(spark=lake, once=True)
+    assert first.records == 6
+    assert counts(feed) == expected([0, 1, 4, 6, 11, 30], closed_by=20)
+
+    # At 13 and 19 on both sides of the watermark of 12:20: the windows up to 12:17 are closed.
+    feed.send(hits(13, 19, 60), partition=1)
+    pipeline.run(spark=lake, once=True)
+    found = counts(feed)
+    told = expected([0, 1, 4, 6, 11, 30, 13, 19], closed_by=50)
+    late = {key: told[key] for key in told if key[0] + timedelta(minutes=10) > START + timedelta(minutes=20)}
+    assert found == {**late, **expected([0, 1, 4, 6, 11, 30], closed_by=20)}
+
+    verification = pipeline.verify()
+    assert verification.faults == ()
+    assert verification.offsets == 9
+    assert verification.records == 9
+
+
+def test_groups_are_upserted_by_key(feed: Feed, lake: SparkSession) -> None:
+    by_zip = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
+    pipeline = feed.pipeline(
+        decode=DECODE,
+        transform={"sql": by_zip, "output_mode": "update"},
+        sink={"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zip"]}},
+    )
+    feed.send([*hits(1, 2), *hits(1, zip_code="3011")])
+    pipeline.run(spark=lake, once=True)
+    feed.send([*hits(3), *hits(1, zip_code="6003")])
+    pipeline.run(spark=lake, once=True)
+    assert {each["zip"]: each["hits"] for each in feed.rows()} == {"8001": 3, "3011": 1, "6003": 1}
+    assert pipeline.verify().faults == ()
+
+
+def test_the_whole_result_replaces_the_one_before(feed: Feed, lake: SparkSession) -> None:
+    by_zip = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip ORDER BY hits"
+    pipeline = feed.pipeline(
+        decode=DECODE,
+        transform={"sql": by_zip, "output_mode": "complete"},
+        sink={"iceberg": {"table": feed.table, "mode": "overwrite"}},
+    )
+    feed.send([*hits(1, 2), *hits(1, zip_code="3011")])
+    pipeline.run(spark=lake, once=True)
+    feed.send(hits(3))
+    pipeline.run(spark=lake, once=True)
+    assert {each["zip"]: each["hits"] for each in feed.rows()} == {"8001": 3, "3011": 1}
+    assert pipeline.verify().faults == ()
+
+
+def test_dead_letters_are_counted_though_the_rows_are_groups(feed: Feed, lake: SparkSession) -> None:
+    pipeline = feed.pipeline(**settings(feed), dead_letters={"table": f"lake.{feed.name}.letters"})
+    feed.send([*hits(0, 1), b"no json", *hits(45)], partition=0)
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.records, summary.dead_letters) == (4, 1)
+    assert counts(feed) == expected([0, 1], closed_by=35)
+    assert [each["offset"] for each in feed.rows(f"lake.{feed.name}.letters")] == [2]
+    assert pipeline.verify().faults == ()
+
+
+def test_without_its_checkpoint_a_feed_with_state_is_refused(feed: Feed, lake: SparkSession) -> None:
+    pipeline = feed.pipeline(**settings(feed))
+    feed.send(hits(0, 30), partition=0)
+    pipeline.run(spark=lake, once=True)
+    before = counts(feed)
+    elsewhere = feed.pipeline(**settings(feed), checkpoint=f"{feed.checkpoint}-2")
+    with pytest.raises(CheckpointMismatch, match="is lost: the checkpoint is empty"):
+        elsewhere.run(spark=lake, once=True)
+    assert counts(feed) == before
+
+
+def test_other_state_than_the_checkpoint_has_is_refused_with_what_differs(feed: Feed, lake: SparkSession) -> None:
+    feed.send(hits(0, 30), partition=0)
+    feed.pipeline(**settings(feed)).run(spark=lake, once=True)
+    feed.send(hits(40), partition=0)
+    changed = feed.pipeline(**settings(feed, window="'20 minutes'"))
+    with pytest.raises(CheckpointMismatch, match=r"- aggregate: by window[\s\S]*\+ aggregate: by window"):
+        changed.run(spark=lake, once=True)
+    plain = feed.pipeline(decode=DECODE)
+    with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):
+        plain.run(spark=lake, once=True)
+    assert feed.pipeline(**settings(feed)).run(spark=lake, once=True).records == 1
+
+
+@pytest.mark.parametrize(
+    ("transform", "told"),
+    [
+        ({"watermark": None}, "without watermark"),
+        ({"sql": "SELECT zip, hittime FROM {view} ORDER BY hittime"}, "Sorting is not supported"),
+        (
+            {"sql": "SELECT zip, row_number() OVER (PARTITION BY zip ORDER BY hittime) AS n FROM {view}"},
+            "NON_TIME_WINDOW",
+        ),
+        ({"sql": "SELECT DISTINCT zip FROM {view}"}, "SELECT DISTINCT"),
+        ({"sql": "SELECT a.zip FROM {view} a JOIN {view} b ON a.zip = b.zip"}, "more than once"),
+        ({"sql": "SELECT zipp FROM {view}"}, "zipp"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_is_made(
+    feed: Feed, lake: SparkSession, transform: dict[str, Any], told: str
+) -> None:
+    feed.send(hits(1))
+    sql = {"sql": transform["sql"].format(view=feed.name)} if "sql" in transform else {}
+    pipeline = feed.pipeline(**settings(feed, transform={**transform, **sql}))
+    with pytest.raises(ConfigError, match=told):
+        pipeline.run(spark=lake, once=True)
+    assert not lake.catalog.tableExists(feed.table)
+
+
+def test_a_run_as_a_batch_lands_what_the_stream_lands(feed: Feed, lake: SparkSession) -> None:
+    minutes = [0.0, 1, 4, 6, 11, 13, 19, 30, 60]
+    feed.send(hits(*minutes[:5]), partition=0)
+    feed.send(hits(*minutes[5:]), partition=1)
+    feed.pipeline(**settings(feed)).run(spark=lake, once=True)
+    streamed = counts(feed)
+
+    sink = {"iceberg": {"table": f"lake.{feed.name}.batch"}}
+    pipeline = feed.pipeline(**settings(feed), sink=sink, checkpoint=f"{feed.checkpoint}-of-the-batch")
+    landed = pipeline.run_batch(spark=lake)
+    assert (landed.records, landed.dead_letters) == (9, 0)
+    rows = feed.rows(f"lake.{feed.name}.batch")
+    batch = {(each["begins"], each["zip"]): each["hits"] for each in rows}
+    assert batch == expected(minutes)
+    # The stream waits for the watermark of the newest records.
+    assert streamed == {key: batch[key] for key in expected(minutes, closed_by=50)}
+    assert pipeline.verify().faults == ()
+    with pytest.raises(CheckpointMismatch, match="keeps state"):
+        pipeline.run_batch(spark=lake)
+    with pytest.raises(CheckpointMismatch, match="is lost"):
+        pipeline.run(spark=lake, once=True)
+
+
+def test_without_state_batches_and_stream_take_turns(feed: Feed, lake: SparkSession) -> None:
+    pipeline = feed.pipeline(decode=DECODE, transform={"sql": f"SELECT zip FROM {feed.name} WHERE zip < '5'"})
+    feed.send([*hits(1, zip_code="1000"), *hits(1, 2)])
+    assert pipeline.run_batch(spark=lake).rows == 1
+    feed.send(hits(1, zip_code="2000"))
+    assert pipeline.run(spark=lake, once=True).records == 1
+    feed.send(hits(1, zip_code="3000"))
+    assert pipeline.run_batch(spark=lake).records == 1
+    assert pipeline.run_batch(spark=lake).records == 0
+    assert sorted(each["zip"] for each in feed.rows()) == ["1000", "2000", "3000"]
+    assert pipeline.verify().faults == ()
+
+
+def test_steps_in_sql_and_python_with_tables_and_duplicates(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / f"{feed.name}_steps.py").write_text(
+        "from pyspark.sql import functions as sf\n\n\n"
+        "@sf.udf('string')\ndef shout(text):\n    return text.upper()\n\n\n"
+        "def named(rows, towns, ending='?'):\n"
+        "    return rows.join(towns, 'zip').withColumn('town', sf.concat(shout('town'), sf.lit(ending)))\n"
+    )
+    (tmp_path / "towns.csv").write_text("8001,Zurich\n3011,Bern\n")
+    town = {"format": "csv", "path": f"file:{tmp_path}/towns.csv", "schema_ddl": "zip STRING, town STRING"}
+    pipeline = feed.pipeline(
+        decode=DECODE,
+        transform={
+            "tables": {"towns": town},
+            "watermark": LATE,
+            "steps": {
+                "once": {"deduplicate": ["zip", "hittime"]},
+                "named": {"python": f"{feed.name}_steps:named", "options": {"ending": "!"}},
+                "result": {"sql": "SELECT town, hittime FROM named"},
+            },
+        },
+    )
+    feed.send([*hits(1, 1, 2), *hits(1, zip_code="3011")], partition=0)
+    pipeline.run(spark=lake, once=True)
+    feed.send(hits(2, 3), partition=0)
+    pipeline.run(spark=lake, once=True)
+    assert sorted(each["town"] for each in feed.rows()) == ["BERN!", "ZURICH!", "ZURICH!", "ZURICH!"]
+    assert pipeline.verify().faults == ()
+
+
+def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSession) -> None:
+    wider = {**TRIP, "fields": [*TRIP["fields"], {"name": "tip", "type": ["null", "long"], "default": None}]}
+    transform = {"sql": f"SELECT zone, count(*) AS trips FROM {feed.name} GROUP BY zone", "output_mode": "update"}
+    sink = {"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zone"]}}
+    feed.send(feed.avro([{"id": 1, "zone": "a"}, {"id": 2, "zone": "b"}]))
+    pipeline = feed.pipeline(transform=transform, sink=sink)
+    pipeline.run(spark=lake, once=True)
+    told: list[str] = []
+    feed.send(feed.avro([{"id": 3, "zone": "a", "tip": 5}], wider))
+    older = feed.pipeline(transform=transform, sink=sink)
+    older.run(spark=lake, once=True, on_note=told.append)
+    assert {each["zone"]: each["trips"] for each in feed.rows()} == {"a": 2, "b": 1}
+    assert older.verify().faults == ()
+
+
+RECOMPUTED = """
+WITH hits AS (SELECT partition, offset, from_json(CAST(value AS STRING), 'zip STRING, hittime TIMESTAMP') AS hit
+              FROM {records}),
+     placed AS (SELECT b.batch, h.hit.zip, h.hit.hittime FROM hits h JOIN {batches} b
+                ON h.partition = b.partition AND h.offset >= b.start AND h.offset < b.end),
+     newest AS (SELECT batch, max(hittime) AS newest FROM placed GROUP BY batch),
+     late AS (SELECT b.batch, max(n.newest) - INTERVAL 10 MINUTES AS late
+              FROM newest b LEFT JOIN newest n ON n.batch <= b.batch - 2 GROUP BY b.batch),
+     windows AS (SELECT batch, zip, window(hittime, '10 minutes', '5 minutes', '2 minutes') AS window FROM placed)
+SELECT window.start AS begins, zip, count(*) AS hits, max(late) AS late FROM windows JOIN late USING (batch)
+WHERE (late IS NULL OR window.end > late)
+  AND window.end <= (SELECT max(newest) - INTERVAL 10 MINUTES FROM newest) GROUP BY window, zip
+"""
+
+
+@pytest.mark.slow
+def test_a_million_hits_on_both_sides_of_the_watermark_are_as_recomputed(feed: Feed, lake: SparkSession) -> None:
+    brokers = feed.stack.bootstrap_servers
+    # A hit a hundredth of a second, up to half an hour out of order: most are in time, and many are too late.
+    lake.sql(
+        "SELECT CAST(id AS STRING) AS key, to_json(named_struct('zip', CAST(id % 20 AS STRING), 'hittime', "
+        "timestamp_millis(1704110400000 + id * 10 - CAST(pow(rand(7), 6) * 1800000 AS BIGINT)))) AS value "
+        "FROM range(1000000)"
+    ).coalesce(1).write.format("kafka").option("kafka.bootstrap.servers", brokers).option("topic", feed.topic).save()
+    kafka = {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": 100_000}
+    pipeline = feed.pipeline(**settings(feed, source={"kafka": kafka}))
+    assert pipeline.run(spark=lake, once=True).records == 1_000_000
+    landed = [
+        (commit.batch_id, each.partition, each.start, each.end)
+        for commit in pipeline.feed.iceberg_table(lake).commits()
+        for each in commit.ranges.ranges
+        if each.topic == feed.topic and each.records
+    ]
+    names = {"records": f"records_{feed.name}", "batches": f"batches_{feed.name}"}
+    batches = "batch BIGINT, partition INT, start BIGINT, end BIGINT"
+    lake.createDataFrame(landed, batches).createOrReplaceTempView(names["batches"])
+    reader = lake.read.format("kafka").option("kafka.bootstrap.servers", brokers).option("subscribe", feed.topic)
+    reader.load().createOrReplaceTempView(names["records"])
+    recomputed = lake.sql(RECOMPUTED.format(**names)).collect()
+    assert counts(feed) == {(each.begins.astimezone(UTC), each.zip): each.hits for each in recomputed}
+    assert sum(each.hits for each in recomputed) < 1_990_000
+    assert pipeline.verify().faults == ()
