@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.local import Endpoints
+from lakefeed.observe.progress import BatchProgress
 from tests.feed import TRIP, Feed
 
 if TYPE_CHECKING:
@@ -241,14 +243,21 @@ def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSes
     transform = {"sql": f"SELECT zone, count(*) AS trips FROM {feed.name} GROUP BY zone", "output_mode": "update"}
     sink = {"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zone"]}}
     feed.send(feed.avro([{"id": 1, "zone": "a"}, {"id": 2, "zone": "b"}]))
-    pipeline = feed.pipeline(transform=transform, sink=sink)
-    pipeline.run(spark=lake, once=True)
+    pipeline, stop = feed.pipeline(transform=transform, sink=sink), threading.Event()
     told: list[str] = []
-    feed.send(feed.avro([{"id": 3, "zone": "a", "tip": 5}], wider))
-    older = feed.pipeline(transform=transform, sink=sink)
-    older.run(spark=lake, once=True, on_note=told.append)
+    seen: list[int] = []
+
+    def on_batch(batch: BatchProgress) -> None:
+        if not seen:
+            feed.send(feed.avro([{"id": 3, "zone": "a", "tip": 5}], wider))
+        seen.append(batch.records)
+        if sum(seen) >= 3:
+            stop.set()
+
+    pipeline.run(spark=lake, stop=stop, on_batch=on_batch, on_note=told.append)
+    assert any("begin again" in each for each in told)
     assert {each["zone"]: each["trips"] for each in feed.rows()} == {"a": 2, "b": 1}
-    assert older.verify().faults == ()
+    assert pipeline.verify().faults == ()
 
 
 RECOMPUTED = """
