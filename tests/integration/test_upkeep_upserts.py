@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -45,29 +48,17 @@ def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Fe
     feed.create_topic(partitions=2)
     model = Model(keys=400, partitions=2)
     file = write_pipeline(feed, batch=CHANGES, write=write, history=history, partition_by=["bucket(2, id)"])
-    document = {**json.loads(file.read_text()), "upkeep": UPKEEP}
-    document["sink"]["iceberg"]["properties"] = {"commit.retry.num-retries": "20"}
-    file.write_text(json.dumps(document))
-    pipeline = Pipeline.from_file(file, environment=feed.environment)
-    feeding = pipeline
-    if beside != "in the job":
-        feeding = Pipeline.from_file(write_without_upkeep(feed, document), environment=feed.environment)
+    document = json.loads(file.read_text())
+    kept = feed.folder / "kept.yaml"
+    kept.write_text(json.dumps({**document, "upkeep": UPKEEP}))
+    pipeline = Pipeline.from_file(kept if beside == "in the job" else file, environment=feed.environment)
     model.send(CHANGES, topic=feed.topic, servers=feed.stack.bootstrap_servers)
-    running = Running(feeding, lake)
+    running = Running(pipeline, lake)
     running.wait_for(CHANGES)
-    other = None
-    if beside != "in the job":
-        other = Command(
-            ["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log"
-        )
-        other.wait_until_it_says("files of", timeout=400)
-    for _ in range(MERGES - 1):
-        model.send(CHANGES, topic=feed.topic, servers=feed.stack.bootstrap_servers)
-    running.wait_for(MERGES * CHANGES, timeout=900)
-    running.end()
-    if other is not None:
-        assert other.ask_to_stop(signal.SIGTERM) == 0, other.said()
-        assert "failed" not in other.said(), other.said()
+    with keeper(feed, kept) if beside == "in a job of its own" else nullcontext():
+        model.send((MERGES - 1) * CHANGES, topic=feed.topic, servers=feed.stack.bootstrap_servers)
+        running.wait_for(MERGES * CHANGES, timeout=900)
+        running.end()
     assert not [note for each in running.batches for note in each.notes if "failed" in note]
     found = health(feed.table, connections=feed.connections)
     assert LastUpkeep.of(found.properties).at is not None, "no upkeep came to an end"
@@ -75,10 +66,18 @@ def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Fe
     the_table_is_its_model(feed, pipeline, model, history)
 
 
-def write_without_upkeep(feed: Feed, document: dict[str, Any]) -> Any:
-    path = feed.folder / "feeding.yaml"
-    path.write_text(json.dumps({key: block for key, block in document.items() if key != "upkeep"}))
-    return path
+@contextmanager
+def keeper(feed: Feed, file: Path) -> Iterator[None]:
+    """Another process that looks after the feed's tables all the time."""
+    job = Command(["tables", "maintain", file, "--every", "1 second"], feed.environment, feed.folder / "upkeep.log")
+    try:
+        job.wait_until_it_says("orphans of", timeout=400)
+        yield
+        assert job.ask_to_stop(signal.SIGTERM) == 0, job.said()
+        assert "failed" not in job.said(), job.said()
+    finally:
+        if job.process.poll() is None:
+            job.kill()
 
 
 @pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from lakefeed.commit.fence import take_fence
 from lakefeed.upkeep.lease import Lease
@@ -100,3 +102,22 @@ def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(
     assert first._take() is None
     assert late._take() == table.ledger().properties()["lakefeed.upkeep.lease"]
     assert table.ids() == [0, 1]
+
+
+@rest_only
+@pytest.mark.parametrize("fault", ["not-applied-503", "applied-409", "applied-500", "applied-hung-up"])
+def test_whatever_the_answer_the_upkeep_lease_is_had_or_not_and_the_table_is_whole(
+    table: Table, catalog: CatalogCase, fault: Fault
+) -> None:
+    assert isinstance(catalog, RestCase)
+    table.land(0, 2)
+    lease = Lease(table.spark, table.ledger().loaded(), name=table.name)
+    catalog.server.fail_next(fault)
+    # Where it is not told, nobody else may have it until it ends, and it can be taken again.
+    with suppress(Py4JJavaError):
+        assert lease._take() is None
+    catalog.server.fail_next()
+    assert lease._take() is None
+    table.land(2, 4)
+    assert table.ids() == [0, 1, 2, 3]
+    assert len(table.spark.sql(f"SELECT * FROM {table.name}.manifests").collect()) == 2

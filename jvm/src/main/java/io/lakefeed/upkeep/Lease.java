@@ -63,11 +63,9 @@ public final class Lease {
             try {
                 operations.commit(base, changed.build());
                 return null;
-            } catch (CommitFailedException conflict) {
-                discard(table, mark);
+            } catch (CommitFailedException | CommitStateUnknownException conflict) {
+                // It may have landed all the same, its answer lost: the snapshot's list stays, an orphan at worst.
                 backOff(attempt, conflict);
-            } catch (CommitStateUnknownException unknown) {
-                backOff(attempt, unknown);
             }
         }
     }
@@ -103,7 +101,7 @@ public final class Lease {
         return held != null && end(held) > now ? held : null;
     }
 
-    /** The list of a snapshot that was not committed. */
+    /** The list of a snapshot that nobody has tried to commit. */
     private static void discard(Table table, Snapshot mark) {
         if (mark != null) {
             table.io().deleteFile(mark.manifestListLocation());
