@@ -120,9 +120,9 @@ BEFORE_THE_COMMIT = (
     ),
     java(
         "checkpoint: an entry is created once",
-        "checkpoint/ConditionalWrite",
-        "if (exclusive) {",
-        "if (false) {",
+        "checkpoint/EntryOutput",
+        "writeId, exclusive && conditional)",
+        "writeId, false)",
         f"{MANAGER}the_second_writer_of_an_entry_is_told_by_hadoops_exception",
     ),
     java(
