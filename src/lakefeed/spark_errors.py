@@ -119,6 +119,19 @@ def translated(error: BaseException) -> LakefeedError:
 
 
 @contextmanager
+def quietly() -> Iterator[None]:
+    """Keeps PySpark from writing an error to stderr, with its stack trace, that is going to be told in a sentence."""
+    from pyspark.logger import PySparkLogger
+
+    log = PySparkLogger.getLogger("SQLQueryContextLogger")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+@contextmanager
 def translating() -> Iterator[None]:
     """Lets what PySpark raises inside out as lakefeed's errors."""
     from py4j.protocol import Py4JError

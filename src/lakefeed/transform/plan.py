@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed import jvm
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.spark_errors import quietly
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +77,8 @@ class QueryPlan:
                 hint="leave output_mode out",
             )
         try:
-            java.check(dataset._jdf, output_mode)
+            with quietly():
+                java.check(dataset._jdf, output_mode)
         except PySparkException as error:
             said = " ".join(str(error).split("\n")[0].split(";"))
             hint = next((hint for text, hint in HINTS.items() if text in str(error)), None)

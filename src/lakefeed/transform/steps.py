@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
 from lakefeed.errors import ConfigError
+from lakefeed.spark_errors import quietly
 from lakefeed.transform.functions import Function
 
 if TYPE_CHECKING:
@@ -111,7 +112,8 @@ def _told(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
     from pyspark.errors import AnalysisException, ParseException
 
     try:
-        yield
+        with quietly():
+            yield
     except (AnalysisException, ParseException) as error:
         columns = "; ".join(f"{name}: {', '.join(frame.columns)}" for name, frame in frames.items())
         raise ConfigError(f"{where} does not fit the rows: {_reason(error)}", where=f"columns of {columns}") from None
