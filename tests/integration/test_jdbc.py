@@ -34,6 +34,9 @@ def test_a_feed_goes_on_where_the_database_is_and_is_proven(feed: Feed, server: 
     letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
     feed.send([*feed.avro(trips(300)), b"\x07no"])
     pipeline = pipeline_of(feed, server, **letters)
+    [planned] = pipeline.plan(spark=lake).tables
+    assert planned.refusal is None
+    assert [each.split()[:2] for each in planned.tables[-1].statements] == [["CREATE", "TABLE"]] * 3
     first = pipeline.run(spark=lake, once=True)
     assert (first.rows, first.dead_letters) == (300, 1)
     feed.send(feed.avro(trips(200, start=300)))

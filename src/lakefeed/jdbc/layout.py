@@ -35,8 +35,8 @@ class Layout:
         self._session = session
         self._evolves = evolves
 
-    def create(self, rows: StructType) -> None:
-        """Makes the table.
+    def creation(self, rows: StructType) -> str:
+        """The statement that makes the table.
 
         Raises:
             SchemaIncompatible: the database has no type for a column.
@@ -46,11 +46,10 @@ class Layout:
         if keys:
             names = {each.name.lower(): each.name for each in rows.fields}
             columns.append(f"PRIMARY KEY ({', '.join(dialect.name(names[key]) for key in self._sink_keys)})")
-        self._session.update(f"CREATE TABLE {self._name} ({', '.join(columns)}){dialect.table_options}")
-        self._session.commit()
+        return f"CREATE TABLE {self._name} ({', '.join(columns)}){dialect.table_options}"
 
-    def change(self, rows: StructType) -> None:
-        """Adds what the table lacks, and widens what is too narrow.
+    def changes(self, rows: StructType) -> list[str]:
+        """The statements that add what the table lacks, and widen what is too narrow.
 
         Raises:
             ConfigError: it is another feed's kind of table, or has a column that the rows do not fill.
@@ -86,9 +85,7 @@ class Layout:
                 where=self._sink.where,
                 hint="run these statements, or schema: {on_change: evolve}",
             )
-        for statement in statements:
-            session.update(statement)
-        session.commit()
+        return statements
 
     def check_keys(self) -> None:
         """Refuses a table that upserts, or any batch, cannot rely on.

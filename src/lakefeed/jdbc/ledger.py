@@ -75,23 +75,30 @@ class JdbcLedger:
         """Whether there is the feed's table, or another one beside it."""
         return bool(columns_of(session, self.dialect, self.schema, table or self.table))
 
-    def ensure(self, session: Session) -> None:
-        """Makes the ledger's tables and the feed's row, if they are missing."""
+    def creation(self, session: Session) -> list[str]:
+        """The statements that make the ledger's tables; none if they are there."""
         text, options = self.dialect.text, self.dialect.table_options
+        statements = []
         if not self.has_table(session, FEEDS):
-            session.update(
+            statements.append(
                 f"CREATE TABLE IF NOT EXISTS {self.name(FEEDS)} (feed VARCHAR(190) NOT NULL, target VARCHAR(190) NOT "
                 f"NULL, fence VARCHAR(190), reader {text}, keyed {text}, topics {text}, PRIMARY KEY (feed, target))"
                 f"{options}"
             )
         if not self.has_table(session, COMMITS):
-            session.update(
+            statements.append(
                 f"CREATE TABLE IF NOT EXISTS {self.name(COMMITS)} (feed VARCHAR(190) NOT NULL, target VARCHAR(190) NOT "
                 f"NULL, number BIGINT NOT NULL, commit_id VARCHAR(64) NOT NULL, batch_id BIGINT NOT NULL, "
                 f"fence VARCHAR(190), ranges {text} NOT NULL, counts {text} NOT NULL, landed BIGINT NOT NULL, "
                 f"upserted {text}, moved {text}, committed_at {self.dialect.moment} NOT NULL, "
                 f"PRIMARY KEY (feed, target, number)){options}"
             )
+        return statements
+
+    def ensure(self, session: Session) -> None:
+        """Makes the ledger's tables and the feed's row, if they are missing."""
+        for statement in self.creation(session):
+            session.update(statement)
         if not session.query(f"SELECT 1 FROM {self.name(FEEDS)} WHERE {_OURS}", *self._ours):  # noqa: S608
             session.update(f"INSERT INTO {self.name(FEEDS)} (feed, target) VALUES (?, ?)", *self._ours)  # noqa: S608
         session.commit()

@@ -31,6 +31,7 @@ from lakefeed.schema.fit import holds_values, refuse_same_but_for_case
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks.changes import key_moved, measured, newest
+from lakefeed.sinks.table_change import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,29 +83,47 @@ class JdbcTable:
             SchemaIncompatible: columns do not fit; all of them are named.
             CheckpointMismatch: the table was dropped while the feed runs.
         """
+        kept = self._kept(rows)
+        with self._session() as session:
+            self.ledger.ensure(session)
+            layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
+            if not self.ledger.has_table(session):
+                if self._followed:
+                    raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
+                # The start has found that the feed begins anew.
+                self.ledger.forget(session)
+                session.commit()
+            for statement in self._statements(session, layout, kept):
+                session.update(statement)
+            session.commit()
+            self.ledger.note(session, keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
+            session.commit()
+            self._columns = layout.spelt(kept)
+        self._followed = True
+
+    def changes(self, rows: StructType) -> tuple[TableChange, ...]:
+        """What ``follow`` would do, which raises what that would raise."""
+        kept = self._kept(rows)
+        with self._session() as session:
+            layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
+            is_new = not self.ledger.has_table(session)
+            statements = (*self.ledger.creation(session), *self._statements(session, layout, kept))
+        return (TableChange(table=self._sink.table, is_new=is_new, statements=statements),)
+
+    def _kept(self, rows: StructType) -> StructType:
+        """The columns that the table has of the rows."""
         from pyspark.sql.types import StructType
 
         refuse_same_but_for_case(rows, where="the rows")
         if self._sink.mode == "upsert":
             in_rows(self._sink, rows)
-        kept = StructType([each for each in rows.fields if holds_values(each) and not self._is_only_staged(each.name)])
-        with self._session() as session:
-            self.ledger.ensure(session)
-            layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
-            if self.ledger.has_table(session):
-                layout.check_keys()
-                layout.change(kept)
-            elif self._followed:
-                raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
-            else:
-                # The start has found that the feed begins anew.
-                self.ledger.forget(session)
-                session.commit()
-                layout.create(kept)
-            self.ledger.note(session, keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
-            session.commit()
-            self._columns = layout.spelt(kept)
-        self._followed = True
+        return StructType([each for each in rows.fields if holds_values(each) and not self._is_only_staged(each.name)])
+
+    def _statements(self, session: Session, layout: Layout, kept: StructType) -> list[str]:
+        if not self.ledger.has_table(session):
+            return [layout.creation(kept)]
+        layout.check_keys()
+        return layout.changes(kept)
 
     def take_fence(self) -> str:
         """Makes this driver the only one that can commit to the feed, and removes what others have left half-done."""

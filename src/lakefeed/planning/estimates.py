@@ -142,6 +142,8 @@ def _a_record(records: Estimate, each: float | None, *, rests_on: str, unknown: 
 def _files(config: PipelineConfig, *, batches: Batches, past: Past, is_laid_out_anew: bool) -> Estimate:
     if not batches.count:
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
+    if config.sink.jdbc is not None:
+        return Estimate(first=0, all=0, rests_on="the rows go to a database")
     sink = config.sink.iceberg or config.sink.parquet or config.sink.files
     if past.files is not None and not is_laid_out_anew:
         rests_on = f"the mean of {_batches_of(past)}"
@@ -167,11 +169,11 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
         return Estimate(first=None, all=None, rests_on="not known, as the files are not")
     if not batches.count:
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
-    parts = [CHECKPOINT if config.checkpoint else 0, METADATA if config.sink.iceberg else SINK_LOG]
-    names = [
-        "2 of the checkpoint" if config.checkpoint else "",
-        "3 of metadata" if config.sink.iceberg else "1 of the log",
-    ]
+    parts = [CHECKPOINT if config.checkpoint else 0]
+    names = ["2 of the checkpoint" if config.checkpoint else ""]
+    if config.sink.jdbc is None:
+        parts.append(METADATA if config.sink.iceberg else SINK_LOG)
+        names.append("3 of metadata" if config.sink.iceberg else "1 of the log")
     if past.deletes_metadata:
         parts.append(1)
         names.append("1 delete of old metadata")

@@ -17,6 +17,7 @@ from lakefeed.config.models import Sink
 from lakefeed.dead_letters.place import TopicCreation
 from lakefeed.decode.resolve import put_credentials
 from lakefeed.errors import LakefeedError
+from lakefeed.jdbc.table import JdbcTable
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks.export import Target
@@ -70,6 +71,9 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
     sink: _Foretold
     if feed.config.sink.iceberg is not None:
         sink = _Table(feed.iceberg_table(spark))
+    elif feed.config.sink.jdbc is not None:
+        evolves = feed.config.schema_.on_change == "evolve"
+        sink = _Table(JdbcTable(spark, feed.config.sink.jdbc, feed=feed.config.name, evolves=evolves))
     else:
         put_credentials(spark, feed.config.decode)
         sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None)
@@ -84,7 +88,7 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
     landing.begin(feed.read(spark), fenced=False)
     found.tables += sink.changes
     found.notes = landing.notes()
-    if letters is not None and feed.config.sink.iceberg is not None:
+    if letters is not None and feed.config.sink.parquet is None:
         position = survey.position
         letters.check(position.ranges if position else None, moved=moved_by(position) is not None)
 
@@ -101,7 +105,7 @@ class _Foretold(Target):
 
 
 class _Table(_Foretold):
-    def __init__(self, table: IcebergTable) -> None:
+    def __init__(self, table: IcebergTable | JdbcTable) -> None:
         super().__init__()
         self._table = table
 
@@ -109,7 +113,10 @@ class _Table(_Foretold):
         return self._table.recorded_schema()
 
     def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
-        self.changes = self._table.changes(rows, recorded, entries)
+        if isinstance(self._table, JdbcTable):
+            self.changes = self._table.changes(rows)
+        else:
+            self.changes = self._table.changes(rows, recorded, entries)
 
 
 class _Elsewhere(_Foretold):
