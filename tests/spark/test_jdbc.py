@@ -114,22 +114,24 @@ def test_every_type_comes_back_as_it_was(shop: JdbcFeed, spark: SparkSession) ->
         SELECT 1 AS n, true AS yes, CAST(-7 AS TINYINT) AS tiny, CAST(-300 AS SMALLINT) AS small, 2147483647 AS whole,
           9223372036854775807 AS big, CAST(1.5 AS FLOAT) AS f, 2.25D AS d,
           CAST('123456789012345678.90' AS DECIMAL(20,2)) AS m,
-          'Ünïcode 🚕 \\\\ "x"' AS s, X'00FF10' AS b, DATE '1583-01-02' AS day,
-          TIMESTAMP '2026-11-22 01:02:03.123456' AS at, TIMESTAMP_NTZ '1969-12-31 23:59:59.999999' AS wall,
+          'Ünïcode 🚕 \\\\ "x"' AS s, X'00FF10' AS b, DATE '1501-01-02' AS day,
+          TIMESTAMP '2026-11-22 01:02:03.123456' AS at, TIMESTAMP '1501-01-02 03:04:05' AS old,
+          TIMESTAMP_NTZ '1969-12-31 23:59:59.999999' AS wall,
           named_struct('a', 1, 'b', CAST(NULL AS STRING)) AS st, array(1, 2) AS arr, map('k', 1.5D) AS mp
         UNION ALL SELECT 2, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-          NULL, NULL, NULL, NULL, NULL, NULL, NULL
+          NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
         """
     )
     table = shop.started(rows)
     shop.land(table, rows, 2)
     [first, second] = shop.select("*")
-    assert list(second[1:]) == [None] * 16
-    n, yes, tiny, small, whole, big, f, d, m, s, b, day, at, wall, st, arr, mp = first
+    assert list(second[1:]) == [None] * 17
+    n, yes, tiny, small, whole, big, f, d, m, s, b, day, at, old, wall, st, arr, mp = first
     assert (n, yes, tiny, small, whole, big, f, d) == (1, True, -7, -300, 2147483647, 9223372036854775807, 1.5, 2.25)
     assert m == Decimal("123456789012345678.90")
-    assert (s, bytes(b), day) == ('Ünïcode 🚕 \\ "x"', b"\x00\xff\x10", datetime.date(1583, 1, 2))
+    assert (s, bytes(b), day) == ('Ünïcode 🚕 \\ "x"', b"\x00\xff\x10", datetime.date(1501, 1, 2))
     assert at.replace(tzinfo=None) == datetime.datetime(2026, 11, 22, 1, 2, 3, 123456)
+    assert old.replace(tzinfo=None) == datetime.datetime(1501, 1, 2, 3, 4, 5)
     assert wall == datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)
     nested = [each if not isinstance(each, str) else json.loads(each) for each in (st, arr, mp)]
     assert nested == [{"a": 1, "b": None}, [1, 2], {"k": 1.5}]

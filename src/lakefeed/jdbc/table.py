@@ -41,6 +41,7 @@ PATIENCE_SECONDS = 300
 """How long a database may be away: a restart is to delay the batch, not to end the feed."""
 PAUSE_SECONDS = 1
 STAGE = "lakefeed_stage_"
+JAVA_8_TIMES = "spark.sql.datetime.java8API.enabled"
 
 
 class JdbcTable:
@@ -209,7 +210,8 @@ class JdbcTable:
         try:
             columns = [*staged, *([dialect.name(DELETED)] if deletes else []), "lakefeed_task"]
             insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
-            attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
+            with _exact_times(rows.sparkSession):
+                attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
             counts = self._check_outcomes(commit_id)
             with self._session() as session:
                 if not self.ledger.begin(session, commit, commit_id=commit_id):
@@ -342,3 +344,14 @@ class JdbcTable:
             if (refusal := Refusal.of(error)) is None:
                 raise
             raise refusal.error(self._sink.where) from None
+
+
+@contextmanager
+def _exact_times(session: SparkSession) -> Iterator[None]:
+    """Lets Spark hand out points in time as they are; its default shifts those from before 1582 by days."""
+    before = str(session.conf.get(JAVA_8_TIMES))
+    session.conf.set(JAVA_8_TIMES, "true")
+    try:
+        yield
+    finally:
+        session.conf.set(JAVA_8_TIMES, before)

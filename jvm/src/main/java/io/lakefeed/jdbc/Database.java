@@ -86,7 +86,7 @@ public final class Database implements Serializable {
     /**
      * Writes rows into a table, each task in a transaction of its own.
      *
-     * @param rows their columns are the first parameters of the statement
+     * @param rows their columns are the first parameters of the statement; points in time as {@code java.time} has them
      * @param insert has the id of the task's attempt as its last parameter
      * @param zoned whether the database keeps points in time as such; else they are given as UTC's wall clock
      * @return {@code attempt:rows} of each task whose rows count; a table can have those of failed attempts too

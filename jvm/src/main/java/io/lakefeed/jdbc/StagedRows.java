@@ -1,10 +1,8 @@
 package io.lakefeed.jdbc;
 
 import java.sql.Connection;
-import java.sql.Date;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
-import java.sql.Timestamp;
 import java.sql.Types;
 import java.time.Instant;
 import java.time.LocalDateTime;
@@ -73,14 +71,7 @@ final class StagedRows implements MapPartitionsFunction<Row, String> {
     }
 
     private Object bindable(Object value) {
-        if (value instanceof Date date) {
-            return date.toLocalDate();
-        }
-        Instant instant = value instanceof Timestamp timestamp ? timestamp.toInstant() : null;
-        if (value instanceof Instant already) {
-            instant = already;
-        }
-        if (instant == null) {
+        if (!(value instanceof Instant instant)) {
             return value;
         }
         return zoned ? instant.atOffset(ZoneOffset.UTC) : LocalDateTime.ofInstant(instant, ZoneOffset.UTC);
