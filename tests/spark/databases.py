@@ -63,14 +63,14 @@ class JdbcFeed:
             }
         )
 
-    def driver(self, **settings: Any) -> JdbcTable:
+    def driver(self, *, groups: bool = False, **settings: Any) -> JdbcTable:
         """What one driver has of the table."""
         self.settings = {**self.settings, **settings}
-        return JdbcTable(self.spark, self.sink, feed=self.name)
+        return JdbcTable(self.spark, self.sink, feed=self.name, groups=groups)
 
-    def started(self, rows: DataFrame | None = None, **settings: Any) -> JdbcTable:
+    def started(self, rows: DataFrame | None = None, *, groups: bool = False, **settings: Any) -> JdbcTable:
         """A driver that has begun, as a run of the feed does."""
-        table = self.driver(**settings)
+        table = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
         table.follow(frame.schema)
         self.fence = table.take_fence()

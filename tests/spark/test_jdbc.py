@@ -288,3 +288,20 @@ def test_staged_rows_that_the_server_has_lost_are_staged_again(shop: JdbcFeed, m
     assert shop.land(table, shop.rows(10)) == 10
     assert len(calls) == 2
     assert len(shop.select("id")) == 10
+
+
+def test_groups_replace_their_rows_and_complete_results_all(shop: JdbcFeed, spark: SparkSession) -> None:
+    def hits(*rows: tuple[str, int]) -> DataFrame:
+        return spark.createDataFrame(rows, "zip STRING, hits BIGINT")
+
+    table = shop.started(hits(), groups=True, mode="upsert", keys=["zip"])
+    assert shop.land(table, hits(("8001", 2), ("3011", 1)), 3) == 2
+    assert shop.land(table, hits(("8001", 5), ("6003", 1)), 4) == 2
+    assert shop.select("zip, hits") == [("3011", 1), ("6003", 1), ("8001", 5)]
+    with pytest.raises(ConfigError, match="more than one row of the key 8001"):
+        shop.land(table, hits(("8001", 6), ("8001", 7)), 1)
+    whole = JdbcFeed(spark, shop.server, {"table": "all_hits", "mode": "overwrite"}, name="complete")
+    table = whole.started(hits())
+    whole.land(table, hits(("8001", 2), ("3011", 1)), 3)
+    assert whole.land(table, hits(("8001", 9)), 4) == 1
+    assert whole.select("zip, hits", "all_hits") == [("8001", 9)]

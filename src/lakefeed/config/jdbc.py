@@ -32,8 +32,10 @@ class JdbcSink(SinkBlock):
     table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$")] = Field(
         description="table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."
     )
-    mode: Literal["append", "upsert"] = Field(
-        "append", description="One row for each record, or the newest row for each key."
+    mode: Literal["append", "upsert", "overwrite"] = Field(
+        "append",
+        description="One row for each record; the newest row for each key; or, with output_mode: complete, the rows of "
+        "the newest batch in place of all others.",
     )
     keys: list[str] = Field(
         default_factory=list, description="With upsert: the columns that a row is known by; a unique key of the table."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def keyed(sink: JdbcSink) -> str:
     """What makes a row of the table; it cannot change once there are rows."""
-    return f"{','.join(sink.keys)} {sink.on_delete}" if sink.mode == "upsert" else "append"
+    return f"{','.join(sink.keys)} {sink.on_delete}" if sink.mode == "upsert" else sink.mode
 
 
 class Layout:

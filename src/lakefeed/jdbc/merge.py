@@ -29,6 +29,7 @@ class JdbcMerge:
         sink: the sink's block in the pipeline file.
         columns: the columns that rows have, as the table spells them.
         keys: those of them that a row is known by.
+        groups: whether each row is the newest of its key, as a query with state makes them; else a record's change.
     """
 
     dialect: Dialect
@@ -37,6 +38,7 @@ class JdbcMerge:
     sink: JdbcSink
     columns: Sequence[str]
     keys: Sequence[str]
+    groups: bool = False
 
     def staged(self, session: Session, attempts: Attempts) -> int:
         """How many rows are there of the attempts that count."""
@@ -51,6 +53,23 @@ class JdbcMerge:
             f"INSERT INTO {self.target} ({self._listed()}) "  # noqa: S608
             f"SELECT {self._listed('s.')} FROM {self.stage} s WHERE {_of(attempts)}"
         )
+
+    def replace(self, session: Session, attempts: Attempts) -> int:
+        """Puts the rows in place of all that are there; how many there are now."""
+        # Not TRUNCATE: MariaDB would commit it by itself.
+        session.update(f"DELETE FROM {self.target}")  # noqa: S608
+        return self.append(session, attempts)
+
+    def repeated_key(self, session: Session, attempts: Attempts) -> str | None:
+        """A key that more than one of the rows has; None if none has."""
+        if not attempts:
+            return None
+        listed = ", ".join(f"s.{self._quoted(key)}" for key in self.keys)
+        found = session.query(
+            f"SELECT {listed} FROM {self.stage} s WHERE {_of(attempts)} GROUP BY {listed} "  # noqa: S608
+            "HAVING COUNT(*) > 1 LIMIT 1"
+        )
+        return ", ".join(map(str, found[0])) if found else None
 
     def moved_key(self, session: Session, attempts: Attempts) -> str | None:
         """Where a key is that has come from another partition than the row that the table has; None if none has."""
@@ -69,7 +88,7 @@ class JdbcMerge:
         if not attempts:
             return 0, 0, 0
         dialect, deleted = self.dialect, f"s.{self._quoted(DELETED)}"
-        removes = self.sink.on_delete == "remove"
+        removes = self.sink.on_delete == "remove" and not self.groups
         newer, ours = f"({self._newer()})", _of(attempts)
         kept = f"{ours} AND NOT {deleted}" if removes else ours
         if dialect.kind == "postgresql":
@@ -96,6 +115,8 @@ class JdbcMerge:
     def _newer(self) -> str:
         """Whether the change is newer than the row; a row without a position was written by somebody else, long ago."""
         offset = self._quoted(OFFSET)
+        if self.groups:
+            return "TRUE"
         if not self.sink.order_by:
             return f"t.{offset} IS NULL OR s.{offset} > t.{offset}"
         spelt = {column.lower(): column for column in self.columns}

@@ -52,14 +52,20 @@ class JdbcTable:
         sink: its block in the pipeline file.
         feed: the feed's name.
         evolves: whether its columns follow the rows'.
+        groups: with upsert, whether each batch has its groups' newest rows, as a query with state makes them; else each
+            row is a record's change.
     """
 
     keeps_ledger = True
     keeps_log = False
 
-    def __init__(self, spark: SparkSession, sink: JdbcSink, *, feed: str, evolves: bool = True) -> None:
+    def __init__(
+        self, spark: SparkSession, sink: JdbcSink, *, feed: str, evolves: bool = True, groups: bool = False
+    ) -> None:
         self._spark = spark
         self._sink = sink
+        self._groups = groups
+        self._has_changes = sink.mode == "upsert" and not groups
         self._evolves = evolves
         self._database = JvmDatabase.of(spark, sink)
         self.ledger = JdbcLedger(self._database, sink, feed)
@@ -116,8 +122,14 @@ class JdbcTable:
         from pyspark.sql.types import StructType
 
         refuse_same_but_for_case(rows, where="the rows")
-        if self._sink.mode == "upsert":
+        if self._has_changes:
             in_rows(self._sink, rows)
+        have = {name.lower() for name in rows.names}
+        if missing := [key for key in self._sink.keys if key.lower() not in have]:
+            raise ConfigError(
+                f"the rows do not have the key {missing[0]}",
+                where=f"{self._sink.where}, columns {', '.join(rows.names)}",
+            )
         return StructType([each for each in rows.fields if holds_values(each) and not self._is_only_staged(each.name)])
 
     def _statements(self, session: Session, layout: Layout, kept: StructType) -> list[str]:
@@ -183,7 +195,7 @@ class JdbcTable:
         """
         if not isinstance(commit, Commit):
             raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
-        if self._sink.mode == "append":
+        if not self._has_changes:
             return self._patiently(lambda: self._staged(rows, commit, commit_id))
         changes = self._changes(rows)
         latest = newest(changes, keys=self._keys, order_by=self._sink.order_by).persist()
@@ -217,7 +229,13 @@ class JdbcTable:
                 if not self.ledger.begin(session, commit, commit_id=commit_id):
                     return self._landed(session)
                 merge = JdbcMerge(
-                    dialect=dialect, target=target, stage=stage, sink=self._sink, columns=self._columns, keys=self._keys
+                    dialect=dialect,
+                    target=target,
+                    stage=stage,
+                    sink=self._sink,
+                    columns=self._columns,
+                    keys=self._keys,
+                    groups=self._groups,
                 )
                 done = self._moved(session, merge, commit, attempts)
                 self.ledger.write(session, done, commit_id=commit_id, counts=counts)
@@ -232,14 +250,22 @@ class JdbcTable:
         if expected and merge.staged(session, attempts) != expected:
             # A server that was killed may forget what it had said to have: an unlogged table is empty then.
             raise Unreachable("the database has lost staged rows: it was restarted", where=self._sink.where)
-        if commit.upserts is None:
+        if self._sink.mode == "append":
             return replace(commit, rows=merge.append(session, attempts))
-        if not self._sink.order_by:
+        if self._sink.mode == "overwrite":
+            return replace(commit, rows=merge.replace(session, attempts))
+        if self._groups and (repeated := merge.repeated_key(session, attempts)) is not None:
+            raise ConfigError(
+                f"the batch has more than one row of the key {repeated}",
+                where=self._sink.where,
+                hint="keys have to be the columns that the query groups by",
+            )
+        if self._has_changes and not self._sink.order_by:
             self._note_topics(session, commit)
             if (told := merge.moved_key(session, attempts)) is not None:
                 raise key_moved(self._sink.table, told)
         inserted, updated, deleted = merge.merge(session, attempts)
-        before = commit.upserts
+        before = commit.upserts or Upserts(expected, expected)
         upserts = Upserts(before.changes, before.keys, before.deletes, inserted, updated, deleted)
         return replace(commit, rows=upserts.landed, upserts=upserts)
 
@@ -310,7 +336,7 @@ class JdbcTable:
         return [spelt[key.lower()] for key in self._sink.keys]
 
     def _is_only_staged(self, column: str) -> bool:
-        return self._sink.mode == "upsert" and self._sink.on_delete == "remove" and column.lower() == DELETED
+        return self._has_changes and self._sink.on_delete == "remove" and column.lower() == DELETED
 
     @property
     def _mark(self) -> str:
