@@ -285,8 +285,7 @@ class Assembly:
         put_credentials(spark, self.config.decode)
         match sink.chosen:
             case JdbcSink() as jdbc:
-                evolves = self.config.schema_.on_change == "evolve"
-                return JdbcTable(spark, jdbc, feed=self.config.name, evolves=evolves)
+                return self.jdbc_table(spark, jdbc)
             case ParquetSink() | FilesSink() as files:
                 return LoggedFiles(spark, files, claim)
             case MemorySink() as memory:
@@ -318,6 +317,12 @@ class Assembly:
         }
         table = tables.get((sink.mode, self.config.output_mode), IcebergTable)
         return table(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
+
+    def jdbc_table(self, spark: SparkSession, sink: JdbcSink) -> JdbcTable:
+        """A table of a database."""
+        put_credentials(spark, self.config.decode)
+        evolves, groups = self.config.schema_.on_change == "evolve", self.config.output_mode == "update"
+        return JdbcTable(spark, sink, feed=self.config.name, evolves=evolves, groups=groups)
 
     def dead_letters(self) -> DeadLetterReader:
         """The dead letters, to look at without Spark.

@@ -18,6 +18,8 @@ from lakefeed.landing import Sink
 from lakefeed.local import Endpoints
 from lakefeed.sinks.iceberg import IcebergTable
 from tests.feed import Feed
+from tests.jdbc_feed import TABLE, Server, sink_of
+from tests.spark.databases import DATABASES, server_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -84,6 +86,24 @@ def of_sqlite(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
         return list(table.execute("SELECT zip, hits FROM hits"))
 
 
+SERVERS: dict[str, Server] = {}
+"""The database of each feed that has one."""
+
+
+def of_database(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return [(row[0], int(row[1]) if row[1:] else 1) for row in SERVERS[feed.name].execute(f"SELECT * FROM {TABLE}")]
+
+
+def database_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
+    def block(feed: Feed) -> dict[str, Any]:
+        server = SERVERS[feed.name]
+        sink = sink_of(server, **settings)
+        sink["jdbc"]["password"] = server.password
+        return sink
+
+    return block
+
+
 def path(feed: Feed) -> str:
     return f"s3a://{feed.stack.bucket}/files/{feed.name}"
 
@@ -111,8 +131,14 @@ CASES = {
     "python-ledger-append": Case("append", own("Ledger"), of_sqlite),
     "python-ledger-update": Case("update", own("Ledger"), of_sqlite),
 }
+for database in DATABASES:
+    CASES |= {
+        f"{database}-append": Case("append", database_of(), of_database),
+        f"{database}-update": Case("update", database_of(mode="upsert", keys=["zip"]), of_database),
+        f"{database}-complete": Case("complete", database_of(mode="overwrite"), of_database),
+    }
 OTHER_FORMS = ("orc", "avro", "json", "csv")
-QUICK = ("iceberg-update", "iceberg-complete", "orc-append", "python-ledger-append")
+QUICK = ("iceberg-update", "mariadb-update", "iceberg-complete", "orc-append", "python-ledger-append")
 
 
 @pytest.fixture
@@ -120,6 +146,9 @@ def feed(stack: Endpoints, tmp_path: Path, request: pytest.FixtureRequest) -> Fe
     made = Feed(stack, tmp_path)
     if "orc" in request.node.name:
         made.name = f"orc_{made.name}"
+    for database in DATABASES:
+        if f"[{database}-" in request.node.name:
+            SERVERS[made.name] = server_of(database, request.getfixturevalue)
     made.create_topic(partitions=1)
     (tmp_path / f"own_{made.name}.py").write_text(OWN)
     return made

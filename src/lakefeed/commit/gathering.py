@@ -171,7 +171,7 @@ def _of_database(config: PipelineConfig, sink: JdbcSink, connections: Connection
         transformed=config.transform is not None,
         placed=rows,
         keyed=None
-        if sink.mode == "append"
+        if sink.mode != "upsert"
         else Keyed(
             marks=sink.on_delete == "mark",
             grown=sum(each.inserted - each.deleted for each in merged),

@@ -11,6 +11,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 
 from lakefeed.config.partitions import complain
 from lakefeed.config.sinks import SinkBlock
+from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
 from lakefeed.errors import ConfigError
 
@@ -23,6 +24,7 @@ class JdbcSink(SinkBlock):
     """A table of a database, created from the rows' schema if it is missing; PostgreSQL, MariaDB or MySQL."""
 
     guarantee: ClassVar[str] = "exactly-once"
+    other_modes: ClassVar[str] = "update wants mode: upsert and keys, complete wants mode: overwrite"
 
     url: str = Field(
         description="jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."
@@ -72,6 +74,12 @@ class JdbcSink(SinkBlock):
     def _upserts(self) -> JdbcSink:
         complain(in_sink(self))
         return self
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """One for each ``mode``; changes by key come from records (append) or from groups (update)."""
+        modes: dict[str, tuple[OutputMode, ...]] = {"upsert": ("append", "update"), "overwrite": ("complete",)}
+        return modes.get(self.mode, ("append",))
 
     @property
     def target(self) -> str:

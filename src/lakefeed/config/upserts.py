@@ -144,11 +144,11 @@ def _transform(sql: str, sink: KeyedSink) -> Iterator[Complaint]:
 
 def _of_groups(config: PipelineConfig) -> Iterator[Complaint]:
     """What means nothing where each batch has its groups' newest rows."""
-    sink = config.sink.iceberg
+    sink = config.sink.iceberg or config.sink.jdbc
     for name in ONLY_CHANGES:
         if sink is not None and sink.mode == "upsert" and name in sink.model_fields_set:
             yield Complaint(
-                what=f"sink.iceberg.{name} is for changes that records tell of; with output_mode: update each batch "
+                what=f"sink.{config.sink.kind}.{name} is for changes that records tell of; with output_mode: update each batch "
                 "has its groups' newest rows"
             )
 

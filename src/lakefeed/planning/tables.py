@@ -72,8 +72,7 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
     if feed.config.sink.iceberg is not None:
         sink = _Table(feed.iceberg_table(spark))
     elif feed.config.sink.jdbc is not None:
-        evolves = feed.config.schema_.on_change == "evolve"
-        sink = _Table(JdbcTable(spark, feed.config.sink.jdbc, feed=feed.config.name, evolves=evolves))
+        sink = _Table(feed.jdbc_table(spark, feed.config.sink.jdbc))
     else:
         put_credentials(spark, feed.config.decode)
         sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None)
@@ -88,7 +87,7 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
     landing.begin(feed.read(spark), fenced=False)
     found.tables += sink.changes
     found.notes = landing.notes()
-    if letters is not None and feed.config.sink.parquet is None:
+    if letters is not None and isinstance(sink, _Table):
         position = survey.position
         letters.check(position.ranges if position else None, moved=moved_by(position) is not None)
 
