@@ -148,8 +148,8 @@ def _of_groups(config: PipelineConfig) -> Iterator[Complaint]:
     for name in ONLY_CHANGES:
         if sink is not None and sink.mode == "upsert" and name in sink.model_fields_set:
             yield Complaint(
-                what=f"sink.{config.sink.kind}.{name} is for changes that records tell of; with output_mode: update each batch "
-                "has its groups' newest rows"
+                what=f"sink.{config.sink.kind}.{name} is for changes that records tell of; with output_mode: update "
+                "each batch has its groups' newest rows"
             )
 
 
