@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from lakefeed.config import postgresql
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
+from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.models import KafkaSource, PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
 from lakefeed.config.rest_probe import ask_rest_catalog
@@ -182,11 +183,13 @@ def _keys(s3: S3) -> Keys | None:
 
 
 def _database(config: PipelineConfig) -> list[Check]:
-    if (sink := config.sink.jdbc) is None:
-        return []
     from lakefeed.jdbc.probe import problems
 
-    return [lambda: list(problems(sink, feed=config.name, rows_of=lambda: _rows(config)))]
+    def check(sink: JdbcSink, key: str) -> Check:
+        return lambda: list(problems(sink, key=key, feed=config.name, rows_of=lambda: _rows(config)))
+
+    blocks = {"sink": config.sink, **{f"sinks.{name}": each for name, each in config.sinks.items()}}
+    return [check(each.jdbc, f"{place}.jdbc") for place, each in blocks.items() if each.jdbc is not None]
 
 
 def _rows(config: PipelineConfig) -> StructType | None:

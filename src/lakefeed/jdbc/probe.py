@@ -17,14 +17,13 @@ from lakefeed.jdbc.session import TIMEOUT_SECONDS, PythonDatabase
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-KEY = "sink.jdbc"
 
-
-def problems(sink: JdbcSink, *, feed: str, rows_of: Callable[[], StructType | None]) -> Iterator[Problem]:
+def problems(sink: JdbcSink, *, key: str, feed: str, rows_of: Callable[[], StructType | None]) -> Iterator[Problem]:
     """Everything that would stop a run.
 
     Args:
         sink: the block.
+        key: where it is in the pipeline file.
         feed: the feed's name.
         rows_of: the rows' columns, if they are known without Spark.
     """
@@ -42,22 +41,22 @@ def problems(sink: JdbcSink, *, feed: str, rows_of: Callable[[], StructType | No
                     column = have.get(each.name.lower())
                     if column is not None and (told := misfit(each.dataType, column, database.dialect)):
                         hint = "change the table, or cast it in transform.sql"
-                        yield Problem(what=told, key=f"{KEY}.table", about=sink.where, hint=hint)
+                        yield Problem(what=told, key=f"{key}.table", about=sink.where, hint=hint)
     except MissingExtra as error:
-        yield from _listens(sink, error)
+        yield from _listens(sink, key, error)
     except Unreachable as error:
-        yield Problem.of(error, key=f"{KEY}.url")
+        yield Problem.of(error, key=f"{key}.url")
     except LakefeedError as error:
-        yield Problem.of(error, key=f"{KEY}.{'table' if sink.table in (error.where or '') else 'user'}")
+        yield Problem.of(error, key=f"{key}.{'table' if sink.table in (error.where or '') else 'user'}")
 
 
-def _listens(sink: JdbcSink, error: MissingExtra) -> Iterator[Problem]:
+def _listens(sink: JdbcSink, key: str, error: MissingExtra) -> Iterator[Problem]:
     """Without a client: whether anybody listens; who may log in is said by the driver when the feed starts."""
     address = Address.of(sink.url)
     try:
         socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()
     except OSError as failed:
         away = Unreachable(f"the database does not answer: {failed.strerror or failed}", where=str(address))
-        yield Problem.of(away, key=f"{KEY}.url")
+        yield Problem.of(away, key=f"{key}.url")
         return
-    yield Problem(what=f"the login was not tried: {error.what}", key=KEY, hint=error.hint, severity="warning")
+    yield Problem(what=f"the login was not tried: {error.what}", key=key, hint=error.hint, severity="warning")
