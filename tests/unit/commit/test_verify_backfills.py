@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.commit.audit import findings
@@ -57,6 +57,7 @@ def kinds(given_evidence: Evidence) -> list[str]:
     return [each.kind for each in findings(given_evidence)]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=6), st.data())
 def test_backfills_of_what_came_before_are_right_and_each_one_twice_is_not(
     sizes: list[int], data: st.DataObject
