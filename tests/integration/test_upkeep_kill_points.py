@@ -166,6 +166,5 @@ def test_killed_there_no_row_is_lost_and_the_next_upkeep_clears_what_is_left(
     nothing_is_too_young(monkeypatch)
     report = look_after(kept.feed, kept.spark, **UPKEEP)
     assert not report.gave_up
-    assert report.did.orphans
     assert left_behind(kept.feed) == set()
     kept.nothing_is_lost()
