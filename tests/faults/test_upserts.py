@@ -1,6 +1,7 @@
 """Upserts that are killed and replayed: the table equals a model that knows nothing of Spark, row by row.
 
-``LAKEFEED_UPSERT_CHANGES`` and ``LAKEFEED_UPSERT_KEYS`` set the size of the slow one; default: 5,000,000, 1,000,000.
+``LAKEFEED_UPSERT_CHANGES`` (100,000 by default), ``LAKEFEED_UPSERT_KEYS`` (a fifth of them) and
+``LAKEFEED_UPSERT_KILLS`` (5) set the size.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def verified(feed: Feed, file: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("write", ["merge-on-read", "copy-on-write"])
 def test_millions_of_changes_with_kills_equal_the_model(stack: Endpoints, tmp_path: Path, write: str) -> None:
-    changes = int(os.environ.get("LAKEFEED_UPSERT_CHANGES", "5_000_000"))
-    keys = int(os.environ.get("LAKEFEED_UPSERT_KEYS", "1_000_000"))
-    kills = 5
+    changes = int(os.environ.get("LAKEFEED_UPSERT_CHANGES", "100_000"))
+    keys = int(os.environ.get("LAKEFEED_UPSERT_KEYS", str(changes // 5)))
+    kills = int(os.environ.get("LAKEFEED_UPSERT_KILLS", "5"))
     feed = Feed(stack, tmp_path)
     feed.create_topic(partitions=6)
     model = Model(keys=keys, partitions=6)
