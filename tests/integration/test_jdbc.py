@@ -66,6 +66,7 @@ def test_a_feed_goes_on_where_the_database_is_and_is_proven(feed: Feed, server: 
         pipeline.run(spark=lake, once=True)
 
 
+@pytest.mark.slow
 def test_changes_of_keys(feed: Feed, server: Server, lake: SparkSession) -> None:
     feed.create_topic(partitions=1)
     sink = {"mode": "upsert", "keys": ["id"], "delete": {"column": "zone", "equals": ["gone"]}}

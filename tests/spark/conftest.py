@@ -30,6 +30,13 @@ TELLING = {
     "test_of_those_who_take_the_lease_together_one_has_it",
     "test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused",
 }
+# Of feeds into PostgreSQL; MariaDB, which has more traps, shows everything.
+TELLING_OF_POSTGRESQL = {
+    "test_batches_land_once_and_the_ledger_says_what_of",
+    "test_only_the_driver_that_took_the_fence_last_can_commit",
+    "test_every_type_comes_back_as_it_was",
+    "test_the_newest_change_of_each_key_wins_and_deletes_delete",
+}
 
 
 @pytest.fixture(scope="session")
@@ -73,11 +80,14 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On PostgreSQL and REST all but the telling ones are slow."""
+    """On PostgreSQL and REST, and into PostgreSQL, all but the telling ones are slow."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             known = item.callspec.params.get("catalog", "sqlite")
             if known != "sqlite" and item.originalname not in TELLING:
+                item.add_marker(pytest.mark.slow)
+            into = item.callspec.params.get("shop", "mariadb")
+            if into == "postgresql" and item.originalname not in TELLING_OF_POSTGRESQL:
                 item.add_marker(pytest.mark.slow)
 
 
