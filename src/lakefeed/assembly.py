@@ -236,11 +236,15 @@ class Assembly:
             begins: whether it has none yet.
         """
 
+        has_state = not begins
+
         def look(frame: DataFrame) -> None:
+            nonlocal has_state
             plan = self._planned(frame)
             noted = tuple(claim.noted.state)
-            if not begins:
+            if has_state:
                 plan.require_same_state(noted, checkpoint=self.config.checkpoint)
+            has_state = True  # Another schema, later in this run, meets what this one has begun.
             if plan.state != noted:
                 claim.remember(state=plan.state)
 
