@@ -76,18 +76,24 @@ class Assembly:
         config = self.config.model_copy(update={"checkpoint": checkpoint})
         return Assembly(config, connections=self.connections, view=self.view, folder=self._folder)
 
-    def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
+    def read(
+        self,
+        spark: SparkSession,
+        *,
+        starting: Mapping[str, Mapping[int, int]] | None = None,
+        gather: bool = True,
+    ) -> DataFrame:
         """The topics' records as a stream, undecoded; or the rows of another source.
 
         Args:
             spark: the session.
             starting: where a query without a checkpoint begins: see ``read_stream``.
+            gather: wait for ``min_records_per_batch``: see ``read_stream``.
         """
         if self.config.source.kafka is None:
             return read_rows(spark, self.config.source)
-        return read_stream(
-            spark, self.config.kafka, headers="headers" in self.config.decode.metadata, starting=starting
-        )
+        headers = "headers" in self.config.decode.metadata
+        return read_stream(spark, self.config.kafka, headers=headers, starting=starting, gather=gather)
 
     def batch_read(self) -> BatchRead:
         """How this pipeline reads records, to read some of them into something else than its sink."""
@@ -189,7 +195,7 @@ class Assembly:
             "budget": config.dead_letters.budget if config.dead_letters else None,
         }
         if ready is None:
-            return Landing(spark, **parts)
+            return Landing(spark, most_records=config.kafka.max_records_per_batch, **parts)
         kind = RowsLanding if config.source.kafka is None else StatefulLanding
         return kind(spark, ready=ready, **parts)
 

@@ -21,6 +21,7 @@ from lakefeed.dead_letters.place import DeadLetterPlace
 from lakefeed.decode import RECORD, DecodeSpec, Policy, decoded, judged
 from lakefeed.decode.failures import stopped_at
 from lakefeed.errors import ErrorBudgetExceeded
+from lakefeed.kafka.tasks import in_few_tasks
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Landing:
         transform: from decoded rows to the table's.
         dead_letters: where dead letters go; None if a bad record stops the feed.
         budget: when there are too many of them.
+        most_records: of a batch; a smaller one is read and written in fewer tasks.
 
     Attributes:
         fence: of this driver, once it has begun.
@@ -105,6 +107,7 @@ class Landing:
         key: DecodeSpec | None = None,
         dead_letters: DeadLetterPlace | None = None,
         budget: ErrorBudget | None = None,
+        most_records: int | None = None,
     ) -> None:
         self._spark = spark
         self._feed = feed
@@ -117,6 +120,7 @@ class Landing:
         self._transform = transform
         self._dead_letters = dead_letters
         self._budget = _Budget(budget)
+        self._most_records = most_records
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
         """Makes the sink ready, and takes up what the last run has left. Once, before the first batch.
@@ -173,6 +177,8 @@ class Landing:
         commit = Commit(self._feed, batch_id, ranges, fence=self.fence)
         if self._has(batch, commit):
             return Landed(batch_id, rows=0, replayed=True)
+        if self._most_records is not None:
+            batch = in_few_tasks(batch, ranges, most=self._most_records)
         rows, outcomes = self._written(batch, commit)
         if rows is None and ranges.records and not outcomes.counts.records and not has_state(ranges):
             # Nothing was read: the sink's log has the batch, from before a crash.

@@ -180,7 +180,7 @@ class Pipeline:
         """
         if not self.config.has_many_tables:
             return [self]
-        return [self.of_topic(topic) for topic in sorted(SourceTopics(self.config.kafka).described())]
+        return [self.of_topic(topic) for topic in SourceTopics(self.config.kafka).names()]
 
     def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
         """A session with this pipeline's store, catalogs and Spark settings.

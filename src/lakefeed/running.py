@@ -29,7 +29,7 @@ from lakefeed.query import MicroBatches, trigger_of, watch
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.several import SeveralSinks
 from lakefeed.stateful import PlannedRestart, StatefulLanding
-from lakefeed.upkeep.schedule import UpkeepBesideFeed
+from lakefeed.upkeep.schedule import UpkeepBesideFeed, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -165,13 +165,15 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
         told = group.publish(ranges.ranges) if group is not None else None
         return landed if told is None else replace(landed, notes=(*landed.notes, told))
 
+    ends = how.once or feed.config.trigger == AVAILABLE_NOW
+
     def started() -> StreamingQuery:
-        records = feed.read(spark, starting=opening.starting)
+        records = feed.read(spark, starting=opening.starting, gather=not ends)
         if isinstance(landing, StatefulLanding):
             writer = landing.stream(records).writeStream.outputMode(feed.config.output_mode)
         else:
             writer = records.writeStream
-        return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=how.once)
+        return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=ends)
 
     budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None
     with (
@@ -218,7 +220,13 @@ def run_many(pipeline: Pipeline, spark: SparkSession, how: How) -> RunSummary:
     """Runs a pipeline whose topics go to a table each; see ``Pipeline.run``."""
     before, began = s3_requests(spark), time.monotonic()
     rounds = Rounds(pipeline, spark, how)
-    rounds.run()
+    with UpkeepBesideFeed(
+        pipeline.config,
+        spark=spark,
+        connections=pipeline.connections,
+        tables=lambda: tables_of(*(each.pipeline.config for each in list(rounds.tables.values()))),
+    ) as upkeep:
+        rounds.run(on_batch=upkeep.telling(how.on_batch))
     tables = tuple(each.summary() for each in rounds.tables.values())
     requests = s3_requests(spark) - before
     counts = sum((each.counts for each in tables), ZERO)

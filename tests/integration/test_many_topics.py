@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from lakefeed.cli.main import root
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed.tables.reader import open_table
+from lakefeed.upkeep.maintain import Maintenance
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -69,6 +73,14 @@ class Shop:
         }
         path.write_text(json.dumps(document))
         return Pipeline.from_file(path, environment=self.feed.environment)
+
+    def run_command(self, *arguments: str, topic: str | None = None, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Runs a command on the file in this process; what it said as JSON."""
+        for name, value in self.feed.environment.items():
+            monkeypatch.setenv(name, value)
+        chosen = ["--topic", self.topic(topic)] if topic else []
+        done = CliRunner().invoke(root, [*arguments, *chosen, "--output", "json"], catch_exceptions=False)
+        return json.loads(done.stdout)
 
 
 @pytest.fixture
@@ -200,3 +212,137 @@ def test_a_topic_that_was_made_again_is_alone_until_its_loss_is_accepted(
     accepted = shop.pipeline().run(spark=lake, once=True, accept_loss=True)
     assert failures(accepted) == {}
     assert sorted(row["id"] for row in shop.rows("orders")) == [1, 2]
+
+
+CHANGES = [
+    {"id": 1, "city": "amsterdam", "op": "u"},
+    {"id": 2, "city": "berlin", "op": "u"},
+    {"id": 1, "city": "cairo", "op": "u"},
+    {"id": 2, "city": "berlin", "op": "d"},
+]
+
+
+def test_each_topic_is_upserted_by_keys_of_its_own_beside_a_history(lake: SparkSession, shop: Shop) -> None:
+    names = ("a", "b", "c", "d")
+    for at, name in enumerate(names):
+        shop.create(name, partitions=1)
+        changes = [{**each, "city": f"{each['city']}-{name}"} for each in CHANGES]
+        shop.feed.send([json.dumps(each).encode() for each in changes[: len(changes) - at % 2]], topic=shop.topic(name))
+    table = f"lake.{shop.feed.name}.{{topic}}"
+    pipeline = shop.pipeline(
+        decode={"json": {"schema_ddl": "id BIGINT, city STRING, op STRING"}},
+        # One name for the rows of all topics: what is written at the same time must not see each other's.
+        transform={"sql": f"SELECT *, upper(city) AS loud FROM {shop.feed.name}"},
+        sink={
+            "iceberg": {
+                "table": table,
+                "mode": "upsert",
+                "keys": ["id"],
+                "delete": {"column": "op", "equals": ["d"]},
+                "history": f"{table}_history",
+            }
+        },
+        tables={"on_failure": "stop", "topics": {shop.topic("c"): {"keys": ["id", "city"]}}},
+    )
+    assert failures(pipeline.run(spark=lake, once=True)) == {}
+
+    def rows(name: str) -> list[tuple[int, str]]:
+        return sorted((row["id"], row["loud"]) for row in shop.rows(name))
+
+    assert rows("a") == [(1, "CAIRO-A")]
+    assert rows("b") == [(1, "CAIRO-B"), (2, "BERLIN-B")]
+    assert rows("c") == [(1, "AMSTERDAM-C"), (1, "CAIRO-C")]
+    shop.feed.send([json.dumps({"id": 1, "city": "delhi", "op": "u"}).encode()], topic=shop.topic("a"))
+    assert failures(pipeline.run(spark=lake, once=True)) == {}
+    assert rows("a") == [(1, "DELHI")]
+    histories = [len(shop.feed.rows(f"{shop.table(name)}_history")) for name in names]
+    assert histories == [5, 3, 4, 3]
+    assert verified(pipeline)
+
+
+def test_commands_take_the_table_of_one_topic_or_all(
+    lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders", "users"):
+        shop.create(name)
+        shop.send(name, [{"id": 1, "total": 1.0} if name == "orders" else {"name": "u"}])
+        shop.feed.send([b"poison"], topic=shop.topic(name), partition=1)
+    shop.create("quiet.one")
+    pipeline = shop.pipeline(dead_letters={"table": f"lake.{shop.feed.name}.{{topic}}_dead"})
+    pipeline.run(spark=lake, once=True)
+    file = str(shop.feed.folder / "many.yaml")
+
+    def run(*arguments: str, topic: str | None = None) -> Any:
+        return shop.run_command(*arguments, topic=topic, monkeypatch=monkeypatch)
+
+    letters = run("dead-letters", "list", file)["tables"]
+    assert [each["table"] for each in letters] == [f"{shop.table(name)}_dead" for name in ("orders", "users")]
+    one = run("dead-letters", "list", file, topic="users")
+    assert (one["table"], one["count"]) == (f"{shop.table('users')}_dead", 1)
+    assert run("dead-letters", "list", file, topic="quiet.one")["count"] == 0
+    position = f"1:{one['dead_letters'][0]['offset']}"
+    assert run("dead-letters", "show", file, position, topic="users")["topic"] == shop.topic("users")
+    assert run("schema", "show", file, topic="users")["table"] == shop.table("users")
+    assert run("schema", "history", file, topic="users")["table"] == shop.table("users")
+    assert run("schema", "diff", file, topic="users")["ddl"] == []
+    described = [each["table"] for each in run("tables", "describe", file)["tables"]]
+    expected = [f"{shop.table(name)}{suffix}" for name in ("orders", "users") for suffix in ("", "_dead")]
+    assert described == expected
+    [table, dead] = run("tables", "describe", file, topic="orders")["tables"]
+    assert (table["table"], dead["records"]) == (shop.table("orders"), 1)
+    refused = CliRunner().invoke(root, ["schema", "show", file])
+    assert "--topic says which one is meant" in refused.output
+
+
+@pytest.mark.slow
+def test_upkeep_of_all_tables_beside_the_job_one_after_the_other(
+    lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work: list[str] = []
+    looked: set[str] = set()
+    run = Maintenance.run
+
+    def watched(job: Maintenance, **how: Any) -> Any:
+        at_work.append(job._table)
+        assert len(at_work) == 1, at_work
+        try:
+            return run(job, **how)
+        finally:
+            looked.add(at_work.pop())
+
+    monkeypatch.setattr(Maintenance, "run", watched)
+    for name in ("orders", "users"):
+        shop.create(name)
+    stop = threading.Event()
+    notes: list[str] = []
+    results: list[RunSummary] = []
+    pipeline = shop.pipeline(
+        upkeep={"every": "2 seconds", "compact": {"min_files": 3}}, trigger="1 second", tables={"on_failure": "stop"}
+    )
+    job = threading.Thread(
+        target=lambda: results.append(
+            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
+        )
+    )
+    job.start()
+    sent = 0
+
+    def kept() -> bool:
+        nonlocal sent
+        for name in ("orders", "users"):
+            shop.send(name, [{"id": sent, "total": 1.0} if name == "orders" else {"name": f"u{sent}"}])
+        sent += 1
+        time.sleep(1)
+        return all(any(f"upkeep of {shop.table(name)} took" in note for note in notes) for name in ("orders", "users"))
+
+    try:
+        eventually(kept, seconds=400)
+    finally:
+        stop.set()
+        job.join(120)
+    assert looked == {shop.table(name) for name in ("orders", "users")}
+    assert failures(results[0]) == {}
+    pipeline.run(spark=lake, once=True)
+    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(sent))
+    assert len(open_table(shop.table("orders"), connections=shop.feed.connections).inspect.files()) < sent
+    assert verified(pipeline)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.topic import one_part_of, parts_of
 
 if TYPE_CHECKING:
     from lakefeed.dead_letters.letters import Choice
+    from lakefeed.pipeline import Pipeline
 
 F = TypeVar("F", bound=Callable[..., None])
 SHOWN = 50
@@ -28,7 +30,7 @@ def choosing(command: F) -> F:
     for option in (
         click.option("--schema-id", type=int, help="Only those of this writer's schema."),
         click.option("--partition", type=click.IntRange(0), help="Only those of this partition."),
-        click.option("--topic", help="Only those of this topic."),
+        click.option("--topic", help="Only those of this topic; where each has a table of its own, of that table."),
         click.option("--reason", help="Only those whose reason contains this text."),
     ):
         command = option(command)
@@ -47,46 +49,39 @@ def dead_letters() -> None:
 @output_option
 def list_(pipeline: Path, limit: int, output: str, **chosen: Any) -> None:
     """Show the dead letters of PIPELINE by reason, and one by one."""
-    from lakefeed.dead_letters.letters import kinds, position_of
     from lakefeed.pipeline import Pipeline
 
     declared = Pipeline.from_file(pipeline)
-    kept = declared.dead_letters()
-    found = kept.find(_choice(declared.config.name, chosen))
-    grouped = kinds(found)
-    document = {
-        kept.kind: kept.name,
-        "count": len(found),
-        "reasons": [asdict(each) for each in grouped],
-        "dead_letters": found[:limit],
-    }
+    many = declared.config.has_many_tables and chosen["topic"] is None
+    found = [(part, letters) for part, letters in _found(declared, chosen) if letters or not many]
+    documents = [_document(part, letters, limit=limit) for part, letters in found]
 
     def text() -> None:
-        click.echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {declared.config.name}")
-        for kind in grouped:
-            click.echo(f"{kind.count:>10,}  {kind.reason}")
-        if found:
-            click.echo()
-        for each in found[:limit]:
-            click.echo(f"{position_of(each)}  {each['timestamp']:%Y-%m-%d %H:%M:%S}  {each['reason']}")
-        if len(found) > limit:
-            click.echo(f"… and {len(found) - limit:,} more; --limit shows them, --reason chooses")
+        for part, letters in found:
+            _print_letters(part, letters, limit=limit)
+        if not found:
+            click.echo("no dead letters in any of the tables")
 
-    emit(output, document, text)
+    emit(output, {"tables": documents} if many else documents[0], text)
 
 
 @dead_letters.command()
 @pipeline_argument
 @click.argument("position")
 @click.option("--value-file", type=click.Path(path_type=Path, dir_okay=False), help="Write the value's bytes there.")
+@click.option("--topic", help="Instead of TOPIC: in the position.")
 @output_option
-def show(pipeline: Path, position: str, value_file: Path | None, output: str) -> None:
+def show(pipeline: Path, position: str, value_file: Path | None, topic: str | None, output: str) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
     from lakefeed.dead_letters.letters import Choice, one
     from lakefeed.pipeline import Pipeline
 
     declared = Pipeline.from_file(pipeline)
     choice = Choice.at(declared.config.name, position)
+    choice = replace(choice, topic=topic or choice.topic)
+    if declared.config.has_many_tables:
+        declared = one_part_of(declared, choice.topic)
+        choice = replace(choice, feed=declared.config.name)
     letter = one(declared.dead_letters(), choice)
     if value_file is not None:
         value_file.write_bytes(letter["value"] or b"")
@@ -116,18 +111,29 @@ def replay(pipeline: Path, master: str | None, output: str, **chosen: Any) -> No
     from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
-    declared.dead_letters()  # Says at once if there are none.
-    spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay"))
-    done = declared.replay(_choice(declared.config.name, chosen), spark=spark)
+    many = declared.config.has_many_tables and chosen["topic"] is None
+    if many:
+        # One that has no letters has nothing to finish either.
+        parts = [part for part, letters in _found(declared, chosen) if letters]
+    else:
+        parts = _parts(declared, chosen)
+        parts[0].dead_letters()  # Says at once if there are none.
+    spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
+    done = [(part.config.name, part.replay(_choice(part.config.name, chosen), spark=spark)) for part in parts]
 
     def text() -> None:
-        click.echo(f"{done.rows:,} rows landed, {done.skipped:,} skipped by policy, {done.still_dead:,} still dead")
-        if done.finished_earlier:
+        for feed, each in done:
+            of = f"{feed}: " if many else ""
             click.echo(
-                f"{done.finished_earlier:,} had been landed by a replay that was cut off; their letters are gone"
+                f"{of}{each.rows:,} rows landed, {each.skipped:,} skipped by policy, {each.still_dead:,} still dead"
             )
+            if earlier := each.finished_earlier:
+                click.echo(f"{of}{earlier:,} had been landed by a replay that was cut off; their letters are gone")
+        if not done:
+            click.echo("no dead letters in any of the tables")
 
-    emit(output, asdict(done), text)
+    documents = [{"feed": feed, **asdict(each)} for feed, each in done]
+    emit(output, {"tables": documents} if many else documents[0], text)
 
 
 @dead_letters.command()
@@ -142,21 +148,70 @@ def drop(pipeline: Path, yes: bool, master: str | None, output: str, **chosen: A
     from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
-    choice = _choice(declared.config.name, chosen)
-    count = len(declared.dead_letters().find(choice))
+    found = [(part, len(letters)) for part, letters in _found(declared, chosen) if letters]
+    count = sum(letters for _, letters in found)
     if count and not yes:
         click.confirm(f"Delete {count:,} dead letters of feed {declared.config.name}?", abort=True, err=True)
     dropped = 0
     if count:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
-        dropped = declared.dead_letter_place(spark).drop(choice)
+        for part, _ in found:
+            dropped += part.dead_letter_place(spark).drop(_choice(part.config.name, chosen))
     emit(output, {"dropped": dropped}, lambda: click.echo(f"{dropped:,} dead letters dropped"))
+
+
+def _found(declared: Pipeline, chosen: dict[str, Any]) -> list[tuple[Pipeline, list[dict[str, Any]]]]:
+    """The letters that are meant, of each table that is; a table of letters that nothing has made yet has none."""
+    from lakefeed.errors import ResourceMissing
+
+    found = []
+    for part in _parts(declared, chosen):
+        try:
+            letters = part.dead_letters().find(_choice(part.config.name, chosen))
+        except ResourceMissing:
+            if not declared.config.has_many_tables:
+                raise
+            letters = []
+        found.append((part, letters))
+    return found
+
+
+def _parts(declared: Pipeline, chosen: dict[str, Any]) -> list[Pipeline]:
+    return parts_of(declared, chosen["topic"] if declared.config.has_many_tables else None)
 
 
 def _choice(feed: str, chosen: dict[str, Any]) -> Choice:
     from lakefeed.dead_letters.letters import Choice
 
     return Choice(feed=feed, **chosen)
+
+
+def _document(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> dict[str, Any]:
+    from lakefeed.dead_letters.letters import kinds
+
+    kept = part.dead_letters()
+    return {
+        kept.kind: kept.name,
+        "feed": part.config.name,
+        "count": len(found),
+        "reasons": [asdict(each) for each in kinds(found)],
+        "dead_letters": found[:limit],
+    }
+
+
+def _print_letters(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> None:
+    from lakefeed.dead_letters.letters import kinds, position_of
+
+    kept = part.dead_letters()
+    click.echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")
+    for kind in kinds(found):
+        click.echo(f"{kind.count:>10,}  {kind.reason}")
+    if found:
+        click.echo()
+    for each in found[:limit]:
+        click.echo(f"{position_of(each)}  {each['timestamp']:%Y-%m-%d %H:%M:%S}  {each['reason']}")
+    if len(found) > limit:
+        click.echo(f"… and {len(found) - limit:,} more; --limit shows them, --reason chooses")
 
 
 def _bytes_text(content: bytes | None) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.topic import parts_of, topic_option
 
 if TYPE_CHECKING:
     from lakefeed.commit.rewinding import RewindPlan
@@ -24,7 +25,7 @@ def offsets() -> None:
 
 @offsets.command()
 @pipeline_argument
-@click.option("--topic", help="Where each topic has a table of its own: this one only.")
+@topic_option
 @output_option
 @click.pass_context
 def show(context: click.Context, pipeline: Path, topic: str | None, output: str) -> None:
@@ -37,16 +38,15 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
     from lakefeed.pipeline import Pipeline
 
     declared = Pipeline.from_file(pipeline)
-    if topic is not None:
-        declared = declared.of_topic(topic)
-    all_found = [each.survey() for each in declared.parts()]
+    all_found = [each.survey() for each in parts_of(declared, topic)]
     documents = [each.as_dict() for each in all_found]
 
     def text() -> None:
         for found in all_found:
             _print_survey(found)
 
-    emit(output, {"tables": documents} if declared.config.has_many_tables else documents[0], text)
+    many = declared.config.has_many_tables and topic is None
+    emit(output, {"tables": documents} if many else documents[0], text)
     context.exit(1 if any(each.refusal for each in all_found) else 0)
 
 

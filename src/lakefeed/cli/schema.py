@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.topic import one_part_of, topic_option
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
@@ -29,13 +30,14 @@ def schema() -> None:
 
 @schema.command()
 @pipeline_argument
+@topic_option
 @set_option
 @output_option
-def show(pipeline: Path, overrides: tuple[str, ...], output: str) -> None:
+def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show all versions in the registry, and the latest beside the table's columns. Without Spark."""
     from lakefeed.schema.compare import existing_table, registered, side_by_side
 
-    config, connections = _loaded(pipeline, overrides)
+    config, connections = _loaded(pipeline, overrides, topic)
     versions = registered(config)
     table = existing_table(config, connections=connections)
     lines = side_by_side(versions[-1], table)
@@ -62,13 +64,14 @@ def show(pipeline: Path, overrides: tuple[str, ...], output: str) -> None:
 
 @schema.command()
 @pipeline_argument
+@topic_option
 @set_option
 @output_option
-def diff(pipeline: Path, overrides: tuple[str, ...], output: str) -> None:
+def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show what the table would become if the latest version came now. Changes nothing; without Spark."""
     from lakefeed.schema.compare import existing_table, outlook, registered
 
-    config, connections = _loaded(pipeline, overrides)
+    config, connections = _loaded(pipeline, overrides, topic)
     latest = registered(config)[-1]
     found = outlook(config, latest, existing_table(config, connections=connections))
 
@@ -99,18 +102,24 @@ def diff(pipeline: Path, overrides: tuple[str, ...], output: str) -> None:
 @schema.command()
 @click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="The table, instead of a pipeline's.")
+@topic_option
 @set_option
 @output_option
 @click.pass_context
 def history(
-    context: click.Context, pipeline: Path | None, table: str | None, overrides: tuple[str, ...], output: str
+    context: click.Context,
+    pipeline: Path | None,
+    table: str | None,
+    topic: str | None,
+    overrides: tuple[str, ...],
+    output: str,
 ) -> None:
     """Show what became of a table's columns, when, and by which schema id. Without Spark."""
     from lakefeed.schema.compare import table_state
 
     if (pipeline is None) == (table is None):
         raise click.UsageError("Give either a pipeline file or --table.", context)
-    state = table_state(table, connections=_default_connections()) if table else _table_of(pipeline, overrides)
+    state = table_state(table, connections=_default_connections()) if table else _table_of(pipeline, overrides, topic)
 
     def text() -> None:
         if state.history.dropped:
@@ -130,15 +139,16 @@ def history(
 @schema.command()
 @pipeline_argument
 @click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="At most so many.")
+@topic_option
 @set_option
 @output_option
-def infer(pipeline: Path, records: int, overrides: tuple[str, ...], output: str) -> None:
+def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
     from lakefeed.schema.inference import inferred
     from lakefeed.schema.sample import newest_values
     from lakefeed.session import log_path
 
-    config, connections = _loaded(pipeline, overrides)
+    config, connections = _loaded(pipeline, overrides, topic)
     log_file = log_path(f"{config.name}-infer")
     values = newest_values(config, records=records, connections=connections, log_file=log_file)
     found = inferred(values, name=config.name)
@@ -156,13 +166,11 @@ def infer(pipeline: Path, records: int, overrides: tuple[str, ...], output: str)
     emit(output, asdict(found), text)
 
 
-def _loaded(pipeline: Path, overrides: Sequence[str]) -> tuple[PipelineConfig, Connections]:
-    from lakefeed.config.load import load
-    from lakefeed.session import default_environment
+def _loaded(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:
+    from lakefeed.pipeline import Pipeline
 
-    environment = default_environment()
-    config = load(pipeline, overrides=overrides, environment=environment)
-    return config, config.connections(environment)
+    declared = one_part_of(Pipeline.from_file(pipeline, overrides=overrides), topic)
+    return declared.config, declared.connections
 
 
 def _default_connections() -> Connections:
@@ -171,12 +179,12 @@ def _default_connections() -> Connections:
     return default_connections()
 
 
-def _table_of(pipeline: Path | None, overrides: Sequence[str]) -> TableState:
+def _table_of(pipeline: Path | None, overrides: Sequence[str], topic: str | None) -> TableState:
     from lakefeed.errors import ConfigError
     from lakefeed.schema.compare import table_state
 
     assert pipeline is not None  # click has seen to it.
-    config, connections = _loaded(pipeline, overrides)
+    config, connections = _loaded(pipeline, overrides, topic)
     if config.sink.iceberg is None:
         raise ConfigError(
             "only Iceberg tables remember their schema's history", where=f"sink.{config.sink.kind} of {pipeline}"

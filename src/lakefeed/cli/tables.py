@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.topic import parts_of, topic_option
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
@@ -48,9 +49,10 @@ def tables() -> None:
 
 @tables.command()
 @target_argument
+@topic_option
 @tuning
 @output_option
-def describe(target: str, output: str, **options: Any) -> None:
+def describe(target: str, topic: str | None, output: str, **options: Any) -> None:
     """Show the health of TABLE, or of the tables of PIPELINE, and what is due.
 
     Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
@@ -58,7 +60,7 @@ def describe(target: str, output: str, **options: Any) -> None:
     from lakefeed.upkeep.due import plan
     from lakefeed.upkeep.reading import health
 
-    chosen = _chosen(target, options)
+    chosen = _chosen(target, topic, options)
     found = []
     for table in chosen.present():
         read = health(table, connections=chosen.connections, target_bytes=chosen.target_bytes)
@@ -72,6 +74,7 @@ def describe(target: str, output: str, **options: Any) -> None:
 
 @tables.command()
 @target_argument
+@topic_option
 @tuning
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Begin no new piece of work after that.")
@@ -85,6 +88,7 @@ def maintain(
     context: click.Context,
     /,
     target: str,
+    topic: str | None,
     dry_run: bool,
     max_minutes: float | None,
     wait: float,
@@ -108,7 +112,7 @@ def maintain(
     from lakefeed.upkeep.maintain import Maintenance
     from lakefeed.upkeep.schedule import again_and_again
 
-    chosen = _chosen(target, {**options, "max_minutes": max_minutes, "every": every})
+    chosen = _chosen(target, topic, {**options, "max_minutes": max_minutes, "every": every})
     names = chosen.present()
     log_file = log_path("upkeep")
     reports: list[Report] = []
@@ -148,6 +152,8 @@ class _Chosen:
     tables: tuple[str, ...]
     connections: Connections
     settings: Upkeep
+    wanted: bool = True
+    """Whether the first has to be there: not where each of many topics has tables of its own."""
 
     @property
     def target_bytes(self) -> int | None:
@@ -155,7 +161,7 @@ class _Chosen:
         return target * 1024 * 1024 if target else None
 
     def present(self) -> tuple[str, ...]:
-        """The tables; a dead-letter table that no dead letter has made yet is left out.
+        """The tables; a dead-letter table that no dead letter has made yet is left out, and a topic's without records.
 
         Raises:
             ResourceMissing: the first of them is not there.
@@ -163,9 +169,10 @@ class _Chosen:
         from lakefeed.errors import ResourceMissing
         from lakefeed.tables.reader import open_table
 
-        open_table(self.tables[0], connections=self.connections)
-        found = [self.tables[0]]
-        for table in self.tables[1:]:
+        found = []
+        if self.wanted:
+            open_table(self.tables[0], connections=self.connections)
+        for table in self.tables:
             try:
                 open_table(table, connections=self.connections)
             except ResourceMissing:
@@ -174,7 +181,7 @@ class _Chosen:
         return tuple(found)
 
 
-def _chosen(target: str, options: dict[str, Any]) -> _Chosen:
+def _chosen(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
     from lakefeed.config.upkeep import Upkeep
     from lakefeed.errors import ConfigError
     from lakefeed.session import default_connections
@@ -184,10 +191,14 @@ def _chosen(target: str, options: dict[str, Any]) -> _Chosen:
         from lakefeed.pipeline import Pipeline
 
         declared = Pipeline.from_file(target)
-        names = tables_of(declared.config)
+        parts = parts_of(declared, topic)
+        names = tables_of(*(each.config for each in parts))
         if not names:
             raise ConfigError("the pipeline writes to no Iceberg table", where=target)
-        return _Chosen(names, declared.connections, _tuned(declared.config.upkeep or Upkeep(), options))
+        wanted = len(parts) == 1
+        return _Chosen(names, declared.connections, _tuned(declared.config.upkeep or Upkeep(), options), wanted)
+    if topic is not None:
+        raise ConfigError("--topic is for a pipeline file", where=target)
     if target.count(".") < 2:
         raise ConfigError(f"'{target}' is neither a pipeline file nor catalog.namespace.table")
     return _Chosen((target,), default_connections(), _tuned(Upkeep(), options))

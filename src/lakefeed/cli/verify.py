@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.topic import parts_of, topic_option
 
 if TYPE_CHECKING:
     from lakefeed.commit.verify import Verification
@@ -18,7 +19,7 @@ MOST_FINDINGS_SHOWN = 50
 @click.command()
 @click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--deep", is_flag=True, help="Also compare each row's own offset, for which the table has to keep it.")
-@click.option("--topic", help="Where each topic has a table of its own: this one only.")
+@topic_option
 @output_option
 @click.pass_context
 def verify(context: click.Context, pipeline: Path, deep: bool, topic: str | None, output: str) -> None:
@@ -32,13 +33,11 @@ def verify(context: click.Context, pipeline: Path, deep: bool, topic: str | None
     from lakefeed.pipeline import Pipeline
 
     declared = Pipeline.from_file(pipeline)
-    if topic is not None:
-        declared = declared.of_topic(topic)
-    if not declared.config.has_many_tables:
-        done = declared.verify(deep=deep)
+    all_done = [each.verify(deep=deep) for each in parts_of(declared, topic)]
+    if topic is not None or not declared.config.has_many_tables:
+        [done] = all_done
         emit(output, done.as_dict(), lambda: _print(done))
         context.exit(1 if done.faults else 0)
-    all_done = [each.verify(deep=deep) for each in declared.parts()]
     faulty = [each for each in all_done if each.faults]
     tables = {"verified": not faulty, "tables": [each.as_dict() for each in all_done]}
     emit(output, tables, lambda: _print_all(all_done))

@@ -69,9 +69,11 @@ def _kafka(config: PipelineConfig) -> list[Check]:
     if (source := config.source.kafka) is not None:
         kafka = source
         checks.append(lambda: _topics(kafka, may_come=config.has_many_tables))
-        checks += _subjects(config.decode, "decode", "value", kafka)
+        # With many tables a topic without a schema fails alone, and may get one while the others land.
+        topic = None if config.has_many_tables else next(iter(kafka.topics or ()), None)
+        checks += _subjects(config.decode, "decode", "value", topic)
         if config.decode.key is not None:
-            checks += _subjects(config.decode.key, "decode.key", "key", kafka)
+            checks += _subjects(config.decode.key, "decode.key", "key", topic)
     return checks
 
 
@@ -96,26 +98,27 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
         names = ", ".join(existing[:10]) or "none yet"
         hint = f"it has to match a whole name; the broker has: {names}"
         unmatched = ResourceMissing("the pattern matches no topic", where=where, hint=hint)
-        # A job with a table for each topic takes up those that are yet to be created.
-        found = Problem.of(unmatched, key="source.kafka.topics_pattern")
-        return [replace(found, severity="warning") if may_come else found]
-    return [
-        Problem.of(missing_topic(topic, existing, where=where), key=f"source.kafka.topics.{index}")
-        for index, topic in enumerate(source.topics or ())
-        if topic not in existing
-    ]
+        found = [Problem.of(unmatched, key="source.kafka.topics_pattern")]
+    else:
+        found = [
+            Problem.of(missing_topic(topic, existing, where=where), key=f"source.kafka.topics.{index}")
+            for index, topic in enumerate(source.topics or ())
+            if topic not in existing
+        ]
+    # A job with a table for each topic takes up those that are yet to be created.
+    return [replace(each, severity="warning") if may_come else each for each in found]
 
 
 # What a format's subject holds, and what the format for it is called.
 _KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
 
 
-def _subjects(encoded: Encoded, block: str, part: str, source: KafkaSource) -> list[Check]:
-    """Whether the registry has the schema that the table is to have."""
+def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> list[Check]:
+    """Whether the registry has the schema that the table is to have; answers at all, if it is not known which."""
     if (registry := encoded.registry) is None:
         return []
     key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
-    subject = encoded.subject or (f"{source.topics[0]}-{part}" if source.topics else None)
+    subject = encoded.subject or (f"{topic}-{part}" if topic is not None else None)
     given = encoded.avro is not None and encoded.avro.schema_file is not None
     return [_checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
 

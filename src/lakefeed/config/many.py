@@ -11,6 +11,7 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, seconds_of
 from lakefeed.config.names import TableName
 from lakefeed.config.partitions import known_transforms
+from lakefeed.config.sorting import known_order
 from lakefeed.config.transform import Transform
 
 OnFailure = Literal["pause", "stop", "fail"]
@@ -21,7 +22,11 @@ class OneTable(Model):
 
     table: TableName | None = Field(None, description="Another table than the template makes of the topic's name.")
     partition_by: list[str] | None = Field(None, description="As in sink.iceberg.")
+    sort_by: list[str] | None = Field(None, description="As in sink.iceberg.")
     properties: dict[str, str] | None = Field(None, description="As in sink.iceberg.")
+    keys: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
+    order_by: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
+    history: TableName | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
     decode: Decode | None = None
     schema_: SchemaChange | None = Field(None, alias="schema", description="As the pipeline's schema block.")
     expect: dict[str, Expectation] | None = Field(None, description="As the pipeline's expect block.")
@@ -33,6 +38,11 @@ class OneTable(Model):
     @classmethod
     def _known_transforms(cls, transforms: Any) -> Any:
         return known_transforms(transforms)
+
+    @field_validator("sort_by", mode="before")
+    @classmethod
+    def _known_order(cls, columns: Any) -> Any:
+        return known_order(columns)
 
 
 class Tables(Model):

@@ -14,7 +14,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
-from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
+from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, seconds_of
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC, TOPIC_MARK, Identifier, TableTemplate, catalog_of
@@ -23,7 +23,7 @@ from lakefeed.config.sinks import ConsoleSink, FileFormat, FormatSink, MemorySin
 from lakefeed.config.sorting import known_order
 from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
 from lakefeed.config.transform import OutputMode, Transform
-from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.upkeep import Duration, Upkeep
 from lakefeed.config.upserts import Deletes, in_pipeline, in_sink
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.client_options import consumer_complaints
@@ -44,6 +44,14 @@ class KafkaSource(Model):
     )
     max_records_per_batch: PositiveInt = Field(
         1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."
+    )
+    min_records_per_batch: PositiveInt | None = Field(
+        None,
+        description="Wait until so many records are there, or max_wait is over: larger batches write larger files. "
+        "Default: whatever is there when the trigger says.",
+    )
+    max_wait: Duration = Field(
+        "10 minutes", description="No record waits longer than this for min_records_per_batch to come together."
     )
     monitoring_group: str | None = Field(
         None,
@@ -89,6 +97,20 @@ class KafkaSource(Model):
         if (self.topics is None) == (self.topics_pattern is None):
             raise ValueError("give either topics or topics_pattern")
         return self
+
+    @model_validator(mode="after")
+    def _bounds_of_a_batch(self) -> KafkaSource:
+        least = self.min_records_per_batch
+        if least is None and "max_wait" in self.model_fields_set:
+            raise ValueError("max_wait is for min_records_per_batch, which is not said")
+        if least is not None and least > self.max_records_per_batch:
+            raise ValueError("min_records_per_batch is more than max_records_per_batch")
+        return self
+
+    @property
+    def max_wait_seconds(self) -> int:
+        """``max_wait`` as a number."""
+        return seconds_of(self.max_wait)
 
     def reads(self, topic: str) -> bool:
         """Whether a topic of this name is among those to read."""

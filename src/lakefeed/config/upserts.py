@@ -66,7 +66,7 @@ def in_sink(sink: KeyedSink) -> Iterator[Complaint]:
             if name in sink.model_fields_set:
                 yield Complaint(key=name, what=f"{name} is for mode: upsert", hint=says)
         return
-    if not sink.keys:
+    if not sink.keys and TOPIC_MARK not in sink.table:
         yield Complaint(
             key="keys", what="mode: upsert wants keys: the columns that a row is known by", hint="keys: [id]"
         )
@@ -102,6 +102,9 @@ def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(
             what=f"each table has a history of its own: {TOPIC_MARK} belongs in both of table and history, or in none"
         )
+    if not sink.keys and TOPIC_MARK in sink.table and (without := _without_keys(config)):
+        what = f"mode: upsert wants keys, the columns that a row is known by, and {without}"
+        yield Complaint(what=what, hint="keys: [id] in sink.iceberg, or in tables.topics for each topic")
     letters = config.dead_letters.table if config.dead_letters else None
     for name, table in (("table", sink.table), ("history", history)):
         if letters is not None and table is not None and letters.lower() == table.lower():
@@ -127,6 +130,14 @@ def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
                 )
     if config.transform is not None and config.transform.sql is not None:
         yield from _transform(config.transform.sql, sink)
+
+
+def _without_keys(config: PipelineConfig) -> str | None:
+    """A topic that names no keys of its own, where the sink names none; of those that are known before a start."""
+    own = {topic for topic, special in (config.tables.topics if config.tables else {}).items() if special.keys}
+    if config.kafka.topics is not None:
+        return next((f"topic {topic} has none" for topic in config.kafka.topics if topic not in own), None)
+    return None if own else "no topic has any"
 
 
 def _transform(sql: str, sink: KeyedSink) -> Iterator[Complaint]:

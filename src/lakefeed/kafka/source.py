@@ -23,6 +23,7 @@ def read_stream(
     *,
     headers: bool = False,
     starting: Mapping[str, Mapping[int, int]] | None = None,
+    gather: bool = True,
 ) -> DataFrame:
     """The records of the source's topics as a streaming DataFrame, undecoded.
 
@@ -34,8 +35,13 @@ def read_stream(
         headers: whether headers are wanted.
         starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
             the source says.
+        gather: wait for ``min_records_per_batch``. Not where the query ends with what there is: Spark would leave the
+            rest unread.
     """
     reader = spark.readStream.format("kafka").options(**_client(source)).options(**_subscription(source))
+    if gather and source.min_records_per_batch is not None:
+        reader = reader.option("minOffsetsPerTrigger", source.min_records_per_batch)
+        reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
     return (
         reader.option("startingOffsets", source.start if starting is None else json.dumps(starting))
         .option("maxOffsetsPerTrigger", source.max_records_per_batch)

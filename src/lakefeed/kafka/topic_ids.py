@@ -18,6 +18,14 @@ class SourceTopics:
         self._topics = Topics(source.bootstrap_servers, options=dict(source.options))
         self._ids: dict[str, str] = {}
 
+    def names(self) -> list[str]:
+        """Those that are named, or else match now, in one request.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
+
     def described(self) -> dict[str, TopicDescription | None]:
         """Each of them as it is now; None for one that is named and not there.
 

@@ -7,8 +7,7 @@ one table that cannot be written ends the query; and a checkpoint for all would 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lakefeed.config.failures import seconds_of
@@ -20,6 +19,7 @@ from lakefeed.kafka.topics import TopicDescription, Topics
 from lakefeed.landing import Landed
 from lakefeed.many.settings import at_once, on_failure, retry_seconds
 from lakefeed.many.table import TopicTable
+from lakefeed.many.writers import Writers
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import S3Requests, s3_requests
 
@@ -54,6 +54,7 @@ class Rounds:
         self.over_budget = 0
         self._pipeline = pipeline
         self._spark = spark
+        self._writers = Writers(spark, at_once(config))
         self._source = config.kafka
         self._accept_loss = how.accept_loss
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
@@ -66,14 +67,18 @@ class Rounds:
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._answered_at = time.monotonic()
 
-    def run(self) -> None:
+    def run(self, *, on_batch: Callable[[BatchProgress], None] | None = None) -> None:
         """Goes round until stopped, or with ``once`` until every table has what there was, or has failed.
+
+        Args:
+            on_batch: called after each round, instead of the run's own.
 
         Raises:
             LakefeedError: of a table whose failure is to end the job; or the broker is away for minutes.
         """
+        self._on_batch = on_batch or self._on_batch
         until: Mapping[str, TopicDescription] | None = None
-        with ThreadPoolExecutor(at_once(self._pipeline.config), thread_name_prefix="table") as pool:
+        with self._writers:
             while not self._stop.is_set():
                 began = time.monotonic()
                 topics = self._described()
@@ -81,7 +86,7 @@ class Rounds:
                     self._stop.wait(PAUSE_SECONDS)
                     continue
                 until = until or (topics if self._once else None)
-                landed = self._round(pool, topics, until)
+                landed = self._round(topics, until)
                 if landed and not self._all_taken(topics, until):
                     continue
                 if self._once and not landed:
@@ -111,7 +116,7 @@ class Rounds:
             table = TopicTable(
                 topic,
                 self._pipeline.of_topic(topic),
-                self._spark,
+                self._writers.session(len(self.tables)),
                 on_failure(config, topic),
                 retry_seconds(config),
                 from_latest=first and self._source.start == "latest",
@@ -123,10 +128,7 @@ class Rounds:
         self._looked_at = time.monotonic()
 
     def _round(
-        self,
-        pool: ThreadPoolExecutor,
-        topics: Mapping[str, TopicDescription],
-        until: Mapping[str, TopicDescription] | None,
+        self, topics: Mapping[str, TopicDescription], until: Mapping[str, TopicDescription] | None
     ) -> list[Landed]:
         began, before = time.monotonic(), s3_requests(self._spark)
 
@@ -136,11 +138,11 @@ class Rounds:
             return table.topic, *table.step(topic, limit=limit, until=_ends(until, table.topic))
 
         due = [
-            table
-            for name, table in self.tables.items()
+            (number, table)
+            for number, (name, table) in enumerate(self.tables.items())
             if name in topics and table.is_due(topics[name], until=_ends(until, name))
         ]
-        steps = list(pool.map(step, due))
+        steps = self._writers.each(step, due)
         landed = [each for _, each, _ in steps if each is not None]
         notes = [f"{topic}: {told}" for topic, _, told in steps if told]
         notes += [f"{topic}: {note}" for topic, each, _ in steps if each is not None for note in each.notes]

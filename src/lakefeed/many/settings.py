@@ -9,6 +9,11 @@ from lakefeed.config.failures import seconds_of
 from lakefeed.config.many import OneTable, OnFailure, Tables
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.names import table_of
+from lakefeed.config.upserts import in_pipeline, in_sink
+from lakefeed.errors import ConfigError
+
+OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "history")
+"""What a topic may have of its own that is said of the sink."""
 
 
 def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
@@ -30,7 +35,7 @@ def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
     sink: dict[str, Any] = {"table": special.table or table_of(iceberg.table, topic)}
     if iceberg.history is not None:
         sink["history"] = table_of(iceberg.history, topic)
-    sink |= {name: given for name in ("partition_by", "properties") if (given := getattr(special, name)) is not None}
+    sink |= {name: given for name in OF_SINK if (given := getattr(special, name)) is not None}
     return config.model_copy(
         update={
             "name": re.sub(r"[^A-Za-z0-9_]", "_", f"{config.name}__{topic}"),
@@ -46,6 +51,21 @@ def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
             "tables": None,
         }
     )
+
+
+def require_fit(config: PipelineConfig) -> None:
+    """Refuses what is special to one topic and does not go with the rest.
+
+    Args:
+        config: of the topic alone.
+
+    Raises:
+        ConfigError: naming the first mistake.
+    """
+    iceberg = config.sink.iceberg
+    assert iceberg is not None  # Else there would not be many tables.
+    for each in (*in_sink(iceberg), *in_pipeline(config)):
+        raise ConfigError(each.what, where=f"topic {', '.join(config.kafka.topics or ())}", hint=each.hint)
 
 
 def on_failure(config: PipelineConfig, topic: str) -> OnFailure:

@@ -21,6 +21,7 @@ from lakefeed.kafka.source import read_batch
 from lakefeed.kafka.topics import TopicDescription
 from lakefeed.landing import Landed, Landing
 from lakefeed.many.ranges import backlog, next_ranges
+from lakefeed.many.settings import require_fit
 from lakefeed.spark_errors import translated
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class TopicTable:
     _position: dict[int, int] | None = None
     _ids: Mapping[str, str] = field(default_factory=dict)
     _retry_at: float = 0.0
+    _waiting_since: float | None = None
     _batch_id: int = 0
 
     @property
@@ -105,7 +107,17 @@ class TopicTable:
         if self._landing is None:
             # A topic without a record may be without a schema too.
             return any(each.end_offset for each in topic.partitions)
-        return self.backlog(topic, until=until) > 0
+        return self._is_gathered(self.backlog(topic, until=until), ends=until is not None)
+
+    def _is_gathered(self, lag: int, *, ends: bool) -> bool:
+        """Whether a batch has come together, or the first record of it has waited for long enough."""
+        source = self.pipeline.config.kafka
+        if lag == 0 or ends or lag >= (source.min_records_per_batch or 0):
+            return lag > 0
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since >= source.max_wait_seconds
 
     def backlog(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
         """How many offsets it has not landed; all that there are if it has not begun."""
@@ -161,6 +173,7 @@ class TopicTable:
         self._position = {each.partition: each.end for each in ranges.ranges}
         self._ids = ranges.topic_ids
         self._batch_id += 1
+        self._waiting_since = None
         self.batches += not landed.replayed
         self.rows += landed.rows or 0
         self.counts += landed.counts
@@ -168,6 +181,7 @@ class TopicTable:
 
     def _begin(self, topic: TopicDescription) -> Landing:
         """Makes table and ledger ready. Not before there is need: a job may have hundreds."""
+        require_fit(self.pipeline.config)
         sink = self.pipeline.feed.iceberg_table(self.spark)
         before = sink.position()
         lost = self._lost(_ends(before), before.ranges.topic_ids, topic) if before else []

@@ -22,6 +22,7 @@ from lakefeed.schema.fit import aligned, holds_values
 from lakefeed.schema.history import Entry, with_entries
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks import layout
+from lakefeed.sinks.adaptive import adaptive
 from lakefeed.sinks.table_change import TableChange, carry_out, creation, quoted_table
 
 if TYPE_CHECKING:
@@ -164,7 +165,8 @@ class IcebergTable:
         writer = aligned(rows, columns).writeTo(self._sink.table)
         for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
             writer = writer.option(f"snapshot-property.{key}", value)
-        writer.append()
+        with adaptive(rows.sparkSession):
+            writer.append()
         return self.ledger.rows_of(commit_id)
 
     def files_of(self, batch_ids: Iterable[int]) -> int:

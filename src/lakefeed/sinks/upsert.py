@@ -8,8 +8,7 @@ or late, leaves the table as it is. Deletes are forgotten (``remove``) or kept a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from lakefeed.schema.ddl import set_properties
 from lakefeed.schema.fit import aligned, find
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
+from lakefeed.sinks.adaptive import adaptive
 from lakefeed.sinks.changes import key_moved, measured, newest
 from lakefeed.sinks.history import HistoryTable
 from lakefeed.sinks.iceberg import IcebergTable
@@ -40,7 +40,6 @@ OFFSETS_OF = "lakefeed.offsets-of"
 """Table property, and a topic's name: the id of the topic whose offsets the rows have."""
 
 VIEW = "lakefeed_changes"
-ADAPTIVE = "spark.sql.adaptive.enabled"
 
 
 class UpsertTable(IcebergTable):
@@ -122,7 +121,7 @@ class UpsertTable(IcebergTable):
         self._columns = self._spark.table(self.name).schema
         # A transform may have made it of something that can be null.
         changes = aligned(rows, self._changes_schema()).withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
-        with _adaptive(rows.sparkSession):
+        with adaptive(rows.sparkSession):
             return self._landed(changes, commit, commit_id=commit_id)
 
     def _landed(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
@@ -215,14 +214,3 @@ class UpsertTable(IcebergTable):
         if new := {f"{OFFSETS_OF}.{topic}": each for topic, each in topic_ids.items() if known[topic] is None}:
             self._spark.sql(set_properties(self.name, new))
             self._offsets_of = {**self._offsets_of, **new}
-
-
-@contextmanager
-def _adaptive(session: SparkSession) -> Iterator[None]:
-    """Lets Spark fit the shuffles of a batch to its size, which it does not in the session of a stream by itself."""
-    before = str(session.conf.get(ADAPTIVE))
-    session.conf.set(ADAPTIVE, "true")
-    try:
-        yield
-    finally:
-        session.conf.set(ADAPTIVE, before)

@@ -1,0 +1,38 @@
+"""In how many tasks a batch is read: few where it is small, all where it is as large as it may be."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.kafka.tasks import RECORDS_PER_TASK, task_count
+
+
+def batch(*records: int) -> OffsetRanges:
+    return OffsetRanges(tuple(OffsetRange("t", number, 5, 5 + count) for number, count in enumerate(records)))
+
+
+@pytest.mark.parametrize(
+    ("records", "most", "tasks"),
+    [
+        ([0, 0], 1_000_000, 1),
+        ([1, 0, 0], 1_000_000, 1),
+        ([10] * 20, 1_000_000, 1),
+        ([RECORDS_PER_TASK] * 20, 1_000_000, 20),
+        ([RECORDS_PER_TASK // 4] * 20, 1_000_000, 5),
+        # Large records: a batch that is as large as it may be is spread, whatever its number of records.
+        ([50] * 20, 1_000, 20),
+        ([5] * 20, 1_000, 2),
+        # No limit to speak of.
+        ([1_000_000] * 10, 10**12, 10),
+    ],
+)
+def test_small_batches_are_few_tasks(records: list[int], most: int, tasks: int) -> None:
+    assert task_count(batch(*records), most=most) == tasks
+
+
+@given(st.lists(st.integers(0, 200_000), min_size=1, max_size=30), st.integers(1, 5_000_000))
+def test_never_more_tasks_than_partitions_with_records_and_never_none(records: list[int], most: int) -> None:
+    assert 1 <= task_count(batch(*records), most=most) <= max(1, sum(each > 0 for each in records))
