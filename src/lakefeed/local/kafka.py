@@ -41,8 +41,8 @@ class Kafka(Part):
             self._format()
 
     def command(self) -> list[str]:
-        # A copy of the defaults of Kafka's own start script, less heap and without JMX.
-        return [*self._java("-Xms256m", "-Xmx512m", "-XX:+UseG1GC"), "kafka.Kafka", str(self._properties)]
+        # A copy of the defaults of Kafka's own start script, without JMX.
+        return [*self._java("-Xms256m", "-Xmx1g", "-XX:+UseG1GC"), "kafka.Kafka", str(self._properties)]
 
     def check(self) -> None:
         host, port = self.address.split(":")
@@ -91,6 +91,8 @@ class Kafka(Part):
             "log.dirs": str(self.data),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",
+            # Of the heap, from the start; Kafka's default is 128 MB.
+            "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
         }
         for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
             settings[f"{topic}.replication.factor"] = "1"

@@ -60,7 +60,12 @@ class Writers:
             What it gave, in the order of the items.
         """
         begun = [self._threads[number % len(self._threads)].submit(work, item) for number, item in items]
-        return [each.result() for each in begun]
+        try:
+            return [each.result() for each in begun]
+        finally:
+            # Where one has failed for all, what has not begun does not begin.
+            for each in begun:
+                each.cancel()
 
 
 def _copy(spark: SparkSession) -> SparkSession:

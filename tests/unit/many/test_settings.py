@@ -10,7 +10,8 @@ import pytest
 
 from lakefeed.config.load import load, problems
 from lakefeed.config.models import PipelineConfig
-from lakefeed.many.settings import config_of, on_failure
+from lakefeed.errors import ConfigError
+from lakefeed.many.settings import config_of, on_failure, require_fit
 
 ENVIRONMENT = {"LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db", "LAKEFEED_WAREHOUSE": "s3://lake/w"}
 
@@ -71,6 +72,37 @@ def test_what_is_special_to_a_topic_replaces_what_the_pipeline_says(tmp_path: Pa
     assert special.dead_letters.table == "lake.shop.shop_clicks_dead"
 
 
+UPSERT = {"iceberg": {"table": "lake.shop.{topic}", "mode": "upsert"}}
+
+
+def test_keys_order_and_history_may_be_a_topics_own(tmp_path: Path) -> None:
+    sink = {"iceberg": {**UPSERT["iceberg"], "keys": ["id"], "history": "lake.shop.{topic}_history"}}
+    own = {"keys": ["order_id", "line"], "history": "lake.old.lines"}
+    config = loaded(tmp_path, sink=sink, tables={"topics": {"shop.lines": own}})
+    special, plain = config_of(config, "shop.lines").sink.iceberg, config_of(config, "shop.orders").sink.iceberg
+    assert special is not None
+    assert plain is not None
+    assert (special.keys, special.history) == (["order_id", "line"], "lake.old.lines")
+    assert (plain.keys, plain.history) == (["id"], "lake.shop.shop_orders_history")
+
+
+def test_a_topic_without_keys_is_refused_alone(tmp_path: Path) -> None:
+    config = loaded(tmp_path, sink=UPSERT, tables={"topics": {"shop.lines": {"keys": ["line"]}}})
+    require_fit(config_of(config, "shop.lines"))
+    with pytest.raises(ConfigError, match="wants keys") as refused:
+        require_fit(config_of(config, "shop.orders"))
+    assert refused.value.where == "topic shop.orders"
+
+
+def test_keys_of_a_topic_that_is_appended_are_refused(tmp_path: Path) -> None:
+    config = loaded(tmp_path, tables={"topics": {"shop.lines": {"keys": ["line"]}}})
+    with pytest.raises(ConfigError, match="keys is for mode: upsert"):
+        require_fit(config_of(config, "shop.lines"))
+
+
+KAFKA = {"bootstrap_servers": "localhost:9092"}
+
+
 @pytest.mark.parametrize(
     ("blocks", "said"),
     [
@@ -87,6 +119,20 @@ def test_what_is_special_to_a_topic_replaces_what_the_pipeline_says(tmp_path: Pa
         ({"tables": {"retry_after": "soon"}}, "a duration is"),
         ({"tables": {"topics": {"shop.a": {"tabel": "lake.a.b"}}}}, "tabel"),
         ({"sink": {"iceberg": {"table": "lake.shop.{topics}"}}}, "a table is written"),
+        ({"sink": UPSERT}, "no topic has any"),
+        (
+            {
+                "sink": UPSERT,
+                "source": {"kafka": {**KAFKA, "topics": ["shop.a", "shop.b"]}},
+                "tables": {"topics": {"shop.a": {"keys": ["id"]}}},
+            },
+            "topic shop.b has none",
+        ),
+        ({"source": {"kafka": {**KAFKA, "topics": ["a"], "max_wait": "1 minute"}}}, "max_wait is for"),
+        (
+            {"source": {"kafka": {**KAFKA, "topics": ["a"], "min_records_per_batch": 11, "max_records_per_batch": 10}}},
+            "is more than",
+        ),
     ],
 )
 def test_what_does_not_fit_is_said_before_anything_starts(tmp_path: Path, blocks: dict[str, Any], said: str) -> None:
