@@ -14,7 +14,8 @@ from tests.servers.mariadb import MariaDB, mariadb
 from tests.servers.postgresql import PostgreSQL, postgresql
 
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# Without it the room for compiled code is a fifth, and a session of hundreds of tables fills it.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
 
 
 @pytest.fixture(scope="session")
