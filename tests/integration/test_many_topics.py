@@ -15,8 +15,6 @@ from click.testing import CliRunner
 from lakefeed.cli.main import root
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.tables.reader import open_table
-from lakefeed.upkeep.maintain import Maintenance
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -292,58 +290,3 @@ def test_commands_take_the_table_of_one_topic_or_all(
     assert (table["table"], dead["records"]) == (shop.table("orders"), 1)
     refused = CliRunner().invoke(root, ["schema", "show", file])
     assert "--topic says which one is meant" in refused.output
-
-
-@pytest.mark.slow
-def test_upkeep_of_all_tables_beside_the_job_one_after_the_other(
-    lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_work: list[str] = []
-    looked: set[str] = set()
-    run = Maintenance.run
-
-    def watched(job: Maintenance, **how: Any) -> Any:
-        at_work.append(job._table)
-        assert len(at_work) == 1, at_work
-        try:
-            return run(job, **how)
-        finally:
-            looked.add(at_work.pop())
-
-    monkeypatch.setattr(Maintenance, "run", watched)
-    for name in ("orders", "users"):
-        shop.create(name)
-    stop = threading.Event()
-    notes: list[str] = []
-    results: list[RunSummary] = []
-    pipeline = shop.pipeline(
-        upkeep={"every": "2 seconds", "compact": {"min_files": 3}}, trigger="1 second", tables={"on_failure": "stop"}
-    )
-    job = threading.Thread(
-        target=lambda: results.append(
-            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
-        )
-    )
-    job.start()
-    sent = 0
-
-    def kept() -> bool:
-        nonlocal sent
-        for name in ("orders", "users"):
-            shop.send(name, [{"id": sent, "total": 1.0} if name == "orders" else {"name": f"u{sent}"}])
-        sent += 1
-        time.sleep(1)
-        assert not [note for note in notes if "failed" in note or "stopped" in note], notes
-        return all(any(f"upkeep of {shop.table(name)} took" in note for note in notes) for name in ("orders", "users"))
-
-    try:
-        eventually(kept, seconds=400)
-    finally:
-        stop.set()
-        job.join(120)
-    assert looked == {shop.table(name) for name in ("orders", "users")}
-    assert failures(results[0]) == {}
-    pipeline.run(spark=lake, once=True)
-    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(sent))
-    assert len(open_table(shop.table("orders"), connections=shop.feed.connections).inspect.files()) < sent
-    assert verified(pipeline)
