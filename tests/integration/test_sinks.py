@@ -138,7 +138,7 @@ for database in DATABASES:
         f"{database}-complete": Case("complete", database_of(mode="overwrite"), of_database),
     }
 OTHER_FORMS = ("orc", "avro", "json", "csv")
-QUICK = ("iceberg-update", "iceberg-complete", "orc-append", "python-ledger-append")
+QUICK = ("iceberg-update", "mariadb-update", "iceberg-complete", "orc-append", "python-ledger-append")
 
 
 @pytest.fixture
