@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lakefeed.commit.fence import ONE_PLACE, TAKEN_OVER
 from lakefeed.decode import decode_error_of, registry_error_of
 from lakefeed.errors import (
     AccessDenied,
@@ -28,8 +29,8 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
     (
         r"lakefeed refuses the commit: another driver has taken over",
         CheckpointMismatch,
-        "another driver has taken over this feed; this one has stopped, and the table has every batch once",
-        "run the feed in one place only",
+        TAKEN_OVER,
+        ONE_PLACE,
     ),
     (
         r"lakefeed refuses the commit: (?!.*are dead letters)",

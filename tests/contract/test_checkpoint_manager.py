@@ -139,6 +139,7 @@ def test_cancel_leaves_nothing(bucket: Bucket, spark: SparkSession, log: Checkpo
     assert bucket.pending_uploads() == []
 
 
+@pytest.mark.slow
 def test_a_large_entry_is_conditional_too(spark: SparkSession, log: Checkpoint) -> None:
     other = Checkpoint.at(log.root, spark=spark)
     streams = [

@@ -89,7 +89,7 @@ def assert_every_number_once(table: DataFrame, *, batches: int) -> None:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(("batches", "step"), [(204, 12), pytest.param(1000, 40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("batches", "step"), [(60, 12), pytest.param(1000, 40, marks=pytest.mark.slow)])
 def test_parquet_with_compaction_and_purging_restarted_again_and_again(
     spark: SparkSession, place: Place, batches: int, step: int
 ) -> None:

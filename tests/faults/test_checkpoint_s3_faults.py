@@ -199,7 +199,7 @@ def test_a_probe_whose_winner_got_no_reply_is_run_again(spark: SparkSession, buc
     assert bucket.keys() == []
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_query_on_a_store_full_of_faults_loses_and_doubles_nothing(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy, seed: int
 ) -> None:

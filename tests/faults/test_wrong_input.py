@@ -97,6 +97,7 @@ def test_a_missing_bucket(ready: Feed) -> None:
     assert objects(ready) == []
 
 
+@pytest.mark.slow
 def test_the_checkpoint_of_another_pipeline(ready: Feed) -> None:
     first = run(ready)
     assert first.returncode == 0, first.stderr

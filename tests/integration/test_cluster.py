@@ -68,6 +68,7 @@ def _wait_for_workers(url: str) -> None:
     raise AssertionError("the workers did not register")
 
 
+@pytest.mark.slow
 def test_one_file_runs_on_local_and_on_a_cluster(feed: Feed, cluster: str) -> None:
     feed.create_topic(partitions=4)
     file = feed.write_file(spark={"spark.executor.memory": "700m", "spark.cores.max": "2"})

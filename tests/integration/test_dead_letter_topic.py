@@ -87,7 +87,7 @@ def test_letters_are_whole_and_after_a_crash_only_the_missing_are_written(lake: 
     assert len(feed.rows()) == 60
 
 
-@pytest.mark.parametrize("cut_after", ["marked", "landed"])
+@pytest.mark.parametrize("cut_after", [pytest.param("marked", marks=pytest.mark.slow), "landed"])
 def test_a_replay_lands_once_wherever_it_was_cut_off(lake: SparkSession, feed: Feed, cut_after: str) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 20)), b"\x01"], headers=[("who", b"me")])

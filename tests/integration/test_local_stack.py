@@ -181,6 +181,7 @@ def test_acknowledged_schema_survives_a_kill(own: Stack) -> None:
     assert fresh not in ids.values()
 
 
+@pytest.mark.slow
 def test_all_parts_killed(own: Stack) -> None:
     endpoints = own.up()
     create_topic(endpoints, "killed")

@@ -211,7 +211,7 @@ def test_parquet_files_and_a_restart(lake: SparkSession, feed: Feed) -> None:
     assert by_id(read) == trips(0, 200)
 
 
-@pytest.mark.parametrize("kind", ["iceberg", "parquet"])
+@pytest.mark.parametrize("kind", ["iceberg", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, kind: str) -> None:
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
     sink = {"iceberg": {"table": feed.table}} if kind == "iceberg" else {"parquet": {"path": path}}

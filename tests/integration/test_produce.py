@@ -227,6 +227,7 @@ def test_the_command_generates_and_reports(stack: Endpoints, topic: str, tmp_pat
     assert report["schema_id"] == registry_client(stack).get_latest_version(f"{topic}-value").schema_id
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_batch_and_says_what_is_there(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     topics = Topics(stack.bootstrap_servers)
     command = ("produce", topic, "--generate", "taxi", "--rows", "1000000", "--rate", "500")
@@ -240,6 +241,7 @@ def test_ctrl_c_stops_a_batch_and_says_what_is_there(stack: Endpoints, topic: st
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_stream_follows_a_folder_and_goes_on_where_it_ended(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     topics = Topics(stack.bootstrap_servers)
     folder = tmp_path / "incoming"

@@ -208,6 +208,7 @@ def test_what_an_open_transaction_wrote_is_not_there_yet(lake: SparkSession, fee
     producer.abort_transaction(30)
 
 
+@pytest.mark.slow
 def test_the_command_on_a_pipeline_and_on_a_topic(sent: Feed) -> None:
     file = sent.write_file(decode=DECODE)
     some = ("--range", f"{sent.topic}:0:10:13", "--range", f"{sent.topic}:2:0:2")

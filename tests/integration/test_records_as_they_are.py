@@ -312,7 +312,7 @@ class OwnRegistry:
         self._process.wait()
 
 
-@pytest.mark.parametrize("away", [15, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("away", [5, pytest.param(60, marks=pytest.mark.slow)])
 def test_a_registry_that_is_killed_in_mid_batch_costs_time_and_nothing_else(
     lake: SparkSession, feed: Feed, own_registry: OwnRegistry, away: int
 ) -> None:

@@ -23,7 +23,7 @@ def objects(endpoints: Endpoints) -> S3FileSystem:
 @pytest.mark.parametrize(
     "store",
     [
-        "s3proxy",
+        pytest.param("s3proxy", marks=pytest.mark.slow),
         pytest.param("minio", marks=pytest.mark.slow),
         pytest.param("versitygw", marks=pytest.mark.slow),
     ],

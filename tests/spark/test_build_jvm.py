@@ -16,6 +16,7 @@ def jar(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_same_sources_give_the_same_bytes(jar: Path) -> None:
     said: list[str] = []
     first = build_jvm.build(say=said.append).read_bytes()

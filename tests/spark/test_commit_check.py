@@ -12,8 +12,10 @@ import pytest
 from lakefeed.commit.fence import take_fence
 from lakefeed.commit.ledger import CONTINUITY, ROWS, Commit
 from lakefeed.commit.ranges import OffsetRange
+from lakefeed.config.models import IcebergSink
 from lakefeed.dead_letters.replay import REPLAYS, ReplayCommit
 from lakefeed.errors import CheckpointMismatch
+from lakefeed.sinks.iceberg import IcebergTable
 from tests.spark.catalogs import CatalogCase
 from tests.spark.feed_table import FEED, Table, refused, span
 
@@ -205,6 +207,12 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> No
     table.land(4, 6, fence=new)
     refused(lambda: table.set_property(f"lakefeed.fence.{FEED}", old), "is taken")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
+    # Asked before the batch is written: a driver that has slept is told so, not that its checkpoint is wrong.
+    sink = IcebergTable(table.spark, IcebergSink(table=table.name), feed=FEED, evolves=False)
+    with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
+        sink.has(Commit(FEED, 2, span(4, 5), fence=old))
+    with pytest.raises(CheckpointMismatch, match="does not go on where"):
+        sink.has(Commit(FEED, 2, span(4, 5), fence=new))
 
 
 def test_two_that_take_the_fence_together_get_different_ones(table: Table) -> None:

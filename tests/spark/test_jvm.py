@@ -106,6 +106,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 def test_executors_in_other_jvms_decode_with_the_credentials() -> None:
     # Where Spark puts the executors' files on a cluster inside one process: in its own folder.
     work = Path(pyspark.__file__).parent / "work"

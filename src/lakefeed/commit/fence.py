@@ -9,7 +9,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.ledger import FENCE, properties_of
+from lakefeed.commit.ledger import FENCE, Commit, properties_of
+from lakefeed.errors import CheckpointMismatch
 from lakefeed.schema.ddl import set_properties
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 TRIES = 20
 REFUSED = "is taken: the table has"
+TAKEN_OVER = "another driver has taken over this feed; this one has stopped, and the table has every batch once"
+ONE_PLACE = "run the feed in one place only"
 
 
 def take_fence(spark: SparkSession, table: str, feed: str) -> str:
@@ -40,3 +43,16 @@ def take_fence(spark: SparkSession, table: str, feed: str) -> str:
             continue
         return fence
     raise AssertionError("unreachable")
+
+
+def require_fence(spark: SparkSession, table: str, commit: Commit) -> None:
+    """Tells a driver that was replaced why the table is not where it has left it.
+
+    Raises:
+        CheckpointMismatch: the table has another fence than the commit.
+    """
+    taken = properties_of(spark, table).get(f"{FENCE}.{commit.feed}")
+    if commit.fence is not None and taken != commit.fence:
+        raise CheckpointMismatch(
+            TAKEN_OVER, where=f"{table}: fence {taken}, this driver's {commit.fence}", hint=ONE_PLACE
+        )

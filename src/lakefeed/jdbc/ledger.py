@@ -15,6 +15,7 @@ from typing import Any
 
 from lakefeed.commit.continuity import faults
 from lakefeed.commit.covered import Position
+from lakefeed.commit.fence import ONE_PLACE, TAKEN_OVER
 from lakefeed.commit.ledger import Commit, Upserts
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import counts_by_partition
@@ -208,9 +209,9 @@ class JdbcLedger:
             return False
         if standing is None or standing.fence != commit.fence:
             raise CheckpointMismatch(
-                "another driver has taken over this feed; this one has stopped, and the table has every batch once",
+                TAKEN_OVER,
                 where=f"{self.where}: fence {standing.fence if standing else None}, this driver's {commit.fence}",
-                hint="run the feed in one place only",
+                hint=ONE_PLACE,
             )
         if last is None:
             if commit.batch_id or commit.move is not None:

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.covered import Position
-from lakefeed.commit.fence import take_fence
+from lakefeed.commit.fence import require_fence, take_fence
 from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
 from lakefeed.config.models import IcebergSink
 from lakefeed.config.partitions import PartitionTransform
-from lakefeed.errors import ConfigError
+from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.schema import ddl
 from lakefeed.schema.ddl import quoted, set_properties, type_sql
 from lakefeed.schema.differences import renames
@@ -150,9 +150,15 @@ class IcebergTable:
         """Whether the table has exactly these ranges already, from before a restart.
 
         Raises:
-            CheckpointMismatch: if the batch does not go on where the table's last commit of this feed ended.
+            CheckpointMismatch: if the batch does not go on where the table's last commit of this feed ended, or
+                another driver has taken over.
         """
-        return self.ledger.is_in_table(commit)
+        try:
+            return self.ledger.is_in_table(commit)
+        except CheckpointMismatch:
+            # To a driver that has slept, a table that has gone on looks like a checkpoint that was rolled back.
+            require_fence(self._spark, self._sink.table, commit)
+            raise
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Appends the rows of one micro-batch in one commit, and returns how many they were.
