@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
-from lakefeed.session import session
 from tests.faults.drivers import SHORT_LIVED, Driver, driver
 from tests.feed import Feed
 from tests.jdbc_feed import (
@@ -31,6 +29,7 @@ from tests.jdbc_feed import (
     wait_for,
     watched,
 )
+from tests.lake import spark_on
 from tests.servers.postgresql import PostgreSQL
 from tests.spark.databases import DATABASES, server_of
 
@@ -48,15 +47,8 @@ def server(request: pytest.FixtureRequest) -> Server:
 @pytest.fixture(scope="module")
 def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A driver in this process."""
-    running = session(
-        "jdbc-faults",
-        connections=Connections.from_environment(stack.as_environment()),
-        master="local[2]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
-        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
-    )
-    yield running
-    running.stop()
+    with spark_on(stack, name="jdbc-faults", folder=tmp_path_factory.mktemp("spark")) as running:
+        yield running
 
 
 def send(feed: Feed, count: int, *, start: int = 0) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
-from lakefeed.session import session
+from tests.lake import spark_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,12 +17,5 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def lake(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session on two threads that reaches the stack's store and catalog."""
-    running = session(
-        "lakefeed-tests",
-        connections=Connections.from_environment(stack.as_environment()),
-        master="local[2]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
-        log_file=tmp_path_factory.mktemp("spark") / "spark.log",
-    )
-    yield running
-    running.stop()
+    with spark_on(stack, name="lakefeed-tests", folder=tmp_path_factory.mktemp("spark")) as running:
+        yield running

@@ -14,13 +14,14 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lakefeed import jars
 from lakefeed.local.ports import LOOPBACK, choose_free
-from tests.servers.process import Restartable, restartable
+from tests.servers.database import DatabaseServer
+from tests.servers.process import restartable
 
 NOBODY = 65534
 PLATFORMS = {("Linux", "x86_64"): "linux64", ("Darwin", "arm64"): "macos-arm64"}
@@ -30,29 +31,10 @@ WANTED = {"/bin/mariadbd": "bin", "/english/errmsg.sys": "share/english", **{f"/
 
 
 @dataclass(frozen=True, kw_only=True)
-class MariaDB:
-    """A server that runs, and a database in it.
+class MariaDB(DatabaseServer):
+    """A MariaDB server that runs, and a database in it."""
 
-    Attributes:
-        host: where it listens.
-        port: likewise.
-        user: who may do anything.
-        password: the user's.
-        database: its name.
-        process: to end and start it again.
-    """
-
-    host: str
-    port: int
-    user: str
-    password: str = field(repr=False)
-    database: str
-    process: Restartable | None = None
-
-    @property
-    def jdbc_url(self) -> str:
-        """For a JDBC driver; without user and password."""
-        return f"jdbc:mariadb://{self.host}:{self.port}/{self.database}"
+    kind = "mariadb"
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Runs statements, each on its own; the rows of the last one, if it has any."""
@@ -76,12 +58,6 @@ class MariaDB:
                 cursor.execute(statement)
                 rows = list(cursor.fetchall()) if cursor.description else []
         return rows
-
-    def new_database(self) -> MariaDB:
-        """An empty database of the same server, for one test."""
-        name = f"test_{secrets.token_hex(6)}"
-        self.execute(f"CREATE DATABASE {name}")
-        return replace(self, database=name)
 
 
 @contextmanager

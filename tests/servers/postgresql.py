@@ -17,13 +17,14 @@ import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from lakefeed import jars
 from lakefeed.local.ports import LOOPBACK, choose_free
-from tests.servers.process import Restartable, restartable
+from tests.servers.database import DatabaseServer
+from tests.servers.process import restartable
 
 NOBODY = 65534
 PLATFORMS = {
@@ -35,29 +36,10 @@ PLATFORMS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class PostgreSQL:
-    """A server that runs, and a database in it.
+class PostgreSQL(DatabaseServer):
+    """A PostgreSQL server that runs, and a database in it; it asks for passwords by SCRAM-SHA-256."""
 
-    Attributes:
-        host: where it listens.
-        port: likewise.
-        user: the database's owner, who may do anything.
-        password: the user's; the server asks for it (SCRAM-SHA-256).
-        database: its name.
-        process: to end and start it again.
-    """
-
-    host: str
-    port: int
-    user: str
-    password: str = field(repr=False)
-    database: str
-    process: Restartable | None = None
-
-    @property
-    def jdbc_url(self) -> str:
-        """For a JDBC driver; without user and password."""
-        return f"jdbc:postgresql://{self.host}:{self.port}/{self.database}"
+    kind = "postgresql"
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Runs statements, each on its own; the rows of the last one, if it has any."""
@@ -78,12 +60,6 @@ class PostgreSQL:
                 found = connection.execute(statement.encode())
                 rows = found.fetchall() if found.description else []
         return rows
-
-    def new_database(self) -> PostgreSQL:
-        """An empty database of the same server, for one test."""
-        name = f"test_{secrets.token_hex(6)}"
-        self.execute(f"CREATE DATABASE {name}")
-        return replace(self, database=name)
 
 
 @contextmanager

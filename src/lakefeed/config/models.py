@@ -210,13 +210,28 @@ class IcebergSink(SinkBlock):
         return catalog_of(self.table)
 
 
-class ParquetSink(SinkBlock):
-    """Parquet files below a path, listed exactly once in Spark's ``_spark_metadata``."""
+class PathSink(SinkBlock):
+    """Files below a path: what their kinds have in common."""
 
     guarantee: ClassVar[str] = "exactly-once"
 
     path: str = Field(description="s3a://bucket/path")
     partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
+
+    @field_validator("path")
+    @classmethod
+    def _s3a(cls, path: str) -> str:
+        return s3a_path(path)
+
+    @property
+    def target(self) -> str:
+        """The path."""
+        return self.path
+
+
+class ParquetSink(PathSink):
+    """Parquet files below a path, listed exactly once in Spark's ``_spark_metadata``."""
+
     compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
 
     @model_validator(mode="before")
@@ -227,29 +242,15 @@ class ParquetSink(SinkBlock):
             raise Complaints([Complaint(key="mode", what="rows in Parquet files cannot be changed", hint=hint)])
         return block
 
-    @field_validator("path")
-    @classmethod
-    def _s3a(cls, path: str) -> str:
-        return s3a_path(path)
-
-    @property
-    def target(self) -> str:
-        """The path."""
-        return self.path
-
     def writer_options(self) -> dict[str, str]:
         """For Spark's writer."""
         return {"compression": self.compression}
 
 
-class FilesSink(SinkBlock):
+class FilesSink(PathSink):
     """Files below a path, in directories by column, listed exactly once in Spark's ``_spark_metadata``."""
 
-    guarantee: ClassVar[str] = "exactly-once"
-
-    path: str = Field(description="s3a://bucket/path")
     format: FileFormat = Field("parquet", description="What the files are. What CSV has no form for is JSON in it.")
-    partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
     table: str | None = Field(
         None,
         pattern=rf"^({Identifier}\.)?{Identifier}$",
@@ -257,16 +258,6 @@ class FilesSink(SinkBlock):
         "is missing, and told of new partitions after each batch.",
     )
     options: dict[str, str] = Field(default_factory=dict, description="Spark's options for writing the format.")
-
-    @field_validator("path")
-    @classmethod
-    def _s3a(cls, path: str) -> str:
-        return s3a_path(path)
-
-    @property
-    def target(self) -> str:
-        """The path."""
-        return self.path
 
     def writer_options(self) -> dict[str, str]:
         """For Spark's writer; CSV has a header."""

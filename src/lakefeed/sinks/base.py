@@ -7,11 +7,13 @@ records; where the checkpoint is lost, the feed begins where the pipeline file s
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed import jvm
 from lakefeed.commit.checkpoint import Claim
+from lakefeed.commit.covered import Position
 from lakefeed.commit.ledger import Commit, SnapshotProperties
 from lakefeed.errors import ConfigError
 from lakefeed.schema.history import Entry
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class PlainSink:
+class PlainSink(ABC):
     """A sink that neither says which offsets it holds nor which batches.
 
     Subclasses write: see ``write``.
@@ -37,6 +39,7 @@ class PlainSink:
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
 
+    @abstractmethod
     def write(self, rows: DataFrame, commit: Commit) -> None:
         """Writes the rows of one micro-batch, which may be read more than once.
 
@@ -44,11 +47,10 @@ class PlainSink:
             rows: computed already, and kept.
             commit: which batch it is.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def location(self) -> str:
         """What to call it."""
-        raise NotImplementedError
 
     def recorded_schema(self) -> Recorded | None:
         """The reader's schema that the feed had last."""
@@ -67,8 +69,9 @@ class PlainSink:
         """None."""
         return iter(())
 
-    def position(self) -> None:
+    def position(self) -> Position | None:
         """Not known."""
+        return None
 
     def logged(self) -> int | None:
         """Not known."""

@@ -76,7 +76,7 @@ class OwnSink(PlainSink):
         """What to call it."""
         return f"python:{self._path}"
 
-    def position(self) -> Position | None:  # type: ignore[override]
+    def position(self) -> Position | None:
         """Where the feed stands, if the class says."""
         text = self._own.last() if self.keeps_ledger else None
         return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
