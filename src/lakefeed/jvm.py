@@ -11,7 +11,7 @@ from lakefeed.errors import LakefeedError
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +58,13 @@ def put_secret(spark: SparkSession, name: str, secret: SecretStr) -> None:
 def has_credentials(spark: SparkSession, name: str) -> bool:
     """Whether ``put_credentials`` has been called with this name."""
     return bool(java(spark).Secrets.has(name))
+
+
+def kept_rows(persisted: DataFrame) -> DataFrame:
+    """The same rows without the plan of how they came about, for a statement that reads them twice."""
+    own: Any = persisted
+    spark = persisted.sparkSession
+    return type(persisted)(java(spark).query.KeptRows.of(own._jdf), spark)
 
 
 def s3_requests(spark: SparkSession) -> dict[str, int]:

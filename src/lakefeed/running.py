@@ -29,7 +29,7 @@ from lakefeed.query import MicroBatches, trigger_of, watch
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.several import SeveralSinks
 from lakefeed.stateful import PlannedRestart, StatefulLanding
-from lakefeed.upkeep.schedule import UpkeepBesideFeed
+from lakefeed.upkeep.schedule import UpkeepBesideFeed, tables_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -220,7 +220,13 @@ def run_many(pipeline: Pipeline, spark: SparkSession, how: How) -> RunSummary:
     """Runs a pipeline whose topics go to a table each; see ``Pipeline.run``."""
     before, began = s3_requests(spark), time.monotonic()
     rounds = Rounds(pipeline, spark, how)
-    rounds.run()
+    with UpkeepBesideFeed(
+        pipeline.config,
+        spark=spark,
+        connections=pipeline.connections,
+        tables=lambda: tables_of(*(each.pipeline.config for each in list(rounds.tables.values()))),
+    ) as upkeep:
+        rounds.run(on_batch=upkeep.telling(how.on_batch))
     tables = tuple(each.summary() for each in rounds.tables.values())
     requests = s3_requests(spark) - before
     counts = sum((each.counts for each in tables), ZERO)

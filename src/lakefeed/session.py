@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import ConfigError, MissingExtra
@@ -143,6 +143,15 @@ def session(
     _require_jars(running)
     _set_secrets(running, connections)
     return running
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes it the session of this thread.
+
+    Spark and Iceberg look up catalogs and settings in the thread's session, and a thread of a driver's own has none.
+    """
+    own: Any = spark
+    own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
 
 
 def default_environment() -> dict[str, str]:

@@ -211,6 +211,10 @@ def test_hundreds_of_topics_in_one_job(lake: SparkSession, feed: Feed, stack: En
     dead = {"dead_letters": {"table": f"lake.{feed.name}.dead"}}
     healed = fleet.pipeline(TOPICS, job=pipeline.config.name, topics={fleet.topic(BROKEN): dead})
     began = time.monotonic()
+    plans = healed.plan(spark=lake).tables
+    print(f"a plan of all {TOPICS}: {time.monotonic() - began:.1f} s")
+    assert len(plans) == TOPICS
+    began = time.monotonic()
     summary = healed.run(spark=lake, once=True)
     seconds = time.monotonic() - began
     print(

@@ -103,12 +103,15 @@ def maintain(
     May run beside the feed: its commits come first, and what holds its ledger stays. SIGTERM and Ctrl-C end after the
     piece at hand; a kill at any moment does no harm.
 
-    Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, or
-    another upkeep job is at work.
+    Of several tables each is looked after, whatever becomes of the others.
+
+    Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, another
+    upkeep job is at work, or one of several tables could not be looked after.
     """
     from lakefeed.cli.run import stop_signals
     from lakefeed.observe.terminal import ProgressView
     from lakefeed.session import log_path, session
+    from lakefeed.spark_errors import translated
     from lakefeed.upkeep.maintain import Maintenance
     from lakefeed.upkeep.schedule import again_and_again
 
@@ -116,6 +119,7 @@ def maintain(
     names = chosen.present()
     log_file = log_path("upkeep")
     reports: list[Report] = []
+    failed: list[dict[str, Any]] = []
     with ProgressView("upkeep") as view:
         view.note(f"starting; Spark's log is {log_file}")
         spark = session("lakefeed-upkeep", connections=chosen.connections, master=master, log_file=log_file)
@@ -140,9 +144,19 @@ def maintain(
                     stop=stop,
                     say=view.note,
                 )
-                reports.append(job.run(dry_run=dry_run, measure_scan=measure_scan, wait=wait))
-    emit(output, {"tables": [each.as_dict() for each in reports]}, lambda: _each(_print_report, reports))
-    context.exit(1 if any(each.gave_up for each in reports) else 0)
+                try:
+                    reports.append(job.run(dry_run=dry_run, measure_scan=measure_scan, wait=wait))
+                except Exception as error:
+                    told = translated(error)
+                    if len(names) == 1:
+                        raise told from error
+                    failed.append({"table": table, **told.as_dict()})
+                    view.note(f"{table} failed: {told}")
+                if stop.is_set():
+                    break
+    document = {"tables": [each.as_dict() for each in reports], "failed": failed}
+    emit(output, document, lambda: _each(_print_report, reports))
+    context.exit(1 if failed or any(each.gave_up for each in reports) else 0)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ one table that cannot be written ends the query; and a checkpoint for all would 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lakefeed.config.failures import seconds_of
@@ -67,12 +67,16 @@ class Rounds:
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._answered_at = time.monotonic()
 
-    def run(self) -> None:
+    def run(self, *, on_batch: Callable[[BatchProgress], None] | None = None) -> None:
         """Goes round until stopped, or with ``once`` until every table has what there was, or has failed.
+
+        Args:
+            on_batch: called after each round, instead of the run's own.
 
         Raises:
             LakefeedError: of a table whose failure is to end the job; or the broker is away for minutes.
         """
+        self._on_batch = on_batch or self._on_batch
         until: Mapping[str, TopicDescription] | None = None
         with self._writers:
             while not self._stop.is_set():

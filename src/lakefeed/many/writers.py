@@ -13,6 +13,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from lakefeed.session import activate
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -36,7 +38,7 @@ class Writers:
     def __enter__(self) -> Self:
         for number, session in enumerate(self._sessions):
             name = f"tables-{number}"
-            thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_activate, initargs=(session,))
+            thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
             self._threads.append(self._open.enter_context(thread))
         return self
 
@@ -72,9 +74,3 @@ def _copy(spark: SparkSession) -> SparkSession:
     # Not newSession(): that has neither the catalogs nor the credentials that were set on the running session.
     original: Any = spark
     return type(spark)(spark.sparkContext, original._jsparkSession.cloneSession())
-
-
-def _activate(session: SparkSession) -> None:
-    """Makes it the thread's: Iceberg finds its catalogs by that, and so does whoever asks for the active session."""
-    own: Any = session
-    own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)

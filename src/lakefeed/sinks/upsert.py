@@ -156,7 +156,7 @@ class UpsertTable(IcebergTable):
             order_by=self._sink.order_by,
             on_delete=self._sink.on_delete,
         )
-        latest.createOrReplaceTempView(VIEW)
+        jvm.kept_rows(latest).createOrReplaceTempView(VIEW)
         try:
             run_in_turn(
                 self.name,

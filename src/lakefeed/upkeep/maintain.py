@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Upkeep
+from lakefeed.session import activate
 from lakefeed.upkeep.due import LAST, LastUpkeep, Plan, plan
 from lakefeed.upkeep.health import Health
 from lakefeed.upkeep.lease import Lease
@@ -79,6 +80,7 @@ class Maintenance:
             Py4JJavaError: Iceberg or the store failed, in another way than by a conflict.
         """
         began = time.monotonic()
+        activate(self._spark)
         found = self._health()
         planned = plan(found, self._settings, now=time.time(), asked=asked)
         if dry_run or not planned.due:
@@ -222,9 +224,6 @@ class Maintenance:
 
     def _in_pool(self, work: Callable[[], None]) -> None:
         """Runs it with Spark jobs of this thread in the pool that weighs little."""
-        gateway: Any = self._spark._jvm
-        # Iceberg finds its catalogs by the thread's session, and a thread of a driver's own has none.
-        gateway.org.apache.spark.sql.classic.SparkSession.setActiveSession(self._spark._jsparkSession)
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", POOL)
         try:

@@ -49,7 +49,7 @@ def next_time(settings: Upkeep, *, now: float) -> float:
 
 
 class UpkeepBesideFeed:
-    """Looks after a feed's tables while it runs. Use it as a context manager around the query.
+    """Looks after a feed's tables while it runs, one after the other. Use it as a context manager around the query.
 
     Whatever fails here is a note to the next batch, and never stops the feed.
 
@@ -57,11 +57,19 @@ class UpkeepBesideFeed:
         config: the pipeline; without an ``upkeep`` block nothing is done.
         spark: the feed's session.
         connections: store and catalogs.
+        tables: asked at each look, where the tables become more. Default: those of the pipeline.
     """
 
-    def __init__(self, config: PipelineConfig, *, spark: SparkSession, connections: Connections) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        *,
+        spark: SparkSession,
+        connections: Connections,
+        tables: Callable[[], Sequence[str]] | None = None,
+    ) -> None:
         self._settings = config.upkeep
-        self._tables = tables_of(config)
+        self._tables = tables or (lambda: tables_of(config))
         self._spark = spark
         self._connections = connections
         self._stop = threading.Event()
@@ -69,7 +77,7 @@ class UpkeepBesideFeed:
         self._thread = threading.Thread(target=self._run, name="lakefeed-upkeep", daemon=True)
 
     def __enter__(self) -> Self:
-        if self._settings is not None and self._tables:
+        if self._settings is not None:
             self._thread.start()
         return self
 
@@ -94,7 +102,9 @@ class UpkeepBesideFeed:
         assert self._settings is not None  # Only then the thread is started.
         begin = self._first_time(self._settings)
         while not self._stop.wait(max(0.0, begin - time.time())):
-            for table in self._tables:
+            for table in self._tables():
+                if self._stop.is_set():
+                    return
                 self._look_after(table, self._settings)
             begin = next_time(self._settings, now=time.time())
 
@@ -103,7 +113,7 @@ class UpkeepBesideFeed:
         if settings.at is not None:
             return next_time(settings, now=time.time())
         try:
-            properties = open_table(self._tables[0], connections=self._connections).properties
+            properties = open_table(self._tables()[0], connections=self._connections).properties
         except Exception:  # The table is not made yet, or whatever else: the first look will say it.
             return next_time(settings, now=time.time())
         return next_time(settings, now=LastUpkeep.of(properties).at or time.time())
@@ -117,7 +127,9 @@ class UpkeepBesideFeed:
             # Not made yet, or somebody else is at it.
             return
         except Exception as error:  # The feed goes on, whatever upkeep has run into.
-            self._notes.append(f"upkeep of {table} failed, the feed goes on: {translated(error).what}")
+            told = translated(error)
+            why = f"{told.what} ({told.where})" if told.where else told.what
+            self._notes.append(f"upkeep of {table} failed, the feed goes on: {why}")
             return
         if report.after is not None:
             self._notes.append(f"upkeep of {table} took {report.seconds:.1f} s: {report.sentence}")

@@ -1,0 +1,73 @@
+"""Upkeep in a job of many tables: one after the other, new ones too, and a stop between two of them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.upkeep import Upkeep
+from lakefeed.errors import TableBusy
+from lakefeed.upkeep import schedule
+from lakefeed.upkeep.schedule import UpkeepBesideFeed, tables_of
+
+
+def config(**sink: Any) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "shop",
+            "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a"]}},
+            "decode": "raw",
+            "dead_letters": {"table": "lake.shop.dead"},
+            "sink": {"iceberg": {"table": "lake.shop.a", **sink}},
+            "checkpoint": "s3a://lake/c",
+            "upkeep": {"every": "1 second"},
+        }
+    )
+
+
+class Jobs:
+    """In the place of ``Maintenance``: notes which table was looked after, and that no other one was meanwhile."""
+
+    def __init__(self, enough: int) -> None:
+        self.looked: list[str] = []
+        self.all_done = threading.Event()
+        self._enough = enough
+        self._alone = threading.Lock()
+
+    def __call__(self, table: str, *, settings: Upkeep, **rest: Any) -> Jobs:
+        self._table = table
+        return self
+
+    def run(self, *, asked: bool) -> Any:
+        assert self._alone.acquire(blocking=False)
+        self.looked.append(self._table)
+        if len(self.looked) >= self._enough:
+            self.all_done.set()
+        self._alone.release()
+        raise TableBusy("somebody else is at it")
+
+
+def test_each_table_is_looked_after_in_turn_and_new_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs(enough=5)
+    monkeypatch.setattr(schedule, "Maintenance", jobs)
+    monkeypatch.setattr(schedule, "next_time", lambda settings, *, now: now)
+    known = ["lake.shop.a"]
+
+    def tables() -> list[str]:
+        known.append(f"lake.shop.t{len(known)}")
+        return list(known)
+
+    spark: Any = None
+    connections: Any = None
+    with UpkeepBesideFeed(config(), spark=spark, connections=connections, tables=tables):
+        assert jobs.all_done.wait(30)
+    # Asked once for the schedule, then at each look.
+    assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]
+
+
+def test_the_tables_of_pipelines_are_named_once() -> None:
+    with_history = config(mode="upsert", keys=["kafka_key"], history="lake.shop.a_history")
+    assert tables_of(config(), with_history) == ("lake.shop.a", "lake.shop.dead", "lake.shop.a_history")
