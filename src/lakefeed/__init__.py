@@ -8,6 +8,7 @@ from __future__ import annotations
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.dataframes import read_topic, write_table
 from lakefeed.errors import LakefeedError
+from lakefeed.kafka.copies import deduplicated
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.session import session
 from lakefeed.tables.reader import open_table
@@ -20,6 +21,7 @@ __all__ = [
     "Pipeline",
     "RunSummary",
     "__version__",
+    "deduplicated",
     "open_table",
     "read_topic",
     "session",

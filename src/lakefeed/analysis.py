@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from lakefeed.assembly import Assembly
 from lakefeed.config.connections import Connections
+from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.models import IcebergSink, PipelineConfig
 from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import PythonSink
 from lakefeed.decode.resolve import put_credentials
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.sinks.own import made
+from lakefeed.sinks.records import require_columns
 from lakefeed.transform.plan import QueryPlan
 
 if TYPE_CHECKING:
@@ -34,7 +36,8 @@ RECORDS = (
 
 def needs_spark(config: PipelineConfig) -> bool:
     """Whether there is anything that only Spark can say."""
-    return config.transform is not None and not config.has_many_tables
+    topics = [each for _, each in _topics(config)]
+    return (config.transform is not None or bool(topics)) and not config.has_many_tables
 
 
 def analysed(
@@ -75,6 +78,12 @@ def analysed(
         frame = feed.rows(_records(session))
         QueryPlan.of(frame, output_mode=config.output_mode)
         _require_columns(config, frame)
+        for place, sink_topic in _topics(config):
+            try:
+                require_columns(sink_topic, frame)
+            except ConfigError as error:
+                key = (error.where or "").removeprefix("sink.")
+                found.append(Problem.of(error, key=f"{place}.{key}"))
     except LakefeedError as error:
         passing = isinstance(error, (Unreachable, ResourceMissing))
         found.append(Problem.of(error, key="decode" if passing else _key(config, error)))
@@ -108,6 +117,12 @@ def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
                 where="sink.iceberg.keys",
                 hint=f"they have {', '.join(frame.columns)}",
             )
+
+
+def _topics(config: PipelineConfig) -> list[tuple[str, KafkaSink]]:
+    """The sinks that are topics, and their places in the file."""
+    blocks = {"sink": config.sink, **{f"sinks.{name}": each for name, each in config.sinks.items()}}
+    return [(place, each.kafka) for place, each in blocks.items() if each.kafka is not None]
 
 
 def _key(config: PipelineConfig, error: LakefeedError) -> str:

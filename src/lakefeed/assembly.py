@@ -10,6 +10,7 @@ from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
 from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.models import FilesSink, IcebergSink, ParquetSink, PipelineConfig
 from lakefeed.config.models import Sink as SinkConfig
 from lakefeed.config.names import catalog_of
@@ -25,6 +26,7 @@ from lakefeed.decode.deletes import delete_rule
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
 from lakefeed.jdbc.table import JdbcTable
+from lakefeed.kafka.copies import marked
 from lakefeed.kafka.source import read_stream
 from lakefeed.landing import Landing, RowSink, Sink
 from lakefeed.reading import BatchRead
@@ -35,6 +37,7 @@ from lakefeed.sinks.own import OwnSink
 from lakefeed.sinks.plain import AnyFormat, Console, MemoryView
 from lakefeed.sinks.results import OverwrittenTable, UpdatedTable
 from lakefeed.sinks.several import SeveralSinks, Side
+from lakefeed.sinks.topic import TopicSink
 from lakefeed.sinks.upsert import UpsertTable
 from lakefeed.sources import read_rows
 from lakefeed.stateful import RowsLanding, StatefulLanding
@@ -92,8 +95,20 @@ class Assembly:
         """
         if self.config.source.kafka is None:
             return read_rows(spark, self.config.source)
-        headers = "headers" in self.config.decode.metadata
-        return read_stream(spark, self.config.kafka, headers=headers, starting=starting, gather=gather)
+        source, headers = self.config.kafka, "headers" in self.config.decode.metadata
+        wanted = headers or source.deduplicate
+        return self.once(read_stream(spark, source, headers=wanted, starting=starting, gather=gather))
+
+    def once(self, records: DataFrame) -> DataFrame:
+        """Records with the copies among them marked, if the source says so: they are skipped, and counted.
+
+        Args:
+            records: undecoded; with headers, if copies are to be told.
+        """
+        if not self.config.kafka.deduplicate:
+            return records
+        found = marked(records)
+        return found if "headers" in self.config.decode.metadata else found.drop("headers")
 
     def batch_read(self) -> BatchRead:
         """How this pipeline reads records, to read some of them into something else than its sink."""
@@ -229,7 +244,8 @@ class Assembly:
         Raises:
             ConfigError: it does not fit the rows, or Spark cannot run it as a stream.
         """
-        if self._plan is None and (self.config.transform is not None or self.config.source.kafka is None):
+        kafka = self.config.source.kafka
+        if self._plan is None and (self.config.transform is not None or kafka is None or kafka.deduplicate):
             put_credentials(spark, self.config.decode)
             self._plan = self._planned(self.rows(self.read(spark)))
         return self._plan or QueryPlan()
@@ -296,6 +312,8 @@ class Assembly:
         match sink.chosen:
             case JdbcSink() as jdbc:
                 return self.jdbc_table(spark, jdbc)
+            case KafkaSink() as topic:
+                return TopicSink(spark, topic, claim, source=self.config.source.kafka)
             case ParquetSink() | FilesSink() as files:
                 return LoggedFiles(spark, files, claim)
             case MemorySink() as memory:

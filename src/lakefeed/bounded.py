@@ -90,7 +90,8 @@ def run_bounded(feed: Assembly, spark: SparkSession, selection: Selection) -> tu
             hint="run it into a new table",
         )
     ranges = _ranges(config.kafka, selection, position)
-    records = read_batch(spark, config.kafka, ranges=ranges.ranges, headers="headers" in config.decode.metadata)
+    headers = config.kafka.deduplicate or "headers" in config.decode.metadata
+    records = feed.once(read_batch(spark, config.kafka, ranges=ranges.ranges, headers=headers))
     landing = feed.landing(spark, sink, records, alone=True)
     if not ranges.records:
         return Landed(batch_id=0, rows=0, replayed=True), time.monotonic() - began

@@ -76,6 +76,7 @@ class RunSummary:
         batches_over_budget: batches that made more requests than the pipeline's budget.
         tables: by topic, where each topic goes to a table of its own.
         paused: sinks that have failed and wait, and why.
+        repeated: rows of a batch that the run before had begun; a sink that is at-least-once may have them twice.
     """
 
     batches: int
@@ -91,6 +92,7 @@ class RunSummary:
     batches_over_budget: int
     tables: tuple[TableSummary, ...] = ()
     paused: Mapping[str, str] = field(default_factory=dict)
+    repeated: int = 0
 
     @property
     def rows_per_second(self) -> float:
@@ -199,11 +201,15 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
             landing.close()
         startup, total = requests.of_startup(), requests.total()
     landed = [each for each in batches.landed if not each.replayed]
+    doubles = any(
+        each.chosen.doubles(feed.config.output_mode) for each in (feed.config.sink, *feed.config.sinks.values())
+    )
+    again_landed = [each for each in landed if doubles and each.batch_id == opening.cut_off]
     counts = sum((each.counts for each in landed), ZERO)
     return RunSummary(
         batches=len(landed),
         records=batches.records,
-        rows=sum(each.counts.rows if each.rows is None else each.rows for each in landed),
+        rows=_rows(landed),
         dead_letters=counts.dead_letters,
         skipped=counts.skipped,
         files=sink.files_of(each.batch_id for each in landed) if isinstance(sink, IcebergTable) else None,
@@ -213,6 +219,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
         startup_requests=startup,
         batches_over_budget=batches.over_budget,
         paused=sink.paused if isinstance(sink, SeveralSinks) else {},
+        repeated=_rows(again_landed),
     )
 
 
@@ -244,6 +251,10 @@ def run_many(pipeline: Pipeline, spark: SparkSession, how: How) -> RunSummary:
         batches_over_budget=rounds.over_budget,
         tables=tables,
     )
+
+
+def _rows(landed: Sequence[Landed]) -> int:
+    return sum(each.counts.rows if each.rows is None else each.rows for each in landed)
 
 
 def _started(config: PipelineConfig, writer: DataStreamWriter, *, once: bool) -> StreamingQuery:

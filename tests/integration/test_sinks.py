@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import lakefeed
 from lakefeed.analysis import analysed
 from lakefeed.assembly import Assembly
 from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.kafka.topics import Topics
 from lakefeed.landing import Sink
 from lakefeed.local import Endpoints
 from lakefeed.sinks.iceberg import IcebergTable
@@ -22,7 +24,7 @@ from tests.jdbc_feed import TABLE, Server, sink_of
 from tests.spark.databases import DATABASES, server_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 DECODE = {"json": {"schema_ddl": "zip STRING, isp STRING"}}
 OWN = """
@@ -64,12 +66,14 @@ class Case:
         sink: its block.
         read: what is in it now, each zip with its hits; one row for each record in append mode.
         exactly_once: whether it claims that.
+        repeated: rows of the batch that was cut off, which the run tells that they may be there twice.
     """
 
     mode: str
     sink: Callable[[Feed], dict[str, Any]]
     read: Callable[[Feed, SparkSession], list[tuple[str, int]]]
     exactly_once: bool = True
+    repeated: int = 0
 
 
 def of_table(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
@@ -108,6 +112,36 @@ def path(feed: Feed) -> str:
     return f"s3a://{feed.stack.bucket}/files/{feed.name}"
 
 
+def out(feed: Feed) -> str:
+    return f"{feed.topic}-out"
+
+
+def topic(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
+    def block(feed: Feed) -> dict[str, Any]:
+        Topics(feed.stack.bootstrap_servers).create(out(feed), partitions=2, exist_ok=True)
+        return {"kafka": {"topic": out(feed), **settings}}
+
+    return block
+
+
+def records_of(feed: Feed, lake: SparkSession) -> DataFrame:
+    reader = lake.read.format("kafka").option("kafka.bootstrap.servers", feed.stack.bootstrap_servers)
+    return reader.option("subscribe", out(feed)).option("includeHeaders", "true").load()
+
+
+def values(records: DataFrame) -> list[tuple[str, int]]:
+    rows = [json.loads(each.value) for each in records.orderBy("offset").collect()]
+    return [(each["zip"], each.get("hits", 1)) for each in rows]
+
+
+def of_topic(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return values(records_of(feed, lake))
+
+
+def newest_of_topic(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return list(dict(of_topic(feed, lake)).items())
+
+
 def iceberg(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
     return lambda feed: {"iceberg": {"table": feed.table, **settings}}
 
@@ -125,9 +159,12 @@ CASES = {
     "iceberg-update": Case("update", iceberg(mode="upsert", keys=["zip"]), of_table),
     "iceberg-complete": Case("complete", iceberg(mode="overwrite"), of_table),
     "parquet-append": Case("append", lambda feed: {"parquet": {"path": path(feed)}}, of_files),
-    "orc-append": Case("append", orc, of_files, exactly_once=False),
+    "kafka-append": Case("append", topic(), of_topic, exactly_once=False, repeated=2),
+    "kafka-update": Case("update", topic(key="zip"), newest_of_topic, repeated=2),
+    "kafka-complete": Case("complete", topic(key="zip"), newest_of_topic, repeated=3),
+    "orc-append": Case("append", orc, of_files, exactly_once=False, repeated=2),
     "orc-complete": Case("complete", orc, of_files),
-    "python-append": Case("append", own("Table"), of_sqlite, exactly_once=False),
+    "python-append": Case("append", own("Table"), of_sqlite, exactly_once=False, repeated=2),
     "python-ledger-append": Case("append", own("Ledger"), of_sqlite),
     "python-ledger-update": Case("update", own("Ledger"), of_sqlite),
 }
@@ -138,7 +175,7 @@ for database in DATABASES:
         f"{database}-complete": Case("complete", database_of(mode="overwrite"), of_database),
     }
 OTHER_FORMS = ("orc", "avro", "json", "csv")
-QUICK = ("iceberg-update", "mariadb-update", "iceberg-complete", "orc-append", "python-ledger-append")
+QUICK = ("iceberg-update", "kafka-append", "mariadb-update", "iceberg-complete", "orc-append", "python-ledger-append")
 
 
 @pytest.fixture
@@ -160,7 +197,9 @@ def hits(*zips: str) -> list[bytes]:
 
 def blocks(feed: Feed, case: Case) -> dict[str, Any]:
     grouped = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
-    plain = f"SELECT zip FROM {feed.name}"
+    # A topic's records tell in their headers where they come from.
+    position = ", kafka_topic, kafka_partition, kafka_offset" if "kafka" in case.sink(feed) else ""
+    plain = f"SELECT zip{position} FROM {feed.name}"
     sql = plain if case.mode == "append" else grouped
     return {"decode": DECODE, "transform": {"sql": sql, "output_mode": case.mode}, "sink": case.sink(feed)}
 
@@ -196,7 +235,7 @@ def test_a_crash_between_the_sinks_commit_and_sparks(
             feed.pipeline(**settings).run(spark=lake, once=True)
 
     feed.send(hits("3011"))
-    feed.pipeline(**settings).run(spark=lake, once=True)
+    assert feed.pipeline(**settings).run(spark=lake, once=True).repeated == case.repeated
     found = sorted(case.read(feed, lake))
     if case.mode != "append":
         assert found == [("3011", 2), ("6003", 1), ("8001", 2)]
@@ -204,6 +243,9 @@ def test_a_crash_between_the_sinks_commit_and_sparks(
     records = ["8001", "3011", "8001", "6003", "3011"]
     again = [] if case.exactly_once else ["8001", "6003"]
     assert found == sorted((each, 1) for each in (*records, *again))
+    if name == "kafka-append":
+        once = lakefeed.deduplicated(records_of(feed, lake))
+        assert sorted(values(once)) == sorted((each, 1) for each in records)
 
 
 @pytest.mark.parametrize("mode", ["append", "update", "complete"])
@@ -348,6 +390,8 @@ def test_the_console_shows_the_first_rows(feed: Feed, lake: SparkSession, capsys
         ({"transform": {"steps": {"a": {"python": "no_such_module:f"}}}}, "no_such_module", "transform.steps.a"),
         ({"transform": {"steps": {"a": {"python": "json:dumpz"}}}}, "dumpz", "transform.steps.a"),
         ({"sink": {"python": {"path": "own_{name}:Tabel"}}}, "Tabel", "sink.python.path"),
+        ({"sink": {"kafka": {"topic": "x", "value": {"column": "zipp"}}}}, "zipp", "sink.kafka.value.column"),
+        ({"sink": {"kafka": {"topic": "x", "key": "zipp"}}}, "zipp", "sink.kafka.key"),
         ({"sink": {"python": {"path": "own_{name}:Table", "options": {"file": "x"}}}}, "file", "sink.python.path"),
         (
             {"transform": {"sql": "SELECT zip, count(*) AS n FROM {name} GROUP BY zip"}},

@@ -96,6 +96,7 @@ def _print(name: str, summary: RunSummary) -> None:
         f"{name}: {summary.batches} batches, {summary.records:,} records, "
         f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
         f"{sum(summary.s3_requests.values())} S3 requests"
+        + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
         + (f"; {summary.batches_over_budget} batches over their budget" if summary.batches_over_budget else "")
     )
     failed = [each for each in summary.tables if each.failure]

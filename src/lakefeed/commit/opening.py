@@ -107,6 +107,12 @@ class Opening:
         """Whether nothing of the query is there yet."""
         return self.start.discard or self._state is None or self._state.batch_id is None
 
+    @property
+    def cut_off(self) -> int | None:
+        """The batch that the last run has begun and not finished: it comes again with the same records."""
+        state = self._state
+        return None if state is None or state.committed or self.start.discard else state.batch_id
+
     def prepare(self, *, fence: str | None) -> None:
         """Does what was decided: records a loss, and removes a checkpoint that is not to be gone on from."""
         if self.start.lost and self._position is not None:

@@ -22,6 +22,7 @@ from lakefeed.config import postgresql
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.models import KafkaSource, PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
 from lakefeed.config.rest_probe import ask_rest_catalog
@@ -47,6 +48,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None)
     if connections is None:
         connections = config.connections(os.environ)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
+    checks += _sink_topics(config)
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         return [problem for found in pool.map(lambda check: check(), checks) for problem in found]
 
@@ -75,6 +77,30 @@ def _kafka(config: PipelineConfig) -> list[Check]:
         if config.decode.key is not None:
             checks += _subjects(config.decode.key, "decode.key", "key", topic)
     return checks
+
+
+def _sink_topics(config: PipelineConfig) -> list[Check]:
+    """Whether the topics are there that rows go to, and the registry of their schema answers."""
+    from lakefeed.decode.registry import SchemaRegistry
+    from lakefeed.kafka.topics import Topics
+    from lakefeed.sinks.topic import producer_settings
+
+    def check(sink: KafkaSink, place: str) -> list[Check]:
+        settings = producer_settings(sink, config.source.kafka)
+        servers, value = settings["kafka.bootstrap.servers"], sink.value
+        checks = [_checked(f"{place}.topic", lambda: Topics(servers, options=settings).describe(sink.topic))]
+        if (known := value.registry) is not None:
+            registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+            checks.append(_checked(f"{place}.value.{value.kind}.registry", registry.subjects))
+        return checks
+
+    blocks = {"sink": config.sink, **{f"sinks.{name}": each for name, each in config.sinks.items()}}
+    return [
+        each
+        for place, block in blocks.items()
+        if block.kafka is not None
+        for each in check(block.kafka, f"{place}.kafka")
+    ]
 
 
 def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:

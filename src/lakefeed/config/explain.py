@@ -28,6 +28,7 @@ EXAMPLES = {
     "sink.jdbc.user": "user: feeder",
     "sink.jdbc.password": "password: ${DATABASE_PASSWORD}",
     "sink.jdbc.table": "table: orders",
+    "sink.kafka.topic": "topic: orders-by-zip",
     "transform.sql": "sql: SELECT * FROM orders",
     "catalogs.<name>.uri": "uri: ${LAKEFEED_CATALOG_URI}",
 }

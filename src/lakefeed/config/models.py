@@ -16,6 +16,7 @@ from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, seconds_of
 from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC, TOPIC_MARK, Identifier, TableTemplate, catalog_of
 from lakefeed.config.partitions import complain, entries, known_transforms
@@ -52,6 +53,11 @@ class KafkaSource(Model):
     )
     max_wait: Duration = Field(
         "10 minutes", description="No record waits longer than this for min_records_per_batch to come together."
+    )
+    deduplicate: bool = Field(
+        False,
+        description="Leave out the copies that lakefeed's Kafka sink has made where it sent a batch again; told by the "
+        "records' headers. Makes the feed one with state.",
     )
     monitoring_group: str | None = Field(
         None,
@@ -267,11 +273,12 @@ class FilesSink(PathSink):
 class Sink(OneOf):
     """Where rows go."""
 
-    __kinds__ = ("iceberg", "parquet", "files", "jdbc", "memory", "console", "format", "python")
+    __kinds__ = ("iceberg", "parquet", "files", "jdbc", "kafka", "memory", "console", "format", "python")
     iceberg: IcebergSink | None = None
     parquet: ParquetSink | None = None
     files: FilesSink | None = None
     jdbc: JdbcSink | None = None
+    kafka: KafkaSink | None = None
     memory: MemorySink | None = None
     console: ConsoleSink | None = None
     format: FormatSink | None = None
@@ -422,6 +429,28 @@ class PipelineConfig(Model):
         kafka, topic = self.source.kafka, self.dead_letters.topic if self.dead_letters else None
         if kafka is not None and topic is not None and kafka.reads(topic):
             raise ValueError(f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
+        return self
+
+    @model_validator(mode="after")
+    def _topics_to_write_to(self) -> PipelineConfig:
+        source, blocks = (
+            self.source.kafka,
+            {"sink": self.sink, **{f"sinks.{name}": s for name, s in self.sinks.items()}},
+        )
+        for place, sink in ((place, each.kafka) for place, each in blocks.items() if each.kafka is not None):
+            if source is None and sink.bootstrap_servers is None:
+                raise ValueError(
+                    f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
+                )
+            same = source is not None and sink.bootstrap_servers in (None, source.bootstrap_servers)
+            if source is not None and same and source.reads(sink.topic):
+                raise ValueError(
+                    f"{place} is the topic {sink.topic}, which the source reads: rows would go in a circle"
+                )
+        if source is not None and source.deduplicate and self.has_many_tables:
+            raise ValueError(
+                f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot"
+            )
         return self
 
     @model_validator(mode="after")

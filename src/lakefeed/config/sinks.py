@@ -28,6 +28,10 @@ class SinkBlock(Model):
         """The output modes that it takes as it is set."""
         return ("append",)
 
+    def doubles(self, mode: OutputMode) -> bool:
+        """Whether the rows of a batch that was cut off may be there twice."""
+        return self.guarantee == "at-least-once" and self.is_lasting
+
     @property
     def target(self) -> str:
         """What a checkpoint is for, beside the kind: the table, the path."""
@@ -81,6 +85,10 @@ class FormatSink(SinkBlock):
     def modes(self) -> tuple[OutputMode, ...]:
         """All; complete replaces what is there, the others are appended."""
         return EVERY_MODE
+
+    def doubles(self, mode: OutputMode) -> bool:
+        """Not where each batch replaces all."""
+        return mode != "complete"
 
     @property
     def target(self) -> str:

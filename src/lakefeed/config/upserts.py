@@ -173,9 +173,11 @@ def tombstones_delete(config: PipelineConfig) -> bool:
 
 
 def kept_metadata(config: PipelineConfig) -> tuple[str, ...]:
-    """``decode.metadata``, and what an upsert keeps beside it."""
+    """``decode.metadata``, and what an upsert keeps beside it, or a topic's records have in their headers."""
     wanted: list[str] = list(config.decode.metadata)
     sink = upserting(config)
+    if config.sink.kafka is not None and not config.sinks:
+        wanted += [name for name in POSITION if name not in wanted]
     if sink is not None:
         wanted += [name for name in POSITION if name not in wanted]
         named = {column.lower() for column in (*sink.keys, *sink.order_by)}

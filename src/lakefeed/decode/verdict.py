@@ -16,6 +16,7 @@ from lakefeed.decode.deletes import DeleteRule, with_deleted
 from lakefeed.decode.failures import POSITION
 from lakefeed.decode.key import KEY
 from lakefeed.errors import ConfigError
+from lakefeed.kafka.copies import COPY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -162,7 +163,11 @@ def _verdict(rows: DataFrame, policy: Policy) -> tuple[Column, Column]:
         why = None if each.on_violation == "drop" else f"expectation {each.name}: {each.rule}"
         reason = reason.when(broken, sf.lit(why))
         verdict = verdict.when(broken, VERDICTS[each.on_violation])
-    return reason.otherwise(sf.lit(None)).cast("string"), verdict.otherwise(ROW)
+    verdict = verdict.otherwise(ROW)
+    if COPY in rows.select(f"{RECORD}.record.*").columns:
+        # Not one that is a dead letter: those of a batch are found again without knowing the copies.
+        verdict = sf.when(sf.col(f"{RECORD}.record.{COPY}") & (verdict == ROW), SKIPPED).otherwise(verdict)
+    return reason.otherwise(sf.lit(None)).cast("string"), verdict
 
 
 def _rule(rows: DataFrame, expectation: Expectation) -> Column:

@@ -23,6 +23,7 @@ from lakefeed.schema.reader import Recorded
 from lakefeed.sinks.export import Target
 from lakefeed.sinks.files import check_partition_columns
 from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.sinks.records import require_columns
 from lakefeed.sinks.table_change import TableChange
 from lakefeed.spark_errors import translated
 
@@ -75,7 +76,7 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
         sink = _Table(feed.jdbc_table(spark, feed.config.sink.jdbc))
     else:
         put_credentials(spark, feed.config.decode)
-        sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None)
+        sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None, spark=spark)
     letters = feed.dead_letter_place(spark) if feed.config.dead_letters is not None else None
     if letters is not None:
         change = letters.change()
@@ -119,8 +120,9 @@ class _Table(_Foretold):
 
 
 class _Elsewhere(_Foretold):
-    def __init__(self, sink: Sink, schema: str | None) -> None:
+    def __init__(self, sink: Sink, schema: str | None, *, spark: SparkSession) -> None:
         super().__init__()
+        self._spark = spark
         self._sink = sink
         self._schema = schema
 
@@ -130,3 +132,5 @@ class _Elsewhere(_Foretold):
     def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
         if (files := self._sink.parquet or self._sink.files) is not None:
             check_partition_columns(files, rows)
+        if self._sink.kafka is not None:
+            require_columns(self._sink.kafka, self._spark.createDataFrame([], rows))

@@ -168,7 +168,7 @@ def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
     """The records of rows whose encoding is settled; see :func:`to_records`."""
-    record = [_value(rows, encoding, key).alias("value")]
+    record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
         record.insert(0, _key(rows, key).alias("key"))
     if headers:
@@ -176,7 +176,8 @@ def encoded(
     return rows.select(*record)
 
 
-def _value(rows: DataFrame, encoding: Encoding, key: str | None) -> Column:
+def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:
+    """The values alone; see :func:`to_records`."""
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import to_avro
 

@@ -214,13 +214,22 @@ class _Save:
         self._thread.join(_STOP_SECONDS)
 
 
+def null_error(text: str) -> ConfigError | None:
+    """What is wrong with a row, if a null is why Spark stopped.
+
+    Args:
+        text: Spark's whole message, with causes.
+    """
+    if NULL_MARK not in text:
+        return None
+    field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")
+    return ConfigError(
+        f"a row has no value for the field '{field}', and the schema allows no null there",
+        where=f"field {field}",
+        hint="mend the row, or make the field a union with null in the schema",
+    )
+
+
 def _error(error: BaseException) -> LakefeedError:
     text = str(error)
-    if NULL_MARK in text:
-        field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")
-        return ConfigError(
-            f"a row has no value for the field '{field}', and the schema allows no null there",
-            where=f"field {field}",
-            hint="mend the row, or make the field a union with null in the schema",
-        )
-    return read_error(text) or translated(error)
+    return null_error(text) or read_error(text) or translated(error)

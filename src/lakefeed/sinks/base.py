@@ -48,6 +48,10 @@ class PlainSink(ABC):
             commit: which batch it is.
         """
 
+    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
+        """What ``write`` is to get of these rows; computed and judged before it is called."""
+        return rows
+
     @abstractmethod
     def location(self) -> str:
         """What to call it."""
@@ -101,7 +105,7 @@ class PlainSink(ABC):
         """
         if not isinstance(commit, Commit):
             raise ConfigError("this sink takes batches only", where=self.location())
-        kept = rows.persist()
+        kept = self.prepared(rows, commit).persist()
         try:
             count = kept.count()
             jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()

@@ -12,18 +12,26 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
 import org.apache.spark.sql.catalyst.plans.logical.Deduplicate;
 import org.apache.spark.sql.catalyst.plans.logical.DeduplicateWithinWatermark;
 import org.apache.spark.sql.catalyst.plans.logical.Distinct;
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
 import org.apache.spark.sql.catalyst.plans.logical.Expand;
+import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.FlatMapGroupsInPandasWithState;
 import org.apache.spark.sql.catalyst.plans.logical.FlatMapGroupsWithState;
 import org.apache.spark.sql.catalyst.plans.logical.GlobalLimit;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LeafNode;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.RepartitionOperation;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithState;
 import org.apache.spark.sql.catalyst.plans.logical.TransformWithStateInPySpark;
+import org.apache.spark.sql.catalyst.plans.logical.View;
+import org.apache.spark.sql.catalyst.plans.logical.WithCTE;
 import org.apache.spark.sql.streaming.OutputMode;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
@@ -54,6 +62,24 @@ public final class StreamingPlan {
             streams += leaf.isStreaming() ? 1 : 0;
         }
         return streams;
+    }
+
+    /**
+     * Whether each row is made of one record, and each record makes one row at most: nothing but columns and filters are
+     * between the two.
+     */
+    public static boolean onePerRecord(Dataset<?> frame) {
+        LogicalPlan plan = frame.queryExecution().analyzed();
+        return plan.find(each -> !(each instanceof Project
+                        || each instanceof Filter
+                        || each instanceof SubqueryAlias
+                        || each instanceof View
+                        || each instanceof WithCTE
+                        || each instanceof CTERelationDef
+                        || each instanceof RepartitionOperation
+                        || each instanceof EventTimeWatermark
+                        || each instanceof LeafNode))
+                .isEmpty();
     }
 
     /**

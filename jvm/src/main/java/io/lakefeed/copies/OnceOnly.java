@@ -1,0 +1,176 @@
+package io.lakefeed.copies;
+
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.Map;
+import java.util.UUID;
+import org.apache.spark.api.java.function.FlatMapGroupsWithStateFunction;
+import org.apache.spark.api.java.function.MapFunction;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.GroupState;
+import org.apache.spark.sql.streaming.GroupStateTimeout;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.types.DataTypes;
+
+/**
+ * Records of a topic without the copies that lakefeed's Kafka sink has made where it sent a batch again.
+ *
+ * <p>Told by the headers {@code lakefeed.batch} ({@code query/number}), {@code lakefeed.source} ({@code
+ * topic/partition/offset}) and {@code lakefeed.row} (a number among equal rows of the batch). The writer begins a batch
+ * when all of the one before is acknowledged, and a row always goes to the same partition. So in each partition of the
+ * topic a record of an older batch than one that was there before is a copy, and of the newest batch alone it has to be
+ * remembered what has come: that is all the state. Records without these headers go through as they are.
+ *
+ * <p>Limits: where partitions were added to the topic between the two, a copy may be in another one, and goes through.
+ */
+public final class OnceOnly {
+    /** The column that {@link #marked} adds. */
+    public static final String COPY = "lakefeed_copy";
+
+    private static final String BATCH = "lakefeed.batch";
+    private static final String SOURCE = "lakefeed.source";
+    private static final String ROW = "lakefeed.row";
+
+    private OnceOnly() {}
+
+    /**
+     * The records, each once.
+     *
+     * @param records the columns of Spark's Kafka source, with headers; a batch or a stream
+     */
+    public static Dataset<Row> of(Dataset<Row> records) {
+        return marked(records).filter("NOT " + COPY).drop(COPY);
+    }
+
+    /** All records, with one column more: whether it is a copy of one that came before. */
+    public static Dataset<Row> marked(Dataset<Row> records) {
+        MapFunction<Row, String> writer = OnceOnly::writer;
+        FlatMapGroupsWithStateFunction<String, Row, byte[], Row> once = OnceOnly::once;
+        return records.groupByKey(writer, Encoders.STRING())
+                .flatMapGroupsWithState(
+                        once,
+                        OutputMode.Append(),
+                        Encoders.BINARY(),
+                        Encoders.row(records.schema().add(COPY, DataTypes.BooleanType, false)),
+                        GroupStateTimeout.NoTimeout());
+    }
+
+    /** The partition of the topic, and the query that has written the record. */
+    private static String writer(Row record) {
+        Map<String, String> headers = headers(record);
+        boolean known = headers.containsKey(SOURCE) || headers.containsKey(ROW);
+        String batch = known ? headers.getOrDefault(BATCH, "") : "";
+        String query = batch.matches("[^/]+/\\d{1,18}") ? batch.substring(0, batch.indexOf('/')) : "";
+        return record.<String>getAs("topic") + "/" + record.<Integer>getAs("partition") + "/" + query;
+    }
+
+    private static Iterator<Row> once(String writer, Iterator<Row> records, GroupState<byte[]> state) {
+        return new Marked(records, writer.endsWith("/") ? null : state);
+    }
+
+    private static Row with(Row record, boolean copy) {
+        Object[] values = new Object[record.size() + 1];
+        for (int at = 0; at < record.size(); at++) {
+            values[at] = record.get(at);
+        }
+        values[record.size()] = copy;
+        return RowFactory.create(values);
+    }
+
+    /** The records of one writer in one partition; at their end the state is that of its newest batch. */
+    private static final class Marked implements Iterator<Row> {
+        private final Iterator<Row> records;
+        private final GroupState<byte[]> state;
+        private final Map<Long, RowsSeen> batches = new HashMap<>();
+        private final long before;
+        private long newest;
+
+        Marked(Iterator<Row> records, GroupState<byte[]> state) {
+            this.records = records;
+            this.state = state;
+            boolean begun = state != null && state.exists();
+            this.before = begun ? RowsSeen.batch(state.get()) : -1;
+            this.newest = before;
+            if (begun) {
+                batches.put(before, RowsSeen.read(state.get()));
+            }
+        }
+
+        @Override
+        public boolean hasNext() {
+            return records.hasNext();
+        }
+
+        @Override
+        public Row next() {
+            Row record = records.next();
+            if (state == null) {
+                return with(record, false);
+            }
+            Map<String, String> headers = headers(record);
+            String named = headers.get(BATCH);
+            long batch = Long.parseLong(named.substring(named.lastIndexOf('/') + 1));
+            newest = Math.max(newest, batch);
+            // Of an older batch all was there before the newest began.
+            boolean isNew = batch >= before
+                    && isNew(record, headers, batches.computeIfAbsent(batch, any -> new RowsSeen()));
+            if (!records.hasNext()) {
+                state.update(batches.get(newest).write(newest));
+            }
+            return with(record, !isNew);
+        }
+    }
+
+    /** Whether the row was not there yet; it is there then. */
+    private static boolean isNew(Row record, Map<String, String> headers, RowsSeen seen) {
+        String source = headers.get(SOURCE);
+        String row = headers.get(ROW);
+        if (row != null) {
+            return seen.add(digest(record, source, row));
+        }
+        int end = source.lastIndexOf('/');
+        return seen.add(source.substring(0, end), Long.parseLong(source.substring(end + 1)));
+    }
+
+    private static UUID digest(Row record, String source, String row) {
+        try {
+            MessageDigest digest = MessageDigest.getInstance("SHA-256");
+            for (byte[] each : new byte[][] {
+                record.<byte[]>getAs("key"), record.<byte[]>getAs("value"), bytes(source), bytes(row)
+            }) {
+                // Its length before it, so that no two rows are the same bytes.
+                digest.update(ByteBuffer.allocate(4).putInt(each == null ? -1 : each.length).flip());
+                digest.update(each == null ? new byte[0] : each);
+            }
+            ByteBuffer bytes = ByteBuffer.wrap(digest.digest());
+            return new UUID(bytes.getLong(), bytes.getLong());
+        } catch (NoSuchAlgorithmException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    private static byte[] bytes(String text) {
+        return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    /** Lakefeed's own headers of a record; the last one of each name counts. */
+    private static Map<String, String> headers(Row record) {
+        Map<String, String> found = new HashMap<>();
+        int column = record.fieldIndex("headers");
+        if (!record.isNullAt(column)) {
+            for (Row header : record.<Row>getList(column)) {
+                if (header.getString(0).startsWith("lakefeed.") && !header.isNullAt(1)) {
+                    found.put(header.getString(0), new String(header.<byte[]>getAs(1), StandardCharsets.UTF_8));
+                }
+            }
+        }
+        return found;
+    }
+}

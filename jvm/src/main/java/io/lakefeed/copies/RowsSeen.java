@@ -1,0 +1,85 @@
+package io.lakefeed.copies;
+
+import java.io.ByteArrayInputStream;
+import java.io.ByteArrayOutputStream;
+import java.io.DataInputStream;
+import java.io.DataOutputStream;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
+import org.roaringbitmap.longlong.Roaring64NavigableMap;
+
+/**
+ * Which rows of one batch of one writer have been seen in one partition of a topic: offsets of source partitions as
+ * bitmaps, others by a digest of 128 bits.
+ */
+final class RowsSeen {
+    private final Map<String, Roaring64NavigableMap> offsets = new HashMap<>();
+    private final Set<UUID> digests = new HashSet<>();
+
+    /** Notes the record at an offset of a source partition; false if it was noted already. */
+    boolean add(String partition, long offset) {
+        Roaring64NavigableMap seen = offsets.computeIfAbsent(partition, any -> new Roaring64NavigableMap());
+        if (seen.contains(offset)) {
+            return false;
+        }
+        seen.addLong(offset);
+        return true;
+    }
+
+    /** Notes a row by its digest; false if it was noted already. */
+    boolean add(UUID digest) {
+        return digests.add(digest);
+    }
+
+    /** What {@link #read} takes; {@code batch} is whose rows these are. */
+    byte[] write(long batch) {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        try (DataOutputStream out = new DataOutputStream(bytes)) {
+            out.writeLong(batch);
+            out.writeInt(offsets.size());
+            for (Map.Entry<String, Roaring64NavigableMap> each : offsets.entrySet()) {
+                out.writeUTF(each.getKey());
+                each.getValue().runOptimize();
+                each.getValue().serializePortable(out);
+            }
+            out.writeInt(digests.size());
+            for (UUID each : digests) {
+                out.writeLong(each.getMostSignificantBits());
+                out.writeLong(each.getLeastSignificantBits());
+            }
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return bytes.toByteArray();
+    }
+
+    /** The rows out of what {@link #write} gave. */
+    static RowsSeen read(byte[] state) {
+        RowsSeen seen = new RowsSeen();
+        try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(state))) {
+            in.readLong();
+            for (int left = in.readInt(); left > 0; left--) {
+                String partition = in.readUTF();
+                Roaring64NavigableMap bitmap = new Roaring64NavigableMap();
+                bitmap.deserializePortable(in);
+                seen.offsets.put(partition, bitmap);
+            }
+            for (int left = in.readInt(); left > 0; left--) {
+                seen.digests.add(new UUID(in.readLong(), in.readLong()));
+            }
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return seen;
+    }
+
+    /** The batch of a state that {@link #write} gave. */
+    static long batch(byte[] state) {
+        return java.nio.ByteBuffer.wrap(state).getLong();
+    }
+}

@@ -1,0 +1,156 @@
+"""``sink.kafka``: rows as records of another topic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from lakefeed.config.base import Complaint, Complaints, Model, OneOf
+from lakefeed.config.connections import Registry
+from lakefeed.config.names import TOPIC
+from lakefeed.config.partitions import complain
+from lakefeed.config.sinks import EVERY_MODE, SinkBlock
+from lakefeed.config.transform import OutputMode
+from lakefeed.kafka.client_options import producer_complaints
+
+OUR_HEADERS = "lakefeed."
+"""Headers of these names are lakefeed's own."""
+SAFE = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
+"""What the guarantee rests on."""
+
+
+class AvroValue(Model):
+    """Avro; with a registry behind Confluent's 5-byte header."""
+
+    registry: Registry | None = Field(None, description="Schema Registry that the schema is registered in.")
+    subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
+    schema_file: Path | None = Field(
+        None, description="An .avsc file. Default: the subject's latest schema if the rows fit it, else made from them."
+    )
+
+    @model_validator(mode="after")
+    def _subject_in_a_registry(self) -> AvroValue:
+        if self.registry is None and self.subject is not None:
+            raise ValueError("subject wants a registry")
+        return self
+
+
+class ProtobufValue(AvroValue):
+    """Protobuf; with a registry behind Confluent's header."""
+
+    schema_file: Path | None = Field(
+        None, description="A .proto file. Default: the subject's latest schema if the rows fit it, else made from them."
+    )
+    message: str | None = Field(None, description="The message. Default: the schema's first.")
+
+
+class JsonSchemaValue(Model):
+    """JSON with a JSON Schema in a registry, behind Confluent's 5-byte header."""
+
+    registry: Registry = Field(description="Schema Registry that the schema is registered in.")
+    subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
+    schema_file: Path | None = Field(
+        None, description="A JSON Schema. Default: the subject's latest if the rows fit it, else made from them."
+    )
+
+
+class JsonValue(Model):
+    """One JSON object for each row, without a registry."""
+
+
+class ColumnValue(Model):
+    """One column as it is: bytes, or anything else as text."""
+
+    name: str = Field(description="The column.")
+
+
+class Value(OneOf):
+    """How rows become values."""
+
+    __kinds__ = ("avro", "protobuf", "json_schema", "json", "column")
+    avro: AvroValue | None = None
+    protobuf: ProtobufValue | None = None
+    json_schema: JsonSchemaValue | None = None
+    json_: JsonValue | None = Field(None, alias="json")
+    column: ColumnValue | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _column_by_name(cls, block: Any) -> Any:
+        if isinstance(block, dict) and isinstance(block.get("column"), str):
+            return {**block, "column": {"name": block["column"]}}
+        return block
+
+    @property
+    def registered(self) -> AvroValue | JsonSchemaValue | None:
+        """The block that names a schema; None where there is none."""
+        return self.avro or self.protobuf or self.json_schema
+
+    @property
+    def registry(self) -> Registry | None:
+        """Where the schema is registered."""
+        return self.registered.registry if self.registered is not None else None
+
+
+class KafkaSink(SinkBlock):
+    """A topic: each row is a record, with headers that say where it comes from."""
+
+    topic: str = Field(description="Its name; it has to be there.")
+    bootstrap_servers: str | None = Field(
+        None, description="host:port of one or more brokers. Default: the source's, with how the source reaches them."
+    )
+    key: str | list[str] | None = Field(
+        None,
+        description="The record's key: an SQL expression over the row; or columns, as one JSON object. Default: none.",
+    )
+    value: Value = Field(
+        default_factory=lambda: Value(json_=JsonValue()), description="How a row becomes a value. Default: json."
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Further headers by name: SQL expressions over the row, as \"'text'\"."
+    )
+    options: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Kafka producer settings with the prefix kafka., as kafka.linger.ms."
+    )
+
+    @field_validator("topic")
+    @classmethod
+    def _topic_name(cls, topic: str) -> str:
+        if not TOPIC.fullmatch(topic) or topic in (".", ".."):
+            raise ValueError(f"'{topic}' can be no topic's name")
+        return topic
+
+    @field_validator("headers")
+    @classmethod
+    def _headers_of_the_user(cls, headers: dict[str, str]) -> dict[str, str]:
+        what = f"headers that begin with {OUR_HEADERS} are lakefeed's own"
+        complain(Complaint(key=name, what=what) for name in headers if name.startswith(OUR_HEADERS))
+        return headers
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _client_options(cls, options: Any) -> Any:
+        if not isinstance(options, dict):
+            return options
+        found = producer_complaints(options)
+        told = {each.key for each in found}
+        found += [
+            Complaint(key=key, what=f"'{key}' has to stay {right[0]}: that no row is lost rests on it")
+            for key, right in SAFE.items()
+            if key in options and key not in told and str(options[key]).strip().lower() not in right
+        ]
+        if found:
+            raise Complaints(found)
+        return options
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """All: each batch adds its rows; a reader takes the newest of each key."""
+        return EVERY_MODE
+
+    @property
+    def target(self) -> str:
+        """The topic."""
+        return self.topic

@@ -1,0 +1,124 @@
+"""A driver that is killed while it sends a batch to a topic: nothing is lost, and a reader tells every copy."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import lakefeed
+from lakefeed.kafka.topics import Topics
+from lakefeed.local import Endpoints
+from lakefeed.pipeline import Pipeline
+from tests.cli import Running
+from tests.cli import lakefeed as command
+from tests.faults.drivers import SHORT_LIVED
+from tests.feed import Feed
+from tests.lake import spark_on
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COUNT = 6_000
+# A request for nearly each record, one after the other: there is time to kill in.
+SLOW = {"kafka.linger.ms": 0, "kafka.batch.size": 1, "kafka.max.in.flight.requests.per.connection": 1}
+
+
+@pytest.fixture(scope="module")
+def here(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A driver in this process."""
+    with spark_on(stack, name="kafka-sink-faults", folder=tmp_path_factory.mktemp("spark")) as running:
+        yield running
+
+
+def settings(feed: Feed, mode: str, out: str) -> dict[str, Any]:
+    sql = f"SELECT id, kafka_topic, kafka_partition, kafka_offset FROM {feed.name}"
+    if mode == "update":
+        sql = f"SELECT id DIV 2 AS pair, count(*) AS hits FROM {feed.name} GROUP BY 1"
+    key = {"key": "pair"} if mode == "update" else {}
+    return {
+        "decode": {"json": {"schema_ddl": "id BIGINT"}},
+        "transform": {"sql": sql, "output_mode": mode},
+        "sink": {"kafka": {"topic": out, "options": SLOW, **key}},
+        "spark": {"spark.sql.shuffle.partitions": 2},
+    }
+
+
+def stream_of(feed: Feed, out: str, spark: SparkSession, *, most: int) -> DataFrame:
+    reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", feed.stack.bootstrap_servers)
+    reader = reader.option("subscribe", out).option("includeHeaders", "true")
+    return reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", most).load()
+
+
+def read(frame: DataFrame, name: str, *, folder: str) -> list[dict[str, Any]]:
+    writer = frame.selectExpr("CAST(value AS STRING) AS value").writeStream.format("memory").queryName(name)
+    query = writer.option("checkpointLocation", folder).trigger(availableNow=True).start()
+    assert query.awaitTermination(300)
+    return [json.loads(each.value) for each in frame.sparkSession.table(name).collect()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["append", "update"])
+def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: SparkSession, mode: str) -> None:
+    out = f"{feed.topic}-out"
+    topics = Topics(feed.stack.bootstrap_servers)
+    feed.create_topic(partitions=2)
+    topics.create(out, partitions=3)
+
+    def sent() -> int:
+        return sum(topics.end_offsets(out).values())
+
+    feed.send(json.dumps({"id": number}).encode() for number in range(COUNT))
+    file = feed.write_file(**settings(feed, mode, out))
+    expected = COUNT if mode == "append" else COUNT // 2
+
+    victim = Running(["run", file, "--once"], {**feed.environment, **SHORT_LIVED}, feed.folder / "killed.log")
+    deadline = time.monotonic() + 300
+    while sent() < expected // 5:
+        assert victim.process.poll() is None, victim.said()
+        assert time.monotonic() < deadline, victim.said()
+        time.sleep(0.01)
+    victim.kill()
+    time.sleep(1)
+    before = sent()
+    assert 0 < before < expected, "killed too late: the batch was whole"
+
+    done = command(
+        *("run", file, "--once", "--output", "json"), environment={**feed.environment, **SHORT_LIVED}, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["repeated"] == expected
+    assert sent() == before + expected
+
+    name = f"read_{feed.name}"
+    frame = lakefeed.deduplicated(stream_of(feed, out, here, most=expected // 3))
+    rows = read(frame, name, folder=f"{feed.folder}/read")
+    column = "id" if mode == "append" else "pair"
+    assert Counter(each[column] for each in rows) == Counter(range(expected))
+    # The same through a pipeline, in one commit each with what it has read.
+    table = f"lake.{feed.name}.copied"
+    reader = Pipeline.from_file(
+        feed.write_file(
+            name=f"{feed.name}_reader",
+            source={
+                "kafka": {
+                    "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+                    "topics": [out],
+                    "max_records_per_batch": expected // 2,
+                    "deduplicate": True,
+                }
+            },
+            decode={"json": {"schema_ddl": f"{column} BIGINT"}},
+            sink={"iceberg": {"table": table}},
+            checkpoint=f"{feed.checkpoint}-reader",
+        ),
+        environment=feed.environment,
+    )
+    summary = reader.run(spark=here, once=True)
+    assert (summary.records, summary.rows, summary.skipped) == (before + expected, expected, before)
+    assert Counter(each[column] for each in feed.rows(table)) == Counter(range(expected))
+    assert reader.verify().faults == ()

@@ -1,0 +1,86 @@
+"""``sink.kafka``: what is refused by the file alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lakefeed.config.base import validated
+from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.errors import ConfigError
+from lakefeed.sinks.topic import producer_settings
+
+PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
+
+
+def pipeline(**blocks: Any) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "hits",
+            "source": {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"]}},
+            "decode": "raw",
+            "sink": {"kafka": {"topic": "out"}},
+            "checkpoint": "s3a://lake/c",
+            **blocks,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("sink", "told"),
+    [
+        ({"options": {"kafka.ackss": "all"}}, "unknown Kafka producer setting 'kafka.ackss'"),
+        ({"options": {"aks": "all"}}, "did you mean 'kafka.acks'"),
+        ({"options": {"kafka.acks": "1"}}, "wants acks=all"),
+        ({"options": {"kafka.enable.idempotence": False}}, "has to stay true"),
+        ({"options": {"kafka.enable.idempotence": "false", "kafka.acks": "1"}}, "has to stay all"),
+        ({"options": {"kafka.transactional.id": "x"}}, "begins no transactions"),
+        ({"headers": {"lakefeed.batch": "'1'"}}, "lakefeed's own"),
+        ({"value": {"avro": {"subject": "x"}}}, "subject wants a registry"),
+        ({"value": {"json": {}, "column": "a"}}, "exactly one of"),
+        ({"topic": "a b"}, "can be no topic's name"),
+        ({"topic": "hits"}, "go in a circle"),
+    ],
+)
+def test_what_the_file_alone_tells(sink: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        pipeline(sink={"kafka": {"topic": "out", **sink}})
+
+
+def test_forms_of_a_value() -> None:
+    assert validated(KafkaSink, "test", topic="out").value.kind == "json"
+    named = validated(KafkaSink, "test", topic="out", value={"column": "payload"})
+    assert named.value.column is not None
+    assert named.value.column.name == "payload"
+    framed = validated(KafkaSink, "test", topic="out", value={"avro": {"registry": "http://host:8081"}})
+    assert framed.value.registry is not None
+
+
+def test_brokers_are_the_sources_with_its_login_unless_others_are_named() -> None:
+    source = KafkaSource(
+        bootstrap_servers="host:9092",
+        topics=["hits"],
+        options={"kafka.sasl.jaas.config": PLAIN, "kafka.max.poll.records": 7},
+    )
+    shared = producer_settings(KafkaSink(topic="out", options={"kafka.linger.ms": 1}), source)
+    assert shared["kafka.bootstrap.servers"] == "host:9092"
+    assert shared["kafka.sasl.jaas.config"] == PLAIN
+    assert shared["kafka.linger.ms"] == "1"
+    assert (shared["kafka.acks"], shared["kafka.enable.idempotence"]) == ("all", "true")
+    assert "kafka.max.poll.records" not in shared
+    other = producer_settings(KafkaSink(topic="out", bootstrap_servers="other:9092"), source)
+    assert "kafka.sasl.jaas.config" not in other
+    with pytest.raises(ConfigError, match="which brokers"):
+        producer_settings(KafkaSink(topic="out"), None)
+    with pytest.raises(ValueError, match="has to say where the topic is"):
+        PipelineConfig.model_validate(
+            {"name": "x", "source": {"rate": {}}, "sink": {"kafka": {"topic": "o"}}, "checkpoint": "s3a://lake/c"}
+        )
+
+
+def test_a_table_for_each_topic_has_no_state_to_tell_copies_by() -> None:
+    source = {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"], "deduplicate": True}}
+    with pytest.raises(ValueError, match="deduplicate keeps state"):
+        pipeline(source=source, sink={"iceberg": {"table": "lake.web.{topic}"}}, checkpoint="")
