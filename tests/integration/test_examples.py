@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakefeed.dataframes import read_topic
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
 from tests.feed import Feed
@@ -61,6 +62,29 @@ def test_isp_hits(feed: Feed, lake: SparkSession) -> None:
     }
     assert lake.table("hits_now").count() == 6
     assert job.verify().faults == ()
+
+
+@pytest.mark.slow
+def test_hits_into_topics(feed: Feed, lake: SparkSession) -> None:
+    feed.send(hits())
+    read = {}
+    for mode, form in (("update", "avro"), ("complete", "json")):
+        out = f"{feed.topic}-{mode}"
+        feed.create_topic(topic=out, partitions=2)
+        checkpoint = f"checkpoint={feed.checkpoint}-{mode}"
+        job = example(feed, f"isp_hits/to_kafka_{mode}.yaml", f"sink.kafka.topic={out}", checkpoint)
+        assert job.run(spark=lake, once=True).repeated == 0
+        decode = {"avro": {"registry": feed.stack.schema_registry_url}}
+        if form == "json":
+            decode = {"json": {"schema_ddl": "zip STRING, hits BIGINT"}}
+        servers = feed.stack.bootstrap_servers
+        read[mode] = read_topic(lake, out, stream=False, decode=decode, bootstrap_servers=servers).collect()
+    assert {each.zip: each.hits for each in read["complete"]} == {"94105": 3, "10001": 1}
+    assert {(each.zip, each.isp): each.hits for each in read["update"] if each.begins.minute == 2} == {
+        ("94105", "one"): 2,
+        ("94105", "two"): 1,
+        ("10001", "one"): 1,
+    }
 
 
 def test_hits_in_files_by_zip_and_day(feed: Feed, lake: SparkSession) -> None:

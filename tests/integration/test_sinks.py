@@ -286,17 +286,42 @@ def test_a_table_over_the_directories_sees_new_data_at_once(feed: Feed, lake: Sp
     assert lake.read.format(form).schema(lake.table(table).schema).load(path(feed)).count() == 4
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["avro", "protobuf", "json_schema"])
+def test_values_in_a_topic_are_what_their_registered_schema_says(feed: Feed, lake: SparkSession, form: str) -> None:
+    registry = feed.stack.schema_registry_url
+    sql = f"SELECT zip, named_struct('isp', isp) AS of, kafka_topic, kafka_partition, kafka_offset FROM {feed.name}"
+    sink = topic(value={form: {"registry": registry}}, key=["zip"], headers={"kind": "upper('hit')"})(feed)
+    feed.send(hits("8001", "3011"))
+    feed.pipeline(decode=DECODE, transform={"sql": sql}, sink=sink).run(spark=lake, once=True)
+    read = lakefeed.read_topic(
+        lake,
+        out(feed),
+        stream=False,
+        bootstrap_servers=feed.stack.bootstrap_servers,
+        decode={form: {"registry": registry}, "metadata": ["key", "headers"]},
+    ).collect()
+    found = [(each.zip, each["of"].isp, bytes(each.kafka_key)) for each in read]
+    assert sorted(found) == [("3011", "one", b'{"zip":"3011"}'), ("8001", "one", b'{"zip":"8001"}')]
+    headers = {each.key: bytes(each.value).decode() for each in read[0].kafka_headers}
+    assert headers["kind"] == "HIT"
+    assert headers["lakefeed.source"].startswith(f"{feed.topic}/0/")
+    assert "lakefeed.row" not in headers
+
+
 def beside(feed: Feed, **sinks: Any) -> dict[str, Any]:
     return {"decode": DECODE, "transform": {"sql": f"SELECT zip FROM {feed.name}"}, "sinks": sinks}
 
 
 def test_several_sinks_have_the_same_rows_of_one_read(feed: Feed, lake: SparkSession) -> None:
-    pipeline = feed.pipeline(**beside(feed, own=own("Ledger")(feed), seen={"memory": {"view": f"seen_{feed.name}"}}))
+    seen = {"memory": {"view": f"seen_{feed.name}"}}
+    pipeline = feed.pipeline(**beside(feed, own=own("Ledger")(feed), seen=seen, copy=topic()(feed)))
     for zips in (("8001", "3011"), ("6003",)):
         feed.send(hits(*zips))
         assert pipeline.run(spark=lake, once=True).records == len(zips)
     rows = [("3011", 1), ("6003", 1), ("8001", 1)]
     assert sorted(of_table(feed, lake)) == sorted(of_sqlite(feed, lake)) == rows
+    assert sorted(of_topic(feed, lake)) == rows
     assert [each.zip for each in lake.table(f"seen_{feed.name}").collect()] == ["6003"]
     assert pipeline.verify().faults == ()
 
