@@ -51,7 +51,7 @@ def settings(
     return {
         "spark.master": master,
         "spark.app.name": name,
-        **_class_path(connections, local=re.fullmatch(r"local(\[.*\])?", master) is not None),
+        **_class_path(connections, local=_is_local(master)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.redaction.regex": REDACTED,
@@ -129,6 +129,9 @@ def session(
             from lakefeed.java import require_java
 
             require_java()
+            if _is_local(wanted["spark.master"]):
+                # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.Builder()
         for key, value in {**wanted, **(conf or {})}.items():
             builder = builder.config(key, value)
@@ -152,6 +155,12 @@ def activate(spark: SparkSession) -> None:
     """
     own: Any = spark
     own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
+
+
+def is_running() -> bool:
+    """Whether a session runs in this process already, which ``session`` would take."""
+    loaded = sys.modules.get("pyspark.sql")
+    return loaded is not None and loaded.SparkSession.getActiveSession() is not None
 
 
 def default_environment() -> dict[str, str]:
@@ -190,6 +199,10 @@ def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
         }
     return {"spark.jars": ",".join(Path(path).as_uri() for path in paths)}
+
+
+def _is_local(master: str) -> bool:
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
 
 
 def _fixed_at_launch(key: str) -> bool:
