@@ -53,7 +53,9 @@ class LoggedFiles:
         )
         self._table = None
         if isinstance(sink, FilesSink) and sink.table is not None:
-            self._table = PartitionedTable(spark, sink, sink.table)
+            # With its database: the pipeline may have a view of the same name.
+            name = sink.table if "." in sink.table else f"default.{sink.table}"
+            self._table = PartitionedTable(spark, sink, name)
 
     def recorded_schema(self) -> Recorded | None:
         """The reader's schema that the feed had last."""
