@@ -175,7 +175,8 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
             writer = landing.stream(records).writeStream.outputMode(feed.config.output_mode)
         else:
             writer = records.writeStream
-        return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=ends)
+        with feed.plan(spark).state_store(spark):
+            return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=ends)
 
     budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None
     with (

@@ -67,3 +67,56 @@ def test_killed_there_each_window_is_there_once_after_a_restart(
     assert {(each["begins"], each["zip"]): each["hits"] for each in rows} == expected
     assert len(rows) == len(expected)
     assert Pipeline.from_file(file, environment=feed.environment).verify().faults == ()
+
+
+RUNNING = """
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Counter(StatefulProcessor):
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "n BIGINT")
+
+    def handleInputRows(self, key, rows, timerValues):
+        n = (self.seen.get() or (0,))[0]
+        for _ in rows:
+            n += 1
+            yield Row(zip=key[0], n=n)
+        self.seen.update((n,))
+
+    def close(self):
+        pass
+
+
+def counted(rows):
+    return rows.groupBy("zip").transformWithState(
+        Counter(), outputStructType="zip STRING, n BIGINT", outputMode="Append", timeMode="None"
+    )
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [POINTS[1], POINTS[3]], ids=str)
+def test_killed_there_state_of_ones_own_counts_each_record_once(
+    feed: Feed, stack_proxy: FaultProxy, point: KillPoint
+) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([json.dumps({"zip": f"{number % 3}", "at": START.isoformat()}).encode() for number in range(120)])
+    (feed.folder / "running_count.py").write_text(RUNNING)
+    counted = {"steps": {"counted": {"python": "running_count:counted"}}}
+    file = feed.write_file(**{**settings(feed), "transform": counted})
+
+    stack_proxy.heal()
+    fault = point.arm(stack_proxy, Landing(feed, "iceberg"), batch=1)
+    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
+    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
+    stack_proxy.victim = victim.kill
+    assert victim.process.wait(500) < 0, victim.said()
+    assert fault.done == 1
+
+    done = lakefeed("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
+    assert done.returncode == 0, done.stderr
+    found = sorted((each["zip"], each["n"]) for each in feed.rows())
+    assert found == [(f"{zip_code}", n) for zip_code in range(3) for n in range(1, 41)]
+    assert Pipeline.from_file(file, environment=feed.environment).verify().faults == ()

@@ -10,10 +10,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+
+# What a pandas function or a transformWithState needs beside PySpark; the longer names first.
+PANDAS = ("pyarrow", "protobuf", "google.protobuf", "numpy", "pandas")
+
+
+def missing_pandas(package: str, *, where: str) -> MissingExtra:
+    """The error for a function that needs what ``lakefeed[pandas]`` brings."""
+    return MissingExtra(
+        f"the function needs the Python package {package}, which is not installed",
+        where=where,
+        hint="pip install 'lakefeed[pandas]', in the driver's environment and in the executors'",
+    )
 
 
 def load(path: str, *, where: str, folder: Path | None = None) -> Any:
@@ -28,6 +41,7 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
 
     Raises:
         ConfigError: there is no such module or name, or the module cannot be imported.
+        MissingExtra: it imports pandas or what belongs to it, which is not installed.
     """
     from pyspark import cloudpickle
 
@@ -36,6 +50,8 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
+            if error.name in PANDAS:
+                raise missing_pandas(error.name, where=f"{where}: {path}") from None
             looked = f"{folder} and PYTHONPATH" if folder else "PYTHONPATH"
             missing = error.name or module_name
             raise ConfigError(
@@ -99,7 +115,9 @@ class Function:
 
         Raises:
             ConfigError: it wants something that is not there, failed, or returned no DataFrame.
+            MissingExtra: it needs pandas or what belongs to it, which is not installed.
         """
+        from pyspark.errors import AnalysisException, ParseException, PySparkImportError
         from pyspark.sql import DataFrame
 
         given: dict[str, Any] = {}
@@ -117,7 +135,17 @@ class Function:
                     where=self._where,
                     hint=f"there are {', '.join(frames)}; other arguments belong in options",
                 )
-        result = self._call(**given, **self._options)
+        try:
+            result = self._call(**given, **self._options)
+        except (AnalysisException, ParseException, LakefeedError):
+            raise
+        except (ModuleNotFoundError, PySparkImportError) as error:
+            text = str(error).lower()
+            if package := next((each for each in PANDAS if each in text), None):
+                raise missing_pandas(package, where=self._where) from None
+            raise ConfigError(f"the function needs a module that is missing: {error}", where=self._where) from None
+        except Exception as error:
+            raise ConfigError(f"the function failed: {type(error).__name__}: {error}", where=self._where) from error
         if not isinstance(result, DataFrame):
             raise ConfigError(
                 f"the function returned {type(result).__name__}, and a DataFrame is wanted", where=self._where

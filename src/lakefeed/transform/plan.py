@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import ndiff
 from typing import TYPE_CHECKING, Any
@@ -10,11 +12,12 @@ from lakefeed import jvm
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.spark_errors import quietly
+from lakefeed.transform.processors import declared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 HINTS = {
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "group by window(…) or session_window(…), or use a deduplicate step",
@@ -22,6 +25,9 @@ HINTS = {
     "a window of that column; or output_mode: update",
     "Sorting is not supported": "a stream has no end to sort up to; sort where the table is read",
 }
+PROCESSOR = "transformWithState in Python"
+STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,9 @@ class QueryPlan:
 
         java = jvm.java(frame.sparkSession).query.StreamingPlan
         dataset: Any = frame
-        plan = cls(tuple(str(each) for each in java.state(dataset._jdf)))
+        kept = iter([declared(each) for each in java.processors(dataset._jdf)])
+        told = [str(each) for each in java.state(dataset._jdf)]
+        plan = cls(tuple(f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each for each in told))
         where = f"transform, output_mode: {output_mode}"
         if any(each.startswith("distinct") for each in plan.state):
             raise ConfigError(
@@ -84,6 +92,24 @@ class QueryPlan:
             hint = next((hint for text, hint in HINTS.items() if text in str(error)), None)
             raise ConfigError(f"Spark cannot run this as a stream: {said}", where=where, hint=hint) from None
         return plan
+
+    @contextmanager
+    def state_store(self, spark: SparkSession) -> Iterator[None]:
+        """Lets a query that is started inside have the state store that its operators need.
+
+        Spark's default store, which has one kind of value for each operator, stays where it does; and where ``spark:``
+        names one, that one is taken. A query that has a checkpoint keeps the store that it has begun with.
+        """
+        chosen = spark.conf.get(STATE_STORE, None)
+        needs_variables = any(each.startswith("transformWithState") for each in self.state)
+        if not needs_variables or (chosen is not None and "HDFSBackedStateStore" not in chosen):
+            yield
+            return
+        spark.conf.set(STATE_STORE, ROCKSDB)
+        try:
+            yield
+        finally:
+            spark.conf.unset(STATE_STORE) if chosen is None else spark.conf.set(STATE_STORE, chosen)
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
         """Refuses to go on with state that another transform has made.

@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.PythonUDF;
 import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.CTERelationDef;
 import org.apache.spark.sql.catalyst.plans.logical.Deduplicate;
@@ -40,7 +41,8 @@ import scala.runtime.BoxedUnit;
  * What a streaming DataFrame remembers from one micro-batch to the next, told by its analysed plan.
  *
  * <p>Purpose: a transform that keeps state has to be a part of the streaming query; one that keeps none may be applied to
- * each micro-batch by itself. Limits: what a TransformWithState keeps is only known to the user's own code.
+ * each micro-batch by itself. Limits: what a TransformWithState keeps is only known to the user's own code; of one in
+ * Python, {@code processors} hands that code out, to be asked.
  */
 public final class StreamingPlan {
     private StreamingPlan() {}
@@ -52,6 +54,13 @@ public final class StreamingPlan {
     public static List<String> state(Dataset<?> frame) {
         List<String> found = new ArrayList<>();
         collect(frame.queryExecution().analyzed(), found);
+        return found;
+    }
+
+    /** The pickled functions of the operators that {@code state} calls "transformWithState in Python", in its order. */
+    public static List<byte[]> processors(Dataset<?> frame) {
+        List<byte[]> found = new ArrayList<>();
+        processors(frame.queryExecution().analyzed(), found);
         return found;
     }
 
@@ -116,6 +125,23 @@ public final class StreamingPlan {
         }
     }
 
+    private static void processors(LogicalPlan plan, List<byte[]> found) {
+        if (!plan.isStreaming()) {
+            return;
+        }
+        for (LogicalPlan child : CollectionConverters.asJava(plan.children())) {
+            processors(child, found);
+        }
+        if (plan instanceof TransformWithStateInPySpark each && each.functionExpr() instanceof PythonUDF function) {
+            var command = function.func().command();
+            byte[] pickled = new byte[command.length()];
+            for (int at = 0; at < pickled.length; at++) {
+                pickled[at] = (Byte) command.apply(at);
+            }
+            found.add(pickled);
+        }
+    }
+
     /** What an operator over a stream keeps; null if it keeps nothing. */
     private static String kept(LogicalPlan plan) {
         if (plan instanceof Aggregate each) {
@@ -145,8 +171,9 @@ public final class StreamingPlan {
         if (plan instanceof TransformWithState each) {
             return "transformWithState: by " + expressions(each.groupingAttributes(), plan);
         }
-        if (plan instanceof TransformWithStateInPySpark) {
-            return "transformWithStateInPandas";
+        if (plan instanceof TransformWithStateInPySpark each) {
+            var keys = each.child().output().toList().take(each.groupingAttributesLen());
+            return "transformWithState in Python: by " + expressions(keys, plan) + "; time mode " + each.timeMode();
         }
         return plan instanceof GlobalLimit ? "limit" : null;
     }

@@ -1,0 +1,139 @@
+"""Functions over pandas, and state that a user's own class keeps: landed once, and refused where it is another."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra
+from lakefeed.local import Endpoints
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE = {"json": {"schema_ddl": "zip STRING, bytes BIGINT"}}
+FUNCTIONS = """
+import pandas as pd
+from pyspark.sql import functions as sf
+
+
+@sf.pandas_udf("double")
+def kilobytes(given: pd.Series) -> pd.Series:
+    return given / 1024
+
+
+def large(rows, least):
+    def only(frames):
+        for frame in frames:
+            yield frame[frame.bytes >= least]
+
+    return rows.mapInPandas(only, schema=rows.schema).withColumn("kilobytes", kilobytes("bytes"))
+"""
+COUNTER = """
+import pandas as pd
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Counter(StatefulProcessor):
+    def init(self, handle):
+        self.seen = handle.getValueState("seen", "{state}")
+        {more}
+
+    def handleInputRows(self, key, rows, timerValues):
+        {body}
+
+    def close(self):
+        pass
+
+
+def counted(rows):
+    return rows.groupBy("zip").{operator}(
+        Counter(), outputStructType="zip STRING, n BIGINT", outputMode="Append", timeMode="None"
+    )
+"""
+BODIES = {
+    "transformWithState": """
+        n = (self.seen.get() or (0,))[0] + len(list(rows))
+        self.seen.update((n,))
+        yield Row(zip=key[0], n=n)""",
+    "transformWithStateInPandas": """
+        n = (self.seen.get() or (0,))[0] + sum(len(each) for each in rows)
+        self.seen.update((n,))
+        yield pd.DataFrame({"zip": [key[0]], "n": [n]})""",
+}
+
+
+@pytest.fixture
+def feed(stack: Endpoints, tmp_path: Path) -> Feed:
+    made = Feed(stack, tmp_path)
+    made.create_topic(partitions=1)
+    return made
+
+
+def hits(*zips: str, size: int = 1) -> list[bytes]:
+    return [json.dumps({"zip": each, "bytes": size}).encode() for each in zips]
+
+
+def counting(
+    feed: Feed, *, operator: str = "transformWithState", state: str = "n BIGINT", more: str = "pass", version: int = 1
+) -> dict[str, Any]:
+    """A pipeline that counts by key; another module for each version, as a new process would have."""
+    module = f"{feed.name}_{version}"
+    body = BODIES[operator].strip()
+    text = COUNTER.replace("{operator}", operator).replace("{state}", state).replace("{more}", more)
+    (feed.folder / f"{module}.py").write_text(text.replace("{body}", body))
+    return {"decode": DECODE, "transform": {"steps": {"counted": {"python": f"{module}:counted"}}}}
+
+
+def test_functions_over_pandas(feed: Feed, lake: SparkSession) -> None:
+    (feed.folder / f"{feed.name}_functions.py").write_text(FUNCTIONS)
+    steps = {"large": {"python": f"{feed.name}_functions:large", "options": {"least": 1024}}}
+    feed.send([*hits("8001", size=10), *hits("3011", size=2048)])
+    pipeline = feed.pipeline(decode=DECODE, transform={"steps": steps})
+    pipeline.run(spark=lake, once=True)
+    assert [(each["zip"], each["kilobytes"]) for each in feed.rows()] == [("3011", 2.0)]
+    assert pipeline.verify().faults == ()
+
+
+@pytest.mark.parametrize(
+    "operator", ["transformWithState", pytest.param("transformWithStateInPandas", marks=pytest.mark.slow)]
+)
+def test_state_of_ones_own_goes_on_after_a_restart_and_is_refused_if_it_is_another(
+    feed: Feed, lake: SparkSession, operator: str
+) -> None:
+    feed.send(hits("8001", "8001", "3011"))
+    feed.pipeline(**counting(feed, operator=operator)).run(spark=lake, once=True)
+    feed.send(hits("8001"))
+    feed.pipeline(**counting(feed, operator=operator, version=2)).run(spark=lake, once=True)
+    assert sorted((each["zip"], each["n"]) for each in feed.rows()) == [("3011", 1), ("8001", 2), ("8001", 3)]
+
+    feed.send(hits("8001"))
+    more = "self.last = handle.getListState('last', 'at TIMESTAMP')"
+    other = feed.pipeline(**counting(feed, operator=operator, state="n INT", more=more, version=3))
+    with pytest.raises(CheckpointMismatch, match=r"value seen struct<n:bigint>[\s\S]*list last struct<at:timestamp>"):
+        other.run(spark=lake, once=True)
+    assert len(feed.rows()) == 3
+    pipeline = feed.pipeline(**counting(feed, operator=operator, version=2))
+    assert pipeline.run(spark=lake, once=True).records == 1
+    assert pipeline.verify().faults == ()
+
+
+def test_an_init_that_fails_is_told_before_the_start(feed: Feed, lake: SparkSession) -> None:
+    with pytest.raises(ConfigError, match=r"init.* of Counter fails: .*no_such"):
+        feed.pipeline(**counting(feed, more="self.no_such.get()")).run(spark=lake, once=True)
+    assert not lake.catalog.tableExists(feed.table)
+
+
+def test_without_pandas_it_says_what_to_install(
+    feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = feed.pipeline(**counting(feed))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtra, match=r"(?s)pandas.*transform\.steps\.counted.*pip install 'lakefeed\[pandas\]'"):
+        pipeline.run(spark=lake, once=True)
