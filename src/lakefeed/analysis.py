@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.assembly import Assembly
 from lakefeed.config.connections import Connections
 from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import IcebergSink, PipelineConfig
+from lakefeed.config.models import FilesSink, PipelineConfig
 from lakefeed.config.problem import Problem
-from lakefeed.config.sinks import PythonSink
+from lakefeed.config.sinks import FormatSink, PythonSink
 from lakefeed.decode.resolve import put_credentials
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.kafka.topic_ids import SourceTopics
+from lakefeed.many.settings import config_of
 from lakefeed.sinks.own import made
 from lakefeed.sinks.records import require_columns
+from lakefeed.sources import read_rows
 from lakefeed.transform.plan import QueryPlan
 
 if TYPE_CHECKING:
@@ -34,10 +38,17 @@ RECORDS = (
 """The columns of Spark's Kafka source, out of its rate source's ``timestamp, value``."""
 
 
-def needs_spark(config: PipelineConfig) -> bool:
-    """Whether there is anything that only Spark can say."""
-    topics = [each for _, each in _topics(config)]
-    return (config.transform is not None or bool(topics)) and not config.has_many_tables
+@dataclass(frozen=True)
+class _Part:
+    """What one table's rows are made by.
+
+    Attributes:
+        config: the pipeline; of one topic, where each has a table of its own.
+        place: where its transform stands.
+    """
+
+    config: PipelineConfig
+    place: str = "transform"
 
 
 def analysed(
@@ -64,38 +75,84 @@ def analysed(
             made(sink, output_mode=config.output_mode, folder=folder)
         except ConfigError as error:
             found.append(Problem.of(error, key="sink.python.path"))
-    if not needs_spark(config):
-        return found
-    why = _only_told_by_others(config)
-    if why is not None and not connect:
-        what = f"the transform was not looked at: {why}"
-        return [*found, Problem(what=what, key="transform", hint="--connect asks", severity="warning")]
-    feed = Assembly(config, connections=connections, view=config.name, folder=folder)
+    for part in _parts(config, connect=connect):
+        why = _only_told_by_others(part.config)
+        if why is not None and not connect:
+            key = part.place if part.config.transform is not None else "sink"
+            what = f"the {key.rpartition('.')[2]} was not looked at: {why}"
+            found.append(Problem(what=what, key=key, hint="--connect asks", severity="warning"))
+        else:
+            found += _problems_of(part, config, connections=connections, spark=spark, folder=folder)
+    return list(dict.fromkeys(found))
+
+
+def _parts(config: PipelineConfig, *, connect: bool) -> list[_Part]:
+    """What has a transform. Of topics with nothing special one, or with ``connect`` all, whose schemas differ."""
+    if not config.has_many_tables:
+        return [_Part(config)] if config.transform is not None or _topics(config) else []
+    special = config.tables.topics if config.tables is not None else {}
+    kafka = config.kafka
+    topics = list(kafka.topics or (SourceTopics(kafka).names() if connect else ()))
+    plain = [each for each in topics if each not in special] or ["topic"] * (not topics)
+    parts = [_Part(config_of(config, each)) for each in (plain if connect else plain[:1])]
+    for topic, each in special.items():
+        own = "" if each.transform is None else f"tables.topics.{topic}."
+        parts.append(_Part(config_of(config, topic), f"{own}transform"))
+    return [each for each in parts if each.config.transform is not None]
+
+
+def _problems_of(
+    part: _Part,
+    config: PipelineConfig,
+    *,
+    connections: Connections,
+    spark: Callable[[], SparkSession],
+    folder: Path | None,
+) -> list[Problem]:
+    """What is wrong with one table's transform, and with what sinks name of its rows."""
+    feed = Assembly(part.config, connections=connections, view=config.name, folder=folder)
     try:
         feed.functions()
         session = spark()
-        put_credentials(session, config.decode)
-        frame = feed.rows(_records(session))
-        QueryPlan.of(frame, output_mode=config.output_mode)
-        _require_columns(config, frame)
-        for place, sink_topic in _topics(config):
-            try:
-                require_columns(sink_topic, frame)
-            except ConfigError as error:
-                key = (error.where or "").removeprefix("sink.")
-                found.append(Problem.of(error, key=f"{place}.{key}"))
+        put_credentials(session, part.config.decode)
+        frame = feed.rows(_records(session, part.config))
+        plan = QueryPlan.of(frame, output_mode=part.config.output_mode)
+        if config.has_many_tables and plan.stateful:
+            raise ConfigError(
+                "the transform keeps state from batch to batch, and tables of many topics are written without it",
+                where="transform",
+                hint="a pipeline of its own for each topic that is grouped, windowed or deduplicated",
+            )
+        _require_columns(part.config, frame)
     except LakefeedError as error:
         passing = isinstance(error, (Unreachable, ResourceMissing))
-        found.append(Problem.of(error, key="decode" if passing else _key(config, error)))
+        return [Problem.of(error, key="decode" if passing else _key(part, error))]
+    found = []
+    for place, topic in _topics(part.config):
+        try:
+            require_columns(topic, frame)
+        except ConfigError as error:
+            found.append(Problem.of(error, key=f"{place}.{(error.where or '').removeprefix('sink.')}"))
     return found
 
 
-def _records(spark: SparkSession) -> DataFrame:
-    return spark.readStream.format("rate").load().selectExpr(*RECORDS)
+def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
+    """A stream with the columns that the source has; of files no more is looked at than what the pipeline says."""
+    source = config.source
+    rate = spark.readStream.format("rate").load()
+    columns = source.files.schema_ddl if source.files else source.format.schema_ddl if source.format else None
+    if source.kafka is not None:
+        return rate.selectExpr(*RECORDS)
+    if columns is not None:
+        escaped = columns.replace("'", "\\'")
+        return rate.selectExpr(f"from_json(CAST(NULL AS STRING), '{escaped}') AS row").select("row.*")
+    return rate.selectExpr("'' AS value") if source.files is not None else read_rows(spark, source)
 
 
 def _only_told_by_others(config: PipelineConfig) -> str | None:
-    decode, transform = config.decode, config.transform
+    decode, transform, source = config.decode, config.transform, config.source
+    if source.iceberg is not None or (source.format is not None and source.format.schema_ddl is None):
+        return "the source knows the columns"
     if decode.registry is not None or (decode.key is not None and decode.key.registry is not None):
         return "the registry knows the columns"
     if decode.is_sampled:
@@ -106,17 +163,17 @@ def _only_told_by_others(config: PipelineConfig) -> str | None:
 
 
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
-    sink = config.sink.iceberg
-    if not isinstance(sink, IcebergSink):
-        return
     have = {each.lower() for each in frame.columns}
-    for key in sink.keys:
-        if key.lower() not in have:
-            raise ConfigError(
-                f"keys names the column '{key}', which the rows do not have",
-                where="sink.iceberg.keys",
-                hint=f"they have {', '.join(frame.columns)}",
-            )
+    for place, sink in (("sink", config.sink), *((f"sinks.{name}", each) for name, each in config.sinks.items())):
+        setting = "partition_by" if isinstance(sink.chosen, (FilesSink, FormatSink)) else "keys"
+        where = f"{place}.{sink.kind}.{setting}"
+        for column in getattr(sink.chosen, setting, ()):
+            if column.lower() not in have:
+                raise ConfigError(
+                    f"{setting} names the column '{column}', which the rows do not have",
+                    where=where,
+                    hint=f"they have {', '.join(frame.columns)}",
+                )
 
 
 def _topics(config: PipelineConfig) -> list[tuple[str, KafkaSink]]:
@@ -125,10 +182,13 @@ def _topics(config: PipelineConfig) -> list[tuple[str, KafkaSink]]:
     return [(place, each.kafka) for place, each in blocks.items() if each.kafka is not None]
 
 
-def _key(config: PipelineConfig, error: LakefeedError) -> str:
+def _key(part: _Part, error: LakefeedError) -> str:
     """The setting that an error's text names, so that it is told with its line."""
     told = f"{error.what} {error.where or ''}"
-    if "sink.iceberg.keys" in told:
-        return "sink.iceberg.keys"
-    names = [f"transform.steps.{name}" for name in config.transform.steps] if config.transform else []
-    return next((each for each in names if each in told), "transform.sql" if not names else "transform")
+    if error.where is not None and error.where.startswith("sink"):
+        return error.where
+    steps = part.config.transform.steps if part.config.transform is not None else {}
+    step = next((each for each in steps if f"transform.steps.{each}" in told), None)
+    if step is not None:
+        return f"{part.place}.steps.{step}"
+    return part.place if steps else f"{part.place}.sql"

@@ -1,0 +1,87 @@
+"""``lakefeed check`` shows what is wrong with a pipeline before anything starts, with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed.cli.main import root
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FILE = """\
+name: hits
+source: {kafka: {bootstrap_servers: "127.0.0.1:1", topics: [a, b]}}
+decode: {json: {schema_ddl: "zip STRING, at TIMESTAMP"}}
+transform:
+  sql: SELECT zip, at FROM hits
+sink:
+  iceberg: {table: lake.web.hits}
+checkpoint: s3a://lake/checkpoints/hits
+"""
+PLAIN = "  sql: SELECT zip, at FROM hits\n"
+ICEBERG = "  iceberg: {table: lake.web.hits}\n"
+# What is written instead, the line that is told, and what is told of it.
+MISTAKES = {
+    "sql": (PLAIN, "  sql: SELEC zip FROM hits\n", 5, "SELEC"),
+    "column": (PLAIN, "  sql: SELECT zipp FROM hits\n", 5, "zipp"),
+    "no watermark": (PLAIN, "  sql: SELECT window(at, '1 hour'), count(*) AS n FROM hits GROUP BY 1\n", 5, "watermark"),
+    "function": (PLAIN, '  steps: {a: {python: "nowhere:f"}}\n', 5, "no Python module nowhere"),
+    "option of a function": (
+        PLAIN,
+        '  steps: {a: {python: "textwrap:indent", options: {prefx: x}}}\n',
+        5,
+        "argument prefx",
+    ),
+    "option of a sink": (ICEBERG, "  iceberg: {table: lake.web.hits, partition_bye: [zip]}\n", 7, "partition_by"),
+    "mode of a sink": (ICEBERG, "  parquet: {path: s3a://lake/x, mode: upsert}\n", 7, "mode"),
+    "column of files": (ICEBERG, "  files: {path: s3a://lake/x, partition_by: [day]}\n", 7, "'day'"),
+}
+MANY = FILE.replace("lake.web.hits}", 'lake.web.{topic}"}').replace("{table: lake", '{table: "lake')
+MANY = MANY.replace("checkpoint: s3a://lake/checkpoints/hits\n", "")
+
+
+@pytest.fixture
+def shell(feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in feed.environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def said(path: Path, text: str) -> tuple[int, str]:
+    path.write_text(text)
+    done = CliRunner().invoke(root, ["check", str(path)], catch_exceptions=False, standalone_mode=False)
+    return done.return_value or 0, done.stdout
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_told_with_its_line(shell: None, tmp_path: Path, name: str) -> None:
+    right, wrong, line, told = MISTAKES[name]
+    status, text = said(tmp_path / "pipeline.yaml", FILE.replace(right, wrong))
+    assert status == 2
+    assert f"pipeline.yaml:{line}:" in text
+    assert told in text
+
+
+def test_without_a_mistake_it_says_so(shell: None, tmp_path: Path) -> None:
+    assert said(tmp_path / "pipeline.yaml", FILE)[0] == 0
+    assert said(tmp_path / "pipeline.yaml", MANY)[0] == 0
+
+
+def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: None, tmp_path: Path) -> None:
+    status, text = said(tmp_path / "pipeline.yaml", MANY.replace("zip, at FROM", "zipp, at FROM"))
+    assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
+
+    own = "tables:\n  topics:\n    b:\n      transform:\n        sql: SELECT nothing FROM hits\n"
+    status, text = said(tmp_path / "pipeline.yaml", MANY + own)
+    assert (status, "nothing" in text, "pipeline.yaml:12:" in text) == (2, True, True)
+
+    grouped = "  sql: SELECT zip, count(*) AS n FROM hits GROUP BY zip\n  output_mode: update\n"
+    sink = MANY.replace('{topic}"', '{topic}", mode: upsert, keys: [zip]')
+    status, text = said(tmp_path / "pipeline.yaml", sink.replace(PLAIN, grouped))
+    assert status == 2
+    assert "state" in text
