@@ -12,7 +12,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo bench test test-unit test-all faults mutants lint docs clean
+.PHONY: help setup jvm demo examples bench test test-unit test-all faults mutants lint docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -40,8 +40,12 @@ test: setup lint ## what CI runs: everything but the slow tests
 test-unit: setup ## the tests that need no JVM: seconds
 	$(PYTEST) tests/unit $(ARGS)
 
-test-all: setup lint ## the slow tests too: stores built from source, long runs
+test-all: setup lint ## the slow tests too: stores built from source, long runs, notebooks
+	$(BIN)/uv sync --frozen --quiet --group notebooks
 	$(PYTEST) $(ARGS)
+
+examples: setup ## run every example on real servers and show the results: ARGS="anomaly taxi" runs some
+	$(BIN)/python -m tools.examples $(ARGS)
 
 faults: setup ## kills and a store's bad days by the dice: SEEDS=3 throws three seeds, SEED=17 plays one again
 	SEEDS="$(SEEDS)" SEED="$(SEED)" $(PYTEST) tests/faults/test_sweep.py -s $(ARGS)

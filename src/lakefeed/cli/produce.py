@@ -161,7 +161,7 @@ class _Order:
         """Everything that can fail without Spark is done before Spark starts."""
         from lakefeed.kafka.topics import Topics
         from lakefeed.produce.write import sink_options
-        from lakefeed.session import log_path, session
+        from lakefeed.session import is_running, log_path, session
 
         servers = bootstrap_servers_of(self.bootstrap_servers)
         settings = self._kafka_settings()
@@ -172,11 +172,13 @@ class _Order:
         schema = self._schema(registry)
         log_file = self.log_file or log_path("produce")
         click.echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)
+        is_ours = not is_running()
         spark = session("produce", master=self.master, log_file=log_file)
         try:
             return self._send(spark, servers, settings, headers, registry, schema)
         finally:
-            spark.stop()
+            if is_ours:
+                spark.stop()
 
     def _send(
         self,

@@ -1,0 +1,187 @@
+"""Runs the examples on real servers: ``python -m tools.examples [word...]``, or ``make examples``.
+
+The commands are those that stand in the comment on top of each example's file; here is only what they have to lead to.
+``words`` run those examples whose file has one of them in its path. Exit status 1 if a result is another one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import runpy
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakefeed.cli.main import root
+from lakefeed.local import Endpoints, Stack
+from tests.lake import spark_on
+from tests.servers.database import DatabaseServer
+from tests.servers.mariadb import mariadb
+from tests.servers.postgresql import postgresql
+from tools.expected import EXAMPLES, Example
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = re.compile(r"^#   ((?:lakefeed|python) .+)$", re.MULTILINE)
+NOTEBOOKS = ROOT / "examples" / "notebooks"
+SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postgresql}
+
+
+def commands(file: Path) -> list[list[str]]:
+    """The commands in the comment on top of a pipeline file, each as words."""
+    top = file.read_text("utf-8").partition("\nname:")[0]
+    return [shlex.split(each) for each in COMMAND.findall(top)]
+
+
+@dataclass
+class Runner:
+    """Runs examples one after the other on one stack, in one Spark session.
+
+    Args:
+        spark: the session.
+        server: gives the database server of a kind.
+    """
+
+    spark: SparkSession
+    server: Callable[[str], DatabaseServer]
+    _done: set[str] = field(default_factory=set)
+
+    def run(self, example: Example) -> list[tuple[str, ...]]:
+        """Runs what stands on top of the example's file; the rows of its result, as text."""
+        if example.after is not None:
+            self.run(next(each for each in EXAMPLES if each.file == example.after))
+        printed = StringIO()
+        with ExitStack() as stack:
+            database = None
+            if example.server is not None:
+                database = self.server(example.server)
+                stack.enter_context(_environment(_addresses(database)))
+            if example.file not in self._done:
+                self._done.add(example.file)
+                stack.enter_context(redirect_stdout(_Both(printed)))
+                for words in commands(ROOT / "examples" / example.file):
+                    carry_out(words)
+        if database is not None and example.result is not None:
+            return [tuple(map(str, row)) for row in database.execute(example.result)]
+        if example.result is not None:
+            return [tuple(map(str, row)) for row in self.spark.sql(example.result).collect()]
+        lines = [each.strip("|").split("|") for each in printed.getvalue().splitlines() if each.startswith("|")]
+        return [tuple(each.strip() for each in line) for line in lines[1:]]
+
+
+class _Both(StringIO):
+    """Keeps what is printed, and prints it."""
+
+    def __init__(self, kept: StringIO) -> None:
+        super().__init__()
+        self._kept, self._out = kept, sys.stdout
+
+    def write(self, text: str) -> int:
+        self._out.write(text)
+        return self._kept.write(text)
+
+
+def carry_out(words: Sequence[str]) -> None:
+    """One command, in this process: its Spark session is the one that runs.
+
+    Raises:
+        SystemExit: it has failed.
+    """
+    print(f"\n$ {shlex.join(words)}", file=sys.stderr, flush=True)
+    program, *arguments = words
+    if program == "lakefeed":
+        status = root.main(arguments, standalone_mode=False)
+        if status:
+            raise SystemExit(f"status {status}: {shlex.join(words)}")
+        return
+    before = sys.argv
+    sys.argv = arguments
+    try:
+        runpy.run_path(arguments[0], run_name="__main__")
+    finally:
+        sys.argv = before
+
+
+def _addresses(database: DatabaseServer) -> dict[str, str]:
+    return {
+        "DATABASE_URL": database.jdbc_url,
+        "DATABASE_USER": database.user,
+        "DATABASE_PASSWORD": database.password,
+    }
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def surroundings(endpoints: Endpoints) -> Iterator[None]:
+    """A shell in the checkout whose environment names the stack."""
+    where = Path.cwd()
+    os.chdir(ROOT)
+    try:
+        with _environment({**endpoints.as_environment(), "PWD": str(ROOT)}):
+            yield
+    finally:
+        os.chdir(where)
+
+
+def main(words: list[str]) -> int:
+    """Runs the examples that are meant, and tells of each."""
+    chosen = [each for each in EXAMPLES if not words or any(word in each.file for word in words)]
+    outcomes: dict[str, Literal["ok", "DIFFERS", "FAILED"]] = {}
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="lakefeed-examples-")))
+        stack = Stack(folder / "stack")
+        running.callback(lambda: stack.down(erase=True))
+        endpoints = stack.up()
+        started: dict[str, DatabaseServer] = {}
+
+        def server(kind: str) -> DatabaseServer:
+            if kind not in started:
+                started[kind] = running.enter_context(SERVERS[kind]())
+            return started[kind].new_database()
+
+        running.enter_context(surroundings(endpoints))
+        spark = running.enter_context(spark_on(endpoints, name="examples", folder=folder))
+        runner = Runner(spark, server)
+        for example in chosen:
+            print(f"\n=== examples/{example.file}", file=sys.stderr, flush=True)
+            try:
+                found = runner.run(example)
+            except Exception as error:
+                outcomes[example.file] = "FAILED"
+                print(f"{type(error).__name__}: {error}", flush=True)
+                continue
+            outcomes[example.file] = "ok" if found == list(example.expected) else "DIFFERS"
+            for row in found:
+                print("  " + " · ".join(row), flush=True)
+            if found != list(example.expected):
+                print("expected:", *("  " + " · ".join(row) for row in example.expected), sep="\n", flush=True)
+    print()
+    for file, outcome in outcomes.items():
+        print(f"{outcome:8} examples/{file}")
+    return 0 if set(outcomes.values()) <= {"ok"} else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,135 @@
+"""What each example leads to, with the data of ``examples/data``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """One pipeline file of ``examples/``, and its result.
+
+    Attributes:
+        file: below ``examples/``.
+        result: SQL that shows the result: of Spark, or of the database if there is one. None: what the run prints.
+        expected: the rows of the result, as text.
+        server: the database that ``DATABASE_URL`` is to name.
+        after: another example that has to have run.
+        is_quick: whether it is run by ``make test``; else by ``make test-all``.
+    """
+
+    file: str
+    result: str | None
+    expected: tuple[tuple[str, ...], ...]
+    server: str | None = None
+    after: str | None = None
+    is_quick: bool = False
+
+
+EXAMPLES = (
+    Example(
+        file="word_count/pipeline.yaml",
+        result=None,
+        expected=(
+            ("the", "3"),
+            ("dog", "1"),
+            ("end", "1"),
+            ("fox", "1"),
+            ("lazy", "1"),
+            ("quick", "1"),
+        ),
+        is_quick=True,
+    ),
+    Example(
+        file="isp_hits/pipeline.yaml",
+        result="SELECT date_format(begins, 'HH:mm'), zip, isp, hits FROM lake.web.isp_hits ORDER BY begins, zip, isp",
+        expected=(
+            ("11:57", "94105", "one", "2"),
+            ("12:02", "10001", "one", "1"),
+            ("12:02", "94105", "one", "2"),
+            ("12:02", "94105", "two", "1"),
+            ("12:07", "10001", "one", "1"),
+            ("12:07", "94105", "two", "1"),
+        ),
+        is_quick=True,
+    ),
+    Example(
+        file="isp_hits/by_zip_and_day.yaml",
+        result="SELECT zip, day, count(*) FROM default.isp_hits GROUP BY zip, day ORDER BY zip",
+        expected=(("10001", "2024-01-01", "1"), ("94105", "2024-01-01", "3")),
+        after="isp_hits/pipeline.yaml",
+        is_quick=True,
+    ),
+    Example(
+        file="anomaly/pipeline.yaml",
+        # The second run's, told by what the first has seen.
+        result="SELECT sensor, date_format(at, 'HH:mm'), value, mean FROM lake.plant.anomalies",
+        expected=(("boiler", "12:11", "24.0", "20.018"),),
+    ),
+    Example(
+        file="kafka_to_mariadb/pipeline.yaml",
+        result="SELECT id, name, city, balance, tags FROM customers ORDER BY id",
+        expected=(("1", "Ann", "Geneva", "12.00", '["new","vip"]'), ("3", "Cleo", "Basel", "3.20", "None")),
+        server="mariadb",
+    ),
+    Example(
+        file="taxi/pipeline.yaml",
+        result="SELECT count(*), count(DISTINCT kafka_key) FROM lake.nyc.trips",
+        expected=(("1000", "1000"),),
+    ),
+    Example(
+        file="upserts/pipeline.yaml",
+        result="SELECT id, city FROM lake.shop.customers ORDER BY id",
+        expected=(("1", "Geneva"), ("3", "Basel")),
+    ),
+    Example(
+        file="personalisation/users.yaml",
+        result="SELECT * FROM lake.shop.users ORDER BY user",
+        expected=(("ann", "new"), ("ben", "loyal"), ("cleo", "loyal")),
+    ),
+    Example(
+        file="personalisation/pipeline.yaml",
+        result="SELECT date_format(at, 'HH:mm'), user, page, segment, show_offer FROM lake.shop.offers ORDER BY at",
+        expected=(
+            ("12:00", "ann", "shoes", "new", "False"),
+            ("12:01", "ben", "shoes", "loyal", "True"),
+            ("12:02", "dan", "hats", "stranger", "True"),
+            ("12:03", "ben", "hats", "loyal", "True"),
+        ),
+        after="personalisation/users.yaml",
+    ),
+    Example(
+        file="mllib/pipeline.yaml",
+        result="SELECT id, price FROM lake.houses.offers ORDER BY id",
+        expected=(("1", "80000"), ("2", "130000")),
+    ),
+    Example(
+        file="streaming_etl/pipeline.yaml",
+        result="SELECT hour(hour), shop, orders, revenue, day FROM parquet.`s3a://lake/revenue` ORDER BY shop",
+        expected=(("12", "Bern", "1", "7.00", "2024-01-01"), ("12", "Zurich", "2", "15.00", "2024-01-01")),
+    ),
+    Example(
+        file="compacted_to_postgresql/pipeline.yaml",
+        result="SELECT id, name, city, balance, tags FROM profiles ORDER BY id",
+        expected=(("1", "Ann", "Geneva", "12.00", "['new', 'vip']"), ("3", "Cleo", "Basel", "3.20", "None")),
+        server="postgresql",
+    ),
+    Example(
+        file="kafka_connect/kafka_to_jdbc.yaml",
+        result="SELECT id, shop, amount FROM payments ORDER BY id, at",
+        expected=(
+            ("a1", " Zurich ", "12.50"),
+            ("a1", " Zurich ", "12.50"),
+            ("a2", "BERN", "7.00"),
+            ("a3", "zurich", "oops"),
+            ("a4", "zurich", "2.50"),
+            ("a5", "bern", "1.00"),
+        ),
+        server="postgresql",
+    ),
+    Example(
+        file="kafka_connect/kafka_to_files.yaml",
+        result="SELECT day, zip, count(*) FROM parquet.`s3a://lake/page_hits` GROUP BY day, zip ORDER BY zip",
+        expected=(("2024-01-01", "10001", "1"), ("2024-01-01", "94105", "3")),
+    ),
+)
