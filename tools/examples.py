@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.cli.main import root
+from lakefeed.dataframes import read_topic
 from lakefeed.local import Endpoints, Stack
 from tests.lake import spark_on
 from tests.servers.database import DatabaseServer
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = re.compile(r"^#   ((?:lakefeed|python) .+)$", re.MULTILINE)
+CONTINUED = re.compile(r" \\\n# +")
 NOTEBOOKS = ROOT / "examples" / "notebooks"
 SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postgresql}
 
@@ -39,7 +41,7 @@ SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postg
 def commands(file: Path) -> list[list[str]]:
     """The commands in the comment on top of a pipeline file, each as words."""
     top = file.read_text("utf-8").partition("\nname:")[0]
-    return [shlex.split(each) for each in COMMAND.findall(top)]
+    return [shlex.split(each) for each in COMMAND.findall(CONTINUED.sub(" ", top))]
 
 
 @dataclass
@@ -64,13 +66,16 @@ class Runner:
             database = None
             if example.server is not None:
                 database = self.server(example.server)
+                database.execute(*example.prepared)
                 stack.enter_context(_environment(_addresses(database)))
             if example.file not in self._done:
                 self._done.add(example.file)
                 stack.enter_context(redirect_stdout(_Both(printed)))
                 for words in commands(ROOT / "examples" / example.file):
                     carry_out(words)
-        if database is not None and example.result is not None:
+        if example.topic is not None:
+            _show_records(self.spark, example.topic, example.columns)
+        elif database is not None and example.result is not None:
             return [tuple(map(str, row)) for row in database.execute(example.result)]
         if example.result is not None:
             return [tuple(map(str, row)) for row in self.spark.sql(example.result).collect()]
@@ -117,6 +122,14 @@ def _addresses(database: DatabaseServer) -> dict[str, str]:
         "DATABASE_USER": database.user,
         "DATABASE_PASSWORD": database.password,
     }
+
+
+def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
+    """Makes the view ``records`` of what a topic holds."""
+    decode: dict[str, Any] = {"avro": {"registry": os.environ["SCHEMA_REGISTRY_URL"]}, "metadata": ["key"]}
+    if columns is not None:
+        decode = {"json": {"schema_ddl": columns}, "metadata": ["key"]}
+    read_topic(spark, topic, stream=False, decode=decode).createOrReplaceTempView("records")
 
 
 @contextmanager

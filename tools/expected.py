@@ -11,9 +11,13 @@ class Example:
 
     Attributes:
         file: below ``examples/``.
-        result: SQL that shows the result: of Spark, or of the database if there is one. None: what the run prints.
+        result: SQL that shows the result: of Spark, or of the database if there is one and no topic. None: what the run
+            prints.
         expected: the rows of the result, as text.
+        topic: its records are the view ``records`` then.
+        columns: their columns, where they are JSON and not Avro.
         server: the database that ``DATABASE_URL`` is to name.
+        prepared: what is done in it before.
         after: another example that has to have run.
         is_quick: whether it is run by ``make test``; else by ``make test-all``.
     """
@@ -21,7 +25,10 @@ class Example:
     file: str
     result: str | None
     expected: tuple[tuple[str, ...], ...]
+    topic: str | None = None
+    columns: str | None = None
     server: str | None = None
+    prepared: tuple[str, ...] = ()
     after: str | None = None
     is_quick: bool = False
 
@@ -59,6 +66,28 @@ EXAMPLES = (
         expected=(("10001", "2024-01-01", "1"), ("94105", "2024-01-01", "3")),
         after="isp_hits/pipeline.yaml",
         is_quick=True,
+    ),
+    Example(
+        file="isp_hits/to_kafka_update.yaml",
+        topic="hits-by-zip",
+        result="SELECT date_format(begins, 'HH:mm'), zip, isp, hits FROM records ORDER BY begins, zip, isp",
+        expected=(
+            ("11:57", "94105", "one", "2"),
+            ("12:02", "10001", "one", "1"),
+            ("12:02", "94105", "one", "2"),
+            ("12:02", "94105", "two", "1"),
+            ("12:07", "10001", "one", "1"),
+            ("12:07", "94105", "two", "1"),
+        ),
+        after="isp_hits/pipeline.yaml",
+    ),
+    Example(
+        file="isp_hits/to_kafka_complete.yaml",
+        topic="hits-of-all-time",
+        columns="zip STRING, hits BIGINT",
+        result="SELECT zip, hits FROM records ORDER BY zip",
+        expected=(("10001", "1"), ("94105", "3")),
+        after="isp_hits/pipeline.yaml",
     ),
     Example(
         file="anomaly/pipeline.yaml",
@@ -131,5 +160,25 @@ EXAMPLES = (
         file="kafka_connect/kafka_to_files.yaml",
         result="SELECT day, zip, count(*) FROM parquet.`s3a://lake/page_hits` GROUP BY day, zip ORDER BY zip",
         expected=(("2024-01-01", "10001", "1"), ("2024-01-01", "94105", "3")),
+    ),
+    Example(
+        file="kafka_connect/s3_to_kafka.yaml",
+        topic="hits-of-files",
+        columns="zip STRING, isp STRING",
+        result="SELECT CAST(kafka_key AS STRING) AS key, count(*), max(isp) FROM records GROUP BY key ORDER BY key",
+        expected=(("10001", "1", "one"), ("94105", "3", "two")),
+        after="isp_hits/pipeline.yaml",
+    ),
+    Example(
+        file="kafka_connect/jdbc_to_kafka.yaml",
+        topic="customers-of-table",
+        columns="id INT, name STRING",
+        result="SELECT CAST(kafka_key AS STRING) AS key, name FROM records ORDER BY key",
+        expected=(("1", "Ann"), ("2", "Ben")),
+        server="postgresql",
+        prepared=(
+            "CREATE TABLE customers (id INT PRIMARY KEY, name TEXT, updated_at TIMESTAMPTZ)",
+            "INSERT INTO customers VALUES (1, 'Ann', '2024-01-01'), (2, 'Ben', '2024-01-02')",
+        ),
     ),
 )
