@@ -90,6 +90,13 @@ EXAMPLES = (
         after="isp_hits/pipeline.yaml",
     ),
     Example(
+        file="isp_hits/to_mariadb.yaml",
+        result="SELECT zip, hits FROM hits ORDER BY zip",
+        expected=(("10001", "1"), ("94105", "3")),
+        server="mariadb",
+        after="isp_hits/pipeline.yaml",
+    ),
+    Example(
         file="anomaly/pipeline.yaml",
         # The second run's, told by what the first has seen.
         result="SELECT sensor, date_format(at, 'HH:mm'), value, mean FROM lake.plant.anomalies",

@@ -72,6 +72,16 @@ def test_without_a_mistake_it_says_so(shell: None, tmp_path: Path) -> None:
     assert said(tmp_path / "pipeline.yaml", MANY)[0] == 0
 
 
+def test_transforms_of_other_sources_are_looked_at(shell: None, tmp_path: Path) -> None:
+    files = FILE.replace(
+        'kafka: {bootstrap_servers: "127.0.0.1:1", topics: [a, b]}',
+        "files: {path: s3a://lake/nothing-there, format: csv, schema_ddl: 'zip STRING, at TIMESTAMP'}",
+    ).replace('decode: {json: {schema_ddl: "zip STRING, at TIMESTAMP"}}\n', "")
+    assert said(tmp_path / "pipeline.yaml", files) == (0, f"{tmp_path / 'pipeline.yaml'}: no mistakes\n")
+    status, text = said(tmp_path / "pipeline.yaml", files.replace("SELECT zip", "SELECT zipp"))
+    assert (status, "zipp" in text, "pipeline.yaml:4:" in text) == (2, True, True)
+
+
 def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: None, tmp_path: Path) -> None:
     status, text = said(tmp_path / "pipeline.yaml", MANY.replace("zip, at FROM", "zipp, at FROM"))
     assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)

@@ -40,6 +40,13 @@ AT_THE_START = (
         f"{START}a_feed_that_has_lost_its_transform_does_not_go_on_without_state",
     ),
     python(
+        "state: variables of a user's own that are others",
+        "transform/plan",
+        'f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each',
+        "each",
+        "tests/integration/test_pandas.py::test_state_of_ones_own_goes_on_after_a_restart_and_is_refused_if_it_is_another",
+    ),
+    python(
         "start: a table that lacks what the checkpoint takes for landed",
         "commit/start",
         "if ahead := {",

@@ -170,9 +170,13 @@ class PartitionedTable:
         columns = ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields)
         parts = ", ".join(quoted((each,)) for each in self._sink.partition_by)
         by = f" PARTITIONED BY ({parts})" if parts else ""
-        path = self._sink.path.replace("'", "\\'")
+        # As they were written: of CSV the first line is none of the rows.
+        options = ", ".join(
+            f"{_literal(name)} {_literal(value)}" for name, value in self._sink.writer_options().items()
+        )
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING {self._sink.format}{by} LOCATION '{path}'"
+            f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING {self._sink.format}"
+            f"{f' OPTIONS ({options})' if options else ''}{by} LOCATION {_literal(self._sink.path)}"
         )
         have = {each.lower() for each in self._spark.table(self._name).columns}
         if missing := [each for each in rows.fields if each.name.lower() not in have]:
