@@ -30,11 +30,13 @@ class Model:
         keys: how many.
         partitions: of the topic.
         seed: the same one makes the same changes.
+        moves_on: after so many changes others of so many keys come, and those before change no more; 0 for never.
     """
 
     keys: int
     partitions: int
     seed: int = 20180208
+    moves_on: int = 0
     made: int = 0
     rows: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
     """id to city, n, partition, offset."""
@@ -82,6 +84,8 @@ class Model:
         dice = self._dice
         for _ in range(count):
             key = dice.randrange(self.keys)
+            if self.moves_on:
+                key += self.made // self.moves_on * self.keys
             partition = key % self.partitions
             offset = self.ends[partition]
             self.ends[partition] += 1
