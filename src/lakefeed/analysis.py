@@ -13,10 +13,12 @@ from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.models import FilesSink, PipelineConfig
 from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import FormatSink, PythonSink
+from lakefeed.config.triggers import interval_of
 from lakefeed.decode.resolve import put_credentials
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.many.settings import config_of
+from lakefeed.real_time import require_fit
 from lakefeed.sinks.own import made
 from lakefeed.sinks.records import require_columns
 from lakefeed.sources import read_rows
@@ -124,6 +126,8 @@ def _problems_of(
                 hint="a pipeline of its own for each topic that is grouped, windowed or deduplicated",
             )
         _require_columns(part.config, frame)
+        if interval_of(part.config.trigger) is not None:
+            require_fit(frame)
     except LakefeedError as error:
         passing = isinstance(error, (Unreachable, ResourceMissing))
         return [Problem.of(error, key="decode" if passing else _key(part, error))]

@@ -85,6 +85,7 @@ class Assembly:
         *,
         starting: Mapping[str, Mapping[int, int]] | None = None,
         gather: bool = True,
+        bounded: bool = True,
     ) -> DataFrame:
         """The topics' records as a stream, undecoded; or the rows of another source.
 
@@ -92,12 +93,13 @@ class Assembly:
             spark: the session.
             starting: where a query without a checkpoint begins: see ``read_stream``.
             gather: wait for ``min_records_per_batch``: see ``read_stream``.
+            bounded: keep to ``max_records_per_batch``: see ``read_stream``.
         """
         if self.config.source.kafka is None:
             return read_rows(spark, self.config.source)
         source, headers = self.config.kafka, "headers" in self.config.decode.metadata
         wanted = headers or source.deduplicate
-        return self.once(read_stream(spark, source, headers=wanted, starting=starting, gather=gather))
+        return self.once(read_stream(spark, source, headers=wanted, starting=starting, gather=gather, bounded=bounded))
 
     def once(self, records: DataFrame) -> DataFrame:
         """Records with the copies among them marked, if the source says so: they are skipped, and counted.

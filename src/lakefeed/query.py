@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.models import AVAILABLE_NOW
+from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
 from lakefeed.landing import Landed
 from lakefeed.observe.progress import BatchProgress, ProgressReports
@@ -33,6 +33,8 @@ class StopRequested(Exception):
 class MicroBatches:
     """What the micro-batches of one run did, and the way to stop between two of them.
 
+    ``sent`` counts rows that Spark's own sinks have written; the others tell ``landed``.
+
     Spark's own ``stop()`` cuts the batch at hand and leaves its files behind as orphans; hence ``guarded``.
     """
 
@@ -41,6 +43,7 @@ class MicroBatches:
         self.landed: list[Landed] = []
         self.finished = 0
         self.records = 0
+        self.sent = 0
         self.over_budget = 0
         self.failure: LakefeedError | None = None
 
@@ -108,6 +111,7 @@ def watch(
             batches.finished += 1
             batches.over_budget += progress.over_budget
             batches.records += progress.records
+            batches.sent += max(0, int(each.get("sink", {}).get("numOutputRows", 0)))
             on_batch(progress)
         return finished
 

@@ -15,7 +15,8 @@ from lakefeed.commit.checkpoint import Owner
 from lakefeed.commit.opening import Opening
 from lakefeed.commit.outcomes import ZERO, BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.config.models import AVAILABLE_NOW, PipelineConfig
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.triggers import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.monitoring import MonitoringGroup
 from lakefeed.kafka.source import batch_ranges, query_id, read_batch
@@ -26,6 +27,7 @@ from lakefeed.many.table import TableSummary
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.query import MicroBatches, trigger_of, watch
+from lakefeed.real_time import run_real_time
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.several import SeveralSinks
 from lakefeed.stateful import PlannedRestart, StatefulLanding
@@ -111,6 +113,8 @@ class RunSummary:
 
 def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     """Runs a feed into its sink, as a streaming query; see ``Pipeline.run``."""
+    if interval_of(feed.config.trigger) is not None and not how.once:
+        return run_real_time(feed, spark, how)
     before = s3_requests(spark)
     batches = MicroBatches(how.stop)
     kafka = feed.config.source.kafka

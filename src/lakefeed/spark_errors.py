@@ -11,6 +11,7 @@ from lakefeed.decode import decode_error_of, registry_error_of
 from lakefeed.errors import (
     AccessDenied,
     CheckpointMismatch,
+    ConfigError,
     JobFailed,
     LakefeedError,
     RecordsLost,
@@ -25,6 +26,12 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         CheckpointMismatch,
         "another driver works on the same checkpoint",
         "stop the other run of this pipeline; two cannot share a checkpoint",
+    ),
+    (
+        r"STREAMING_REAL_TIME_MODE",
+        ConfigError,
+        "Spark cannot run this in real time",
+        "trigger: 1 second runs it in batches; the log names the operator",
     ),
     (
         r"lakefeed refuses the commit: another driver has taken over",
@@ -124,12 +131,15 @@ def quietly() -> Iterator[None]:
     """Keeps PySpark from writing an error to stderr, with its stack trace, that is going to be told in a sentence."""
     from pyspark.logger import PySparkLogger
 
-    log = PySparkLogger.getLogger("SQLQueryContextLogger")
-    before, log.disabled = log.disabled, True
+    logs = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    before = [log.disabled for log in logs]
+    for log in logs:
+        log.disabled = True
     try:
         yield
     finally:
-        log.disabled = before
+        for log, was in zip(logs, before, strict=True):
+            log.disabled = was
 
 
 @contextmanager

@@ -8,7 +8,17 @@ from tools.guards.guard import Guard
 from tools.guards.in_the_commit import IN_THE_COMMIT
 from tools.guards.of_a_batch import BEFORE_THE_COMMIT, DEAD_LETTERS
 from tools.guards.of_a_database import IN_A_DATABASE
+from tools.guards.of_a_topic import IN_A_TOPIC
 
 __all__ = ["GUARDS", "Guard"]
 
-GUARDS = (*AT_THE_START, *ON_THE_MOVE, *VERIFYING, *IN_THE_COMMIT, *BEFORE_THE_COMMIT, *DEAD_LETTERS, *IN_A_DATABASE)
+GUARDS = (
+    *AT_THE_START,
+    *ON_THE_MOVE,
+    *VERIFYING,
+    *IN_THE_COMMIT,
+    *BEFORE_THE_COMMIT,
+    *DEAD_LETTERS,
+    *IN_A_DATABASE,
+    *IN_A_TOPIC,
+)

@@ -112,17 +112,74 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
     emit(output, [each.as_dict() for each in compared], lambda: click.echo(table(compared)))
 
 
+@bench.command("latency")
+@click.option("--rate", type=click.IntRange(1), default=100, show_default=True, help="Records a second.")
+@click.option("--seconds", type=click.IntRange(1), default=60, show_default=True, help="How long, for each trigger.")
+@click.option("--warm-up", type=click.IntRange(0), default=20, show_default=True, help="Seconds that do not count.")
+@click.option("--partitions", type=click.IntRange(1), default=1, show_default=True, help="Of the topic that is read.")
+@click.option(
+    "--trigger",
+    "triggers",
+    multiple=True,
+    help="Only this, as in a pipeline file; again for more.  [default: '1 second' and 'real-time']",
+)
+@click.option(
+    "--home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory of the bench's own stack; what an earlier one left there is removed.  "
+    "[default: latency/ in the local stack's directory]",
+)
+@output_option
+def latency(
+    rate: int,
+    seconds: int,
+    warm_up: int,
+    partitions: int,
+    triggers: tuple[str, ...],
+    home: Path | None,
+    output: str,
+) -> None:
+    """Measure how long a record takes from its producer to a reader of the topic that a pipeline writes to.
+
+    One pipeline, Kafka to Kafka, with each trigger in turn on a stack of its own: p50, p99 and the slowest. If a record
+    is missing the status is 1.
+    """
+    from lakefeed.bench.latency import Load, measure, table
+    from lakefeed.config.connections import Connections
+    from lakefeed.local.home import default_home
+    from lakefeed.session import log_path, session
+
+    load = Load(rate=rate, seconds=seconds, warm_up=warm_up, partitions=partitions)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # As Ctrl-C: what was started is stopped.
+    with _stack(home or default_home() / "latency", store=None) as endpoints:
+        spark = session(
+            "bench-latency",
+            connections=Connections.from_environment(endpoints.as_environment()),
+            master=f"local[{partitions + 1}]",
+            log_file=log_path("bench-latency"),
+        )
+        try:
+            measured = [
+                measure(spark, endpoints, each, load, say=_say) for each in triggers or ("1 second", "real-time")
+            ]
+        finally:
+            spark.stop()
+    emit(output, [each.as_dict() for each in measured], lambda: click.echo(table(measured, load)))
+    if any(each.missing for each in measured):
+        sys.exit(1)
+
+
 def _say(text: str) -> None:
     click.echo(f"bench: {text}", err=True)
 
 
 @contextmanager
-def _stack(home: Path) -> Iterator[Endpoints]:
+def _stack(home: Path, *, store: str | None = "minio") -> Iterator[Endpoints]:
     """A fresh stack of the bench's own, whose every request counts; taken down at the end, its logs kept."""
     from lakefeed.local import Stack
 
     Stack(home).down(erase=True)
-    stack = Stack(home, store="minio")
+    stack = Stack(home, store=store)
     with shown_steps() as progress:
         endpoints = stack.up(progress=progress)
     try:

@@ -24,14 +24,13 @@ from lakefeed.config.sinks import ConsoleSink, FileFormat, FormatSink, MemorySin
 from lakefeed.config.sorting import known_order
 from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
 from lakefeed.config.transform import OutputMode, Transform
+from lakefeed.config.triggers import AVAILABLE_NOW, INTERVAL, REAL_TIME, known, misfits
 from lakefeed.config.upkeep import Duration, Upkeep
 from lakefeed.config.upserts import Deletes, in_pipeline, in_sink
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.client_options import consumer_complaints
 
 Scalar = str | int | float | bool
-TRIGGER = re.compile(r"^\s*(\d+)\s*(second|minute|hour)s?\s*$")
-AVAILABLE_NOW = "available-now"
 
 
 class KafkaSource(Model):
@@ -352,7 +351,10 @@ class PipelineConfig(Model):
         default_factory=dict, description="Further sinks of the same rows, by name; each batch is read once for all."
     )
     trigger: str = Field(
-        "1 minute", description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}."
+        "1 minute",
+        description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka to "
+        f"Kafka {REAL_TIME}, which hands on each record at once and notes each {INTERVAL} how far it is ('{REAL_TIME}, "
+        "10 seconds').",
     )
     tables: Tables | None = Field(
         None,
@@ -387,9 +389,7 @@ class PipelineConfig(Model):
     @field_validator("trigger")
     @classmethod
     def _known_trigger(cls, trigger: str) -> str:
-        if trigger != AVAILABLE_NOW and not TRIGGER.match(trigger):
-            raise ValueError(f"a trigger is '<n> seconds|minutes|hours' or '{AVAILABLE_NOW}'")
-        return trigger
+        return known(trigger)
 
     @field_validator("checkpoint")
     @classmethod
@@ -429,6 +429,12 @@ class PipelineConfig(Model):
         kafka, topic = self.source.kafka, self.dead_letters.topic if self.dead_letters else None
         if kafka is not None and topic is not None and kafka.reads(topic):
             raise ValueError(f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
+        return self
+
+    @model_validator(mode="after")
+    def _what_real_time_can(self) -> PipelineConfig:
+        for why in misfits(self):
+            raise ValueError(why)
         return self
 
     @model_validator(mode="after")

@@ -24,6 +24,7 @@ def read_stream(
     headers: bool = False,
     starting: Mapping[str, Mapping[int, int]] | None = None,
     gather: bool = True,
+    bounded: bool = True,
 ) -> DataFrame:
     """The records of the source's topics as a streaming DataFrame, undecoded.
 
@@ -37,14 +38,16 @@ def read_stream(
             the source says.
         gather: wait for ``min_records_per_batch``. Not where the query ends with what there is: Spark would leave the
             rest unread.
+        bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
     """
     reader = spark.readStream.format("kafka").options(**_client(source)).options(**_subscription(source))
     if gather and source.min_records_per_batch is not None:
         reader = reader.option("minOffsetsPerTrigger", source.min_records_per_batch)
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
+    if bounded:
+        reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
     return (
         reader.option("startingOffsets", source.start if starting is None else json.dumps(starting))
-        .option("maxOffsetsPerTrigger", source.max_records_per_batch)
         .option("failOnDataLoss", "true")
         .option("includeHeaders", headers)
         .load()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lakefeed.config.failures import seconds_of
-from lakefeed.config.models import AVAILABLE_NOW
+from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import ConfigError, Unreachable
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 from lakefeed.kafka.held import ISOLATION

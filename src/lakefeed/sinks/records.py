@@ -12,6 +12,7 @@ from lakefeed.decode.registry import SchemaRegistry
 from lakefeed.errors import ConfigError
 from lakefeed.produce import avro
 from lakefeed.produce.encode import Encoding, Format, settle, value_of
+from lakefeed.spark_errors import quietly
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -52,7 +53,7 @@ class RowRecords:
         require_columns(sink, rows)
         return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, told(rows)))
 
-    def of(self, rows: DataFrame, *, batch: str, one_per_record: bool, partitions: int) -> DataFrame:
+    def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
         """The records of a batch's rows.
 
         Args:
@@ -70,6 +71,7 @@ class RowRecords:
             key_of(self.sink, rows).alias("key"),
             self._value(rows).alias("value"),
             source.alias("source"),
+            batch.alias("batch"),
             *(sf.expr(text).cast("string").alias(f"header_{at}") for at, text in enumerate(self.sink.headers.values())),
         )
         row: Column = sf.lit(None)
@@ -77,7 +79,7 @@ class RowRecords:
             equal = Window.partitionBy("key", "value", "source").orderBy("key")
             records = records.withColumn("row", sf.row_number().over(equal) - 1)
             row = sf.col("row")
-        ours = {BATCH: sf.lit(batch), SOURCE: sf.col("source"), ROW: row}
+        ours = {BATCH: sf.col("batch"), SOURCE: sf.col("source"), ROW: row}
         there = [name for name in (BATCH, SOURCE, ROW) if name == BATCH or (name == SOURCE and placed)]
         there += [ROW] if not (placed and one_per_record) else []
         named = {name: ours[name] for name in there}
@@ -115,7 +117,8 @@ def require_columns(sink: KafkaSink, rows: DataFrame) -> None:
 
     def tried(setting: str, made: Callable[[], Column]) -> None:
         try:
-            _ = rows.select(made()).schema
+            with quietly():
+                _ = rows.select(made()).schema
         except PySparkException as error:
             raise ConfigError(
                 f"the rows cannot give it: {str(error).splitlines()[0]}",

@@ -32,7 +32,7 @@ from lakefeed.sinks.base import PlainSink
 from lakefeed.sinks.records import RowRecords
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
 
@@ -72,11 +72,23 @@ class TopicSink(PlainSink):
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
         """The rows as records: partition, key, value and headers."""
+        from pyspark.sql import functions as sf
+
         if self._records is None or self._records.schema != rows.schema:
             self._records = RowRecords.settled(self._sink, rows)
         alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
-        batch = f"{self._query(commit.feed)}/{commit.batch_id}"
+        batch = sf.lit(f"{self._query(commit.feed)}/{commit.batch_id}")
         return self._records.of(rows, batch=batch, one_per_record=alone, partitions=self._partitions)
+
+    def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
+        """The rows of a stream as records, each of one record and with its position.
+
+        Args:
+            rows: as ``follow`` was told.
+            batch: the query, and the number of the batch that a row belongs to.
+        """
+        settled = self._records or RowRecords.settled(self._sink, rows)
+        return settled.of(rows, batch=batch, one_per_record=True, partitions=self._partitions)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Sends a batch: see ``PlainSink.land``.
@@ -93,7 +105,12 @@ class TopicSink(PlainSink):
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
         """Sends the records, and returns when the brokers have acknowledged them."""
-        rows.write.format("kafka").options(**self._options).option("topic", self._sink.topic).save()
+        rows.write.format("kafka").options(**self.options).save()
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Of Spark's Kafka sink."""
+        return {**self._options, "topic": self._sink.topic}
 
     def _query(self, feed: str) -> str:
         """Spark's id of the query; a run as a batch has none, and its rows are the feed's."""

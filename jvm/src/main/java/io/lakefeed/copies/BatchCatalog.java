@@ -1,0 +1,13 @@
+package io.lakefeed.copies;
+
+import io.lakefeed.FunctionsOnly;
+import java.util.Map;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** {@code <catalog>.batch(source)}: see {@link BatchFunction}. */
+public final class BatchCatalog extends FunctionsOnly {
+    @Override
+    protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {
+        return Map.of("batch", arguments -> new BatchFunction());
+    }
+}

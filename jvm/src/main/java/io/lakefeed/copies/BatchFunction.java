@@ -1,0 +1,65 @@
+package io.lakefeed.copies;
+
+import java.io.Serializable;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * {@code batch(source)}: the streaming query and the number of its batch that the task at work belongs to, as {@code
+ * query/number}; for a query whose plan is made once for all its batches.
+ *
+ * <p>The argument only keeps Spark from computing it on the driver, where there is no task.
+ */
+public final class BatchFunction implements ScalarFunction<UTF8String>, Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final String QUERY = "sql.streaming.queryId";
+    private static final String BATCH = "streaming.sql.batchId";
+
+    private transient TaskContext task;
+    private transient UTF8String batch;
+
+    BatchFunction() {}
+
+    /** Called by generated code, once for each row. */
+    public UTF8String invoke(UTF8String source) {
+        TaskContext now = TaskContext.get();
+        if (batch == null || now != task) {
+            task = now;
+            batch = UTF8String.fromString(now.getLocalProperty(QUERY) + "/" + now.getLocalProperty(BATCH));
+        }
+        return batch;
+    }
+
+    @Override
+    public DataType[] inputTypes() {
+        return new DataType[] {DataTypes.StringType};
+    }
+
+    @Override
+    public DataType resultType() {
+        return DataTypes.StringType;
+    }
+
+    @Override
+    public boolean isDeterministic() {
+        return false;
+    }
+
+    @Override
+    public String name() {
+        return "batch";
+    }
+
+    @Override
+    public String canonicalName() {
+        return "io.lakefeed.batch";
+    }
+
+    @Override
+    public String toString() {
+        return "lakefeed.batch";
+    }
+}

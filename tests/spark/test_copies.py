@@ -1,0 +1,134 @@
+"""What the Kafka sink says of its rows, and how a reader tells copies by it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import lakefeed
+from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.errors import ConfigError
+from lakefeed.sinks.records import RowRecords
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = (
+    "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT, "
+    "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record as it is in the sink's topic."""
+
+    value: str
+    batch: str | None
+    source: str | None = None
+    row: str | None = None
+    partition: int = 0
+
+    def as_row(self, offset: int) -> tuple[object, ...]:
+        named = {"lakefeed.batch": self.batch, "lakefeed.source": self.source, "lakefeed.row": self.row, "own": "x"}
+        headers = [(name, bytearray(text.encode())) for name, text in named.items() if text is not None]
+        return (None, bytearray(self.value.encode()), "out", self.partition, offset, None, 0, headers)
+
+
+def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
+    """The values that come through a stream whose micro-batches these are; the state goes on through restarts."""
+    (folder / "in").mkdir()
+    offset = 0
+    for number, batch in enumerate(batches):
+        rows = [each.as_row(offset + at) for at, each in enumerate(batch)]
+        offset += len(rows)
+        spark.createDataFrame(rows, SCHEMA).coalesce(1).write.parquet(f"{folder}/in/{number}")
+        records = spark.readStream.schema(SCHEMA).option("recursiveFileLookup", "true").parquet(f"{folder}/in")
+        writer = lakefeed.deduplicated(records).selectExpr("CAST(value AS STRING) AS value").writeStream.format("json")
+        query = writer.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
+        assert query.start(f"{folder}/out").awaitTermination(120)
+    return sorted(each.value for each in spark.read.schema("value STRING").json(f"{folder}/out").collect())
+
+
+def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    first = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/0", "t/0/2"), Sent("e", "q/0", row="0"), Sent("e", "q/0", row="1")]
+    again = [*first, Sent("c", "q/0", "t/0/3")]
+    other = [
+        Sent("a", "r/0", "t/0/1"),  # Another query: whoever lets a feed begin anew wants its records again.
+        Sent("a", "q/0", "t/1/1"),  # Of another partition of the source.
+        Sent("a", "q/0", "t/0/1", partition=1),  # Of another partition of the topic: none that the sink makes.
+        Sent("f", None),
+        Sent("f", None, source="t/0/1"),
+        Sent("f", "nonsense", source="t/0/1"),
+        Sent("f", "q/0"),
+    ]
+    found = read(spark, tmp_path, first, again, other, [Sent("d", "q/1", "t/0/4")])
+    assert Counter(found) == Counter("a" * 4 + "bcd" + "ee" + "ffff")
+
+
+def test_what_comes_late_of_an_older_batch_is_a_copy(spark: SparkSession, tmp_path: Path) -> None:
+    newer = [Sent("b", "q/1", "t/0/2")]
+    late = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("c", "q/1", "t/0/3")]
+    assert read(spark, tmp_path, [Sent("a", "q/0", "t/0/1")], newer, late) == ["a", "b", "c"]
+
+
+def test_copies_within_one_read_are_told_too(spark: SparkSession) -> None:
+    rows = [Sent("a", "q/0", "t/0/1"), Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("a", "q/0", "t/0/1")]
+    frame = spark.createDataFrame([each.as_row(at) for at, each in enumerate(rows)], SCHEMA)
+    assert sorted(bytes(each.value) for each in lakefeed.deduplicated(frame).collect()) == [b"a", b"b"]
+    with pytest.raises(ConfigError, match="lack the column headers"):
+        lakefeed.deduplicated(frame.drop("headers"))
+
+
+def sent(rows: DataFrame, *, one_per_record: bool = True, key: str | None = None) -> list[dict[str, str | int | None]]:
+    from pyspark.sql import functions as sf
+
+    made = RowRecords.settled(KafkaSink(topic="out", key=key), rows)
+    records = made.of(rows, batch=sf.lit("q/7"), one_per_record=one_per_record, partitions=50)
+    return [
+        {
+            "value": bytes(each.value).decode(),
+            "partition": each.partition,
+            **{header.key: bytes(header.value).decode() for header in each.headers},
+        }
+        for each in records.collect()
+    ]
+
+
+def test_equal_rows_of_a_batch_have_numbers(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("a",), ("a",), ("b",)], "zip STRING")
+    found = sent(rows)
+    assert sorted((each["value"], each["lakefeed.row"]) for each in found) == [
+        ('{"zip":"a"}', "0"),
+        ('{"zip":"a"}', "1"),
+        ('{"zip":"b"}', "0"),
+    ]
+    assert {each["lakefeed.batch"] for each in found} == {"q/7"}
+    assert not any("lakefeed.source" in each for each in found)
+
+
+def test_rows_of_known_records_have_their_positions_and_several_of_one_have_numbers(spark: SparkSession) -> None:
+    placed = "zip STRING, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT"
+    rows = spark.createDataFrame([("a", "t", 0, 1), ("a", "t", 0, 1), ("a", "t", 3, 1)], placed)
+    assert {each["value"] for each in sent(rows)} == {'{"zip":"a"}'}
+    assert Counter(each["lakefeed.source"] for each in sent(rows)) == {"t/0/1": 2, "t/3/1": 1}
+    assert not any("lakefeed.row" in each for each in sent(rows))
+    several = sent(rows, one_per_record=False)
+    assert sorted((each["lakefeed.source"], each["lakefeed.row"]) for each in several) == [
+        ("t/0/1", "0"),
+        ("t/0/1", "1"),
+        ("t/3/1", "0"),
+    ]
+
+
+def test_a_row_goes_to_the_same_partition_each_time(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([(f"z{number}",) for number in range(40)], "zip STRING")
+    first = {each["value"]: each["partition"] for each in sent(rows)}
+    assert {each["value"]: each["partition"] for each in sent(rows.repartition(3))} == first
+    assert len(set(first.values())) > 10
+    # By its key, as Kafka's own partitioner has it.
+    assert {each["partition"] for each in sent(rows, key="zip")} == {None}

@@ -1,0 +1,38 @@
+"""Guards of the Kafka sink and of the reader that tells its copies."""
+
+from __future__ import annotations
+
+from tools.guards.guard import java, python
+
+COPIES = "tests/spark/test_copies.py::test_"
+
+IN_A_TOPIC = (
+    java(
+        "copies: what comes late of an older batch",
+        "copies/OnceOnly",
+        "boolean isNew = batch >= before\n",
+        "boolean isNew = batch >= 0\n",
+        f"{COPIES}what_comes_late_of_an_older_batch_is_a_copy",
+    ),
+    java(
+        "copies: what was seen is remembered",
+        "copies/RowsSeen",
+        "if (seen.contains(offset)) {",
+        "if (false) {",
+        f"{COPIES}each_row_comes_once_over_batches_and_restarts",
+    ),
+    python(
+        "copies: equal rows of a batch are told apart",
+        "sinks/records",
+        "sf.row_number().over(equal) - 1",
+        "sf.lit(0)",
+        f"{COPIES}equal_rows_of_a_batch_have_numbers",
+    ),
+    python(
+        "copies: a copy goes where the first one went",
+        "sinks/records",
+        'sf.when(sf.col("key").isNull(), own)',
+        'sf.lit(None).cast("int")',
+        f"{COPIES}a_row_goes_to_the_same_partition_each_time",
+    ),
+)
