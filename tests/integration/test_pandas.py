@@ -137,3 +137,63 @@ def test_without_pandas_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtra, match=r"(?s)pandas.*transform\.steps\.counted.*pip install 'lakefeed\[pandas\]'"):
         pipeline.run(spark=lake, once=True)
+
+
+TIMERS = """
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor
+
+
+class Visit(StatefulProcessor):
+    def init(self, handle):
+        self.handle = handle
+        self.seen = handle.getValueState("seen", "n BIGINT")
+
+    def handleInputRows(self, key, rows, timerValues):
+        given = list(rows)
+        self.seen.update(((self.seen.get() or (0,))[0] + len(given),))
+        for timer in list(self.handle.listTimers()):
+            self.handle.deleteTimer(timer)
+        self.handle.registerTimer(max(each.ms for each in given) + 60_000)
+        return iter([])
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        yield Row(zip=key[0], n=self.seen.get()[0])
+        self.seen.clear()
+
+    def close(self):
+        pass
+
+
+def visits(rows):
+    return rows.groupBy("zip").transformWithState(
+        Visit(), outputStructType="zip STRING, n BIGINT", outputMode="Append", timeMode="EventTime"
+    )
+"""
+
+
+@pytest.mark.slow
+def test_timers_ring_when_the_watermark_has_passed_them_also_in_batches_without_records(
+    feed: Feed, lake: SparkSession
+) -> None:
+    (feed.folder / f"{feed.name}_timers.py").write_text(TIMERS)
+    at = {"sql": f"SELECT zip, at, unix_millis(at) AS ms FROM {feed.name}"}
+    pipeline = feed.pipeline(
+        decode={"json": {"schema_ddl": "zip STRING, at TIMESTAMP"}},
+        transform={
+            "watermark": {"column": "at", "delay": "10 seconds"},
+            "steps": {"timed": at, "visits": {"python": f"{feed.name}_timers:visits"}},
+        },
+    )
+
+    def visit(zip_code: str, minute: int) -> bytes:
+        return json.dumps({"zip": zip_code, "at": f"2024-01-01T12:{minute:02}:00Z"}).encode()
+
+    feed.send([visit("8001", 0), visit("8001", 1), visit("3011", 1)])
+    pipeline.run(spark=lake, once=True)
+    assert not lake.catalog.tableExists(feed.table) or feed.rows() == []
+    # Nobody has come for a minute: the visits are over.
+    feed.send([visit("6003", 5)])
+    pipeline.run(spark=lake, once=True)
+    assert sorted((each["zip"], each["n"]) for each in feed.rows()) == [("3011", 1), ("8001", 2)]
+    assert pipeline.verify().faults == ()
