@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from lakefeed.commit.checkpoint_store import StoredFiles
 from lakefeed.config.connect import preflight
 from lakefeed.config.load import read
 from lakefeed.config.problem import errors_of
-from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost
 from tests.feed import Feed
 from tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 from tests.spark.databases import DATABASES, server_of
@@ -81,6 +83,29 @@ def test_changes_of_keys(feed: Feed, server: Server, lake: SparkSession) -> None
     assert found.findings == ()
     assert found.upserts is not None
     assert (found.upserts.inserted, found.upserts.deleted) == (50, 1)
+
+
+@pytest.mark.slow
+def test_records_that_retention_took_are_given_up_only_when_asked(
+    feed: Feed, server: Server, lake: SparkSession
+) -> None:
+    feed.create_topic(partitions=1)
+    pipeline = pipeline_of(feed, server)
+    feed.send(feed.avro(trips(5)))
+    pipeline.run(spark=lake, once=True)
+    feed.send(feed.avro(trips(15, start=5)))
+    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
+    for each in admin.delete_records([TopicPartition(feed.topic, 0, 8)]).values():
+        each.result()
+    with pytest.raises(RecordsLost, match=r"stands at 5, the topic begins at 8: 3 offsets were removed"):
+        pipeline.run(spark=lake, once=True)
+    assert ids(server) == list(range(5))
+    pipeline.run(spark=lake, once=True, accept_loss=True)
+    feed.send(feed.avro(trips(1, start=20)))
+    pipeline.run(spark=lake, once=True)
+    assert ids(server) == [*range(5), *range(8, 21)]
+    found = pipeline.verify(deep=True)
+    assert (found.faults, [each.kind for each in found.notes]) == ((), ["accepted-loss"])
 
 
 def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server) -> None:
