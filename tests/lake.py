@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
+from lakefeed.config.kinesis import KinesisAccess
 from lakefeed.local import Endpoints
 from lakefeed.session import session
 
@@ -26,7 +27,9 @@ def spark_on(stack: Endpoints, *, name: str, folder: Path) -> Iterator[SparkSess
     """
     running = session(
         name,
-        connections=Connections.from_environment(stack.as_environment()),
+        connections=Connections.from_environment(stack.as_environment()).model_copy(
+            update={"kinesis": KinesisAccess()}
+        ),
         master="local[2]",
         conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
         log_file=folder / "spark.log",

@@ -90,7 +90,7 @@ def _class_path() -> list[Path]:
     from lakefeed.errors import LakefeedError
 
     try:
-        locked = jars.fetch(["spark"])
+        locked = jars.fetch(["spark", "kinesis"])
     except LakefeedError as error:
         raise BuildFailed(str(error)) from error
     return [*sorted((Path(spec.origin).parent / "jars").glob("*.jar")), *locked]

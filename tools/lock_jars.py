@@ -99,6 +99,14 @@ RECIPES = {
     "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}",)),
     # On top of "spark" where a catalog is Glue's.
     "glue": Recipe(exact=(f"software.amazon.awssdk:glue:{AWS_SDK}",)),
+    # On top of "spark" where the source is Kinesis; the rest of what it needs is there.
+    "kinesis": Recipe(
+        exact=(
+            f"software.amazon.awssdk:kinesis:{AWS_SDK}",
+            f"software.amazon.awssdk:aws-cbor-protocol:{AWS_SDK}",
+            f"software.amazon.awssdk:third-party-jackson-dataformat-cbor:{AWS_SDK}",
+        )
+    ),
     # Servers that only lakefeed's own tests start. The REST catalog finds Hadoop in PySpark and the rest in "spark".
     "test-iceberg-rest": Recipe(
         exact=(f"org.apache.iceberg:iceberg-core:tests:{ICEBERG_REST}",),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.checkpoint import Claim, Owner
+from lakefeed.commit.checkpoint_state import Partition
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.models import FilesSink, IcebergSink, ParquetSink, PipelineConfig
 from lakefeed.config.models import Sink as SinkConfig
 from lakefeed.config.names import catalog_of
@@ -27,7 +30,9 @@ from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_cred
 from lakefeed.errors import ConfigError
 from lakefeed.jdbc.table import JdbcTable
 from lakefeed.kafka.copies import marked
-from lakefeed.kafka.source import read_stream
+from lakefeed.kafka.source import read_batch, read_stream
+from lakefeed.kafka.topic_ids import SourceTopics
+from lakefeed.kinesis.stream import KinesisStream
 from lakefeed.landing import Landing, RowSink, Sink
 from lakefeed.reading import BatchRead
 from lakefeed.schema.reader import ReaderSchema
@@ -84,6 +89,7 @@ class Assembly:
         spark: SparkSession,
         *,
         starting: Mapping[str, Mapping[int, int]] | None = None,
+        marks: Mapping[Partition, str] | None = None,
         gather: bool = True,
         bounded: bool = True,
     ) -> DataFrame:
@@ -92,9 +98,12 @@ class Assembly:
         Args:
             spark: the session.
             starting: where a query without a checkpoint begins: see ``read_stream``.
+            marks: what the source calls these places, if it has names of its own for them.
             gather: wait for ``min_records_per_batch``: see ``read_stream``.
             bounded: keep to ``max_records_per_batch``: see ``read_stream``.
         """
+        if self.config.source.kinesis is not None:
+            return self.kinesis(spark, self.config.source.kinesis).read_stream(starting=starting, marks=marks)
         if self.config.source.kafka is None:
             return read_rows(spark, self.config.source)
         source, headers = self.config.kafka, "headers" in self.config.decode.metadata
@@ -112,6 +121,17 @@ class Assembly:
         found = marked(records)
         return found if "headers" in self.config.decode.metadata else found.drop("headers")
 
+    def kinesis(self, spark: SparkSession, source: KinesisSource) -> KinesisStream:
+        """The stream of Kinesis that the pipeline reads."""
+        return KinesisStream(spark, source, self.connections.kinesis or source)
+
+    def described(self, spark: SparkSession) -> SourceTopics | KinesisStream | None:
+        """What tells how the source's topics, or its stream, are now; None for a source without offsets."""
+        kafka, kinesis = self.config.source.kafka, self.config.source.kinesis
+        if kinesis is not None:
+            return self.kinesis(spark, kinesis)
+        return SourceTopics(kafka) if kafka is not None else None
+
     def batch_read(self) -> BatchRead:
         """How this pipeline reads records, to read some of them into something else than its sink."""
         return BatchRead(
@@ -125,12 +145,13 @@ class Assembly:
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Records decoded and transformed, to look at: one that cannot be read stops it. Stream and batch alike."""
-        if self.config.source.kafka is None:
+        source = self.config.source.numbered
+        if source is None:
             return self.transformed(records)
         policy = self.policy()
         return self.transformed(
             rows(
-                decoded(records, self._decoding().spec, key=key_spec_of(self.config.decode, self.config.kafka)),
+                decoded(records, self._decoding().spec, key=key_spec_of(self.config.decode, source)),
                 keep=kept_metadata(self.config),
                 on_null="fail" if policy.on_null == "dead_letter" else policy.on_null,
                 envelope=policy.envelope,
@@ -191,7 +212,7 @@ class Assembly:
             dead_letters: where dead letters go, if they are kept.
             ready: for a query with state: see ``landing``.
         """
-        config = self.config
+        config, source = self.config, self.config.source.numbered
         decoding = self._decoding(sink)
         schema = ReaderSchema(
             decoding.spec,
@@ -207,13 +228,13 @@ class Assembly:
             "policy": self.policy(),
             "keep": kept_metadata(config),
             "transform": self.transformed,
-            "key": key_spec_of(config.decode, self.config.kafka) if config.source.kafka else None,
+            "key": key_spec_of(config.decode, source) if source is not None else None,
             "dead_letters": dead_letters,
             "budget": config.dead_letters.budget if config.dead_letters else None,
         }
         if ready is None:
-            return Landing(spark, most_records=config.kafka.max_records_per_batch, **parts)
-        kind = RowsLanding if config.source.kafka is None else StatefulLanding
+            return Landing(spark, most_records=source.max_records_per_batch if source is not None else None, **parts)
+        kind = RowsLanding if source is None else StatefulLanding
         return kind(spark, ready=ready, **parts)
 
     def policy(self) -> Policy:
@@ -246,8 +267,9 @@ class Assembly:
         Raises:
             ConfigError: it does not fit the rows, or Spark cannot run it as a stream.
         """
-        kafka = self.config.source.kafka
-        if self._plan is None and (self.config.transform is not None or kafka is None or kafka.deduplicate):
+        source = self.config.source
+        copies = source.kafka is not None and source.kafka.deduplicate
+        if self._plan is None and (self.config.transform is not None or source.numbered is None or copies):
             put_credentials(spark, self.config.decode)
             self._plan = self._planned(self.rows(self.read(spark)))
         return self._plan or QueryPlan()
@@ -374,8 +396,16 @@ class Assembly:
         kept = self._kept
         if kept.table is not None:
             self.connections.catalog(catalog_of(kept.table))
-            return DeadLetterTable(spark, kept.table, feed=self.config.name, source=self.config.kafka)
+            return DeadLetterTable(
+                spark, kept.table, feed=self.config.name, records=lambda spans, of: self._again(spark, spans, of)
+            )
         return DeadLetterTopic(spark, kept.topic or "", feed=self.config.name, source=self.config.kafka)
+
+    def _again(self, spark: SparkSession, spans: Sequence[OffsetRange], of: OffsetRanges) -> DataFrame:
+        """Some records of a commit, with their headers."""
+        if self.config.source.kinesis is not None:
+            return self.kinesis(spark, self.config.source.kinesis).read_batch(spans, of=of)
+        return read_batch(spark, self.config.kafka, ranges=spans, headers=True)
 
     @property
     def _kept(self) -> DeadLetters:
@@ -390,8 +420,8 @@ class Assembly:
         if self._resolved is None:
             recorded = sink.recorded_schema() if sink is not None and self.config.decode.is_sampled else None
             sampled = recorded.schema if recorded else None
-            kafka = self.config.source.kafka
+            source = self.config.source.numbered
             self._resolved = (
-                Decoding(spec=Raw()) if kafka is None else decoding_of(self.config.decode, kafka, sampled=sampled)
+                Decoding(spec=Raw()) if source is None else decoding_of(self.config.decode, source, sampled=sampled)
             )
         return self._resolved

@@ -20,7 +20,6 @@ from lakefeed.config.triggers import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.monitoring import MonitoringGroup
 from lakefeed.kafka.source import batch_ranges, query_id, read_batch
-from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed
 from lakefeed.many.rounds import Rounds
 from lakefeed.many.table import TableSummary
@@ -118,10 +117,10 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     before = s3_requests(spark)
     batches = MicroBatches(how.stop)
     kafka = feed.config.source.kafka
-    topics = SourceTopics(kafka) if kafka is not None else None
+    topics = feed.described(spark)
     claim = feed.claim(spark)
     # What a source without offsets has given is known to the checkpoint alone, as state is.
-    stateful = feed.plan(spark).stateful or kafka is None
+    stateful = feed.plan(spark).stateful or topics is None
     sink = feed.sink(spark, claim, note=how.on_note)
     for name, side in feed.config.sinks.items():
         if stateful and side.on_failure == "pause":
@@ -135,10 +134,10 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
         claim,
         sink,
         Owner.of(feed.config).sink,
-        topics.described() if topics is not None else {},
+        topics.described(sink.position()) if topics is not None else {},
         accept_loss=how.accept_loss,
         stateful=stateful,
-        of_kafka=kafka is not None,
+        is_numbered=topics is not None,
     )
     opening.look()
     lost = {(each.topic, each.partition) for each in opening.start.lost}
@@ -174,7 +173,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     ends = how.once or feed.config.trigger == AVAILABLE_NOW
 
     def started() -> StreamingQuery:
-        records = feed.read(spark, starting=opening.starting, gather=not ends)
+        records = feed.read(spark, starting=opening.starting, marks=opening.marks, gather=not ends)
         if isinstance(landing, StatefulLanding):
             writer = landing.stream(records).writeStream.outputMode(feed.config.output_mode)
         else:

@@ -189,7 +189,9 @@ def log_path(name: str) -> Path:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     from lakefeed import jars, jvm
 
-    wanted = ["spark", *(["glue"] if any(each.type == "glue" for each in connections.catalogs.values()) else [])]
+    wanted = ["spark"]
+    wanted += ["glue"] if any(each.type == "glue" for each in connections.catalogs.values()) else []
+    wanted += ["kinesis"] if connections.kinesis is not None else []
     paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(wanted))]
     if local:
         # One JVM: no need to copy 80 MB of jars to an "executor".

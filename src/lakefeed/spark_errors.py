@@ -70,6 +70,31 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         "lakefeed topics list",
     ),
     (
+        r"Kinesis has no such stream",
+        ResourceMissing,
+        "there is no such stream of Kinesis",
+        "correct source.kinesis.stream, region and endpoint; or create the stream",
+    ),
+    (
+        r"Kinesis refuses the credentials",
+        AccessDenied,
+        "Kinesis refuses the credentials",
+        "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and what that key may do: "
+        "DescribeStreamSummary, ListShards, GetShardIterator, GetRecords",
+    ),
+    (
+        r"Kinesis (?:does not answer|throttles all requests)",
+        Unreachable,
+        "Kinesis does not answer",
+        "check source.kinesis.endpoint and region; a shard takes five reads a second of all that read it",
+    ),
+    (
+        r"Kinesis has lost records",
+        RecordsLost,
+        "the stream no longer holds records that have not been read",
+        "lakefeed run pipeline.yaml --accept-loss goes on without them, and records the gap in the table's ledger",
+    ),
+    (
         r"(?:NoSuchBucket|UnknownStoreException)",
         ResourceMissing,
         "the S3 bucket does not exist",

@@ -174,8 +174,8 @@ def test_words_from_a_socket_are_counted(
 @pytest.mark.parametrize(
     ("blocks", "told"),
     [
-        ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for Kafka's records"),
-        ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}}, "only Kafka's records"),
+        ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for records of Kafka and Kinesis"),
+        ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}}, "rows of rate have none"),
         ({"source": {"files": {"path": "/x", "format": "csv"}}}, "want their columns"),
         ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive is where files go"),
     ],

@@ -136,7 +136,7 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
         if description is None:
             yield Finding(
                 kind="topic-missing",
-                what=f"the broker has no topic {topic}; lag cannot be told",
+                what=f"there is no topic {topic} of Kafka now that could be asked; lag cannot be told",
                 fault=False,
                 topic=topic,
             )

@@ -116,9 +116,9 @@ class Claim:
         """Notes the schema that records are read with, where the sink itself has no place for it."""
         self.note(schema=schema)
 
-    def state(self, *, with_query_id: bool = False, of_kafka: bool = True) -> CheckpointState:
+    def state(self, *, with_query_id: bool = False, is_numbered: bool = True) -> CheckpointState:
         """How far Spark has come there, as it was when the location was claimed."""
-        return checkpoint_state(self._reader(), with_query_id=with_query_id, of_kafka=of_kafka)
+        return checkpoint_state(self._reader(), with_query_id=with_query_id, is_numbered=is_numbered)
 
     def discard(self) -> None:
         """Removes what Spark keeps there: the next query begins anew."""

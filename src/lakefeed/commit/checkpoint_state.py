@@ -54,13 +54,15 @@ class CheckpointState:
         return None if self.batch_id is None else self.end if self.committed else self.start
 
 
-def checkpoint_state(files: CheckpointFiles, *, with_query_id: bool = False, of_kafka: bool = True) -> CheckpointState:
+def checkpoint_state(
+    files: CheckpointFiles, *, with_query_id: bool = False, is_numbered: bool = True
+) -> CheckpointState:
     """Reads a checkpoint's state: two files at most, beside their names.
 
     Args:
         files: the location's.
         with_query_id: read the query's id too: one file more.
-        of_kafka: whether its source tells offsets; other sources' are not looked at.
+        is_numbered: whether its source tells offsets; other sources' are not looked at.
     """
     names = set(files.names())
     logs: dict[str, set[int]] = {"offsets": set(), "commits": set()}
@@ -78,11 +80,11 @@ def checkpoint_state(files: CheckpointFiles, *, with_query_id: bool = False, of_
     damage = None
     if METADATA not in names:
         damage = f"its file '{METADATA}' is gone"
-    elif max(done, default=-1) not in (newest, newest - 1) or not (committed or not of_kafka or before in names):
+    elif max(done, default=-1) not in (newest, newest - 1) or not (committed or not is_numbered or before in names):
         damage = "entries of its logs are gone"
     try:
-        end = _offsets(files, f"offsets/{newest}") if of_kafka else {}
-        start = _offsets(files, before) if of_kafka and not committed and before in names else None
+        end = _offsets(files, f"offsets/{newest}") if is_numbered else {}
+        start = _offsets(files, before) if is_numbered and not committed and before in names else None
     except ValueError as error:
         return CheckpointState(batch_id=newest, committed=committed, damage=f"its file '{error}' is broken")
     query_id = None

@@ -22,6 +22,7 @@ def faults(last: OffsetRanges, commit: Commit) -> list[str]:
         if (before := last.topic_ids.get(topic, topic_id)) != topic_id and left.get(topic) != before
     ]
     ends = {(each.topic, each.partition): each.end for each in last.ranges}
+    marks = {(each.topic, each.partition): each.marks[1] for each in last.ranges if each.marks is not None}
     for each in commit.ranges.ranges:
         key, name = (each.topic, each.partition), f"{each.topic}-{each.partition}"
         ended, moves = ends.get(key), positions.get(key)
@@ -31,6 +32,8 @@ def faults(last: OffsetRanges, commit: Commit) -> list[str]:
             found.append(f"{name} is to be moved to {moves[1]} and begins at {each.start}")
         elif moves is None and ended is not None and each.start != ended:
             found.append(f"{name} begins at {each.start}, the table ends at {ended}")
+        elif moves is None and each.marks is not None and each.marks[0] != marks.get(key, each.marks[0]):
+            found.append(f"{name} begins after {each.marks[0]}, the table ends at {marks[key]}")
     for gone in commit.ranges.forgotten_after(last):
         leaves = left.get(gone.topic) is not None and left[gone.topic] == last.topic_ids.get(gone.topic)
         if not leaves or left[gone.topic] == commit.ranges.topic_ids.get(gone.topic):

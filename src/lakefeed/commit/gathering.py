@@ -43,7 +43,7 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
     """
     if config.sink.jdbc is not None:
         return _of_database(config, config.sink.jdbc, connections, deep=deep)
-    feed, source, sink = config.name, config.kafka, config.sink.iceberg
+    feed, source, sink = config.name, _asked(config), config.sink.iceberg
     assert sink is not None  # The model holds exactly one kind.
     table = open_table(sink.table, connections=connections)
     line, whole = ancestors(table)
@@ -130,7 +130,18 @@ def _letters(name: str, feed: str, connections: Connections) -> Letters:
     )
 
 
-def _topics(source: KafkaSource, names: set[str]) -> dict[str, TopicDescription | None]:
+def _asked(config: PipelineConfig) -> KafkaSource | None:
+    """The cluster that is asked what it holds; None for Kinesis, which numbers no records and could not tell.
+
+    Raises:
+        ConfigError: the source has no offsets at all.
+    """
+    return None if config.source.kinesis is not None else config.kafka
+
+
+def _topics(source: KafkaSource | None, names: set[str]) -> dict[str, TopicDescription | None]:
+    if source is None:
+        return dict.fromkeys(sorted(names))
     cluster = Topics(source.bootstrap_servers, options=dict(source.options))
     # Also the quickest way to learn that nobody answers.
     there = set(cluster.list())
@@ -138,7 +149,7 @@ def _topics(source: KafkaSource, names: set[str]) -> dict[str, TopicDescription 
 
 
 def _of_database(config: PipelineConfig, sink: JdbcSink, connections: Connections, *, deep: bool) -> Evidence:
-    database, source, rows = PythonDatabase(sink), config.kafka, None
+    database, source, rows = PythonDatabase(sink), _asked(config), None
     ledger = JdbcLedger(database, sink, config.name)
     with database.session() as session:
         if not ledger.has_table(session):
@@ -182,9 +193,11 @@ def _of_database(config: PipelineConfig, sink: JdbcSink, connections: Connection
 
 
 def _held(
-    source: KafkaSource, landed: Sequence[Commit | Backfill], topics: Mapping[str, TopicDescription | None]
+    source: KafkaSource | None, landed: Sequence[Commit | Backfill], topics: Mapping[str, TopicDescription | None]
 ) -> Mapping[OffsetRange, int | None]:
     """What the broker holds of ranges with fewer records than offsets, in the topics that are still the same."""
+    if source is None:
+        return {}
     ids = landed[-1].ranges.topic_ids if landed else {}
     same = {name for name, found in topics.items() if found and ids.get(name, found.topic_id) == found.topic_id}
     asked = [

@@ -64,6 +64,8 @@ def losses(
         elif found is None:
             kind, go_on = "gone", None
             what = f"{name}: it is not there any more; the feed has read it up to {position}"
+        elif found.lost is not None:
+            kind, go_on, what = "overtaken", position, f"{topic}: {found.lost}"
         elif position < found.start_offset:
             kind, go_on = "overtaken", found.start_offset
             what = (

@@ -13,7 +13,7 @@ from lakefeed.commit.covered import Position
 from lakefeed.commit.ledger import Commit
 from lakefeed.commit.losses import Loss
 from lakefeed.commit.move import Move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.ranges import OLDEST, OffsetRange, OffsetRanges
 from lakefeed.commit.start import Facts, Start, decide, starting_offsets
 from lakefeed.kafka.topics import TopicDescription
 
@@ -52,7 +52,7 @@ class Opening:
         topics: those that it reads, as they are now.
         accept_loss: go on although records are lost.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
-        of_kafka: whether its source is Kafka.
+        is_numbered: whether its source's records have offsets.
         start: what was decided last.
     """
 
@@ -63,7 +63,7 @@ class Opening:
     topics: Mapping[str, TopicDescription | None]
     accept_loss: bool = False
     stateful: bool = False
-    of_kafka: bool = True
+    is_numbered: bool = True
     start: Start = field(default_factory=Start)
     _state: CheckpointState | None = None
     _position: Position | None = None
@@ -76,7 +76,7 @@ class Opening:
             RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
         """
         if self._state is None:
-            self._state = self.claim.state(with_query_id=self.stateful, of_kafka=self.of_kafka)
+            self._state = self.claim.state(with_query_id=self.stateful, is_numbered=self.is_numbered)
         elif not self.sink.keeps_ledger:
             # No fence keeps others away, so that nothing is known better than before.
             return self.start
@@ -132,6 +132,12 @@ class Opening:
             return None
         return starting_offsets(self.start.positions, self.topics)
 
+    @property
+    def marks(self) -> Mapping[Partition, str]:
+        """What the source calls the places where the feed stands in the ledger, if it has names of its own for them."""
+        ranges = self._position.ranges.ranges if self._position is not None else ()
+        return {(each.topic, each.partition): each.marks[1] for each in ranges if each.marks is not None}
+
 
 def moved_by(position: Position | None) -> int | None:
     """The snapshot that moved the feed, if its newest commit did: only such a one has no records at all."""
@@ -157,18 +163,22 @@ def loss_move(
     """
     left = {each.topic for each in lost if each.kind in ("recreated", "gone", "unread")}
     moved = {(each.topic, each.partition): (each.position, each.go_on_at) for each in lost}
-    ends: dict[Partition, int] = {}
+    ends: dict[Partition, tuple[int, tuple[str, str] | None]] = {}
     ids: dict[str, str] = {}
     for each in before.ranges:
         _, to = moved.get((each.topic, each.partition), (each.end, each.end))
         described = topics.get(each.topic)
         if to is not None and described is not None:
-            ends[each.topic, each.partition] = to
+            marks = None
+            if each.marks is not None:
+                mark = OLDEST if (each.topic, each.partition) in moved else each.marks[1]
+                marks = mark, mark
+            ends[each.topic, each.partition] = to, marks
             ids[each.topic] = described.topic_id
     move = Move(
         reason="accepted-loss",
         positions={key: (start, to) for key, (start, to) in moved.items() if to is not None},
         left_ids={topic: topic_id for topic, topic_id in before.topic_ids.items() if topic in left},
     )
-    ranges = OffsetRanges(tuple(OffsetRange(*key, at, at) for key, at in ends.items()), ids)
+    ranges = OffsetRanges(tuple(OffsetRange(*key, at, at, marks) for key, (at, marks) in ends.items()), ids)
     return Commit(feed, 0, ranges, fence=fence, move=move)

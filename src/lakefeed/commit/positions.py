@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -138,7 +138,12 @@ def placed(
         try:
             _fill(connection, table, columns, names)
             _insert(connection, "begins", ("first",), [(*key, first) for key, first in begins.items()])
-            _insert(connection, "spans", ("first", "last"), [astuple(each) for each in spans])
+            _insert(
+                connection,
+                "spans",
+                ("first", "last"),
+                [(each.topic, each.partition, each.start, each.end) for each in spans],
+            )
             _insert(
                 connection, "letters", ("position",), [(each.topic, each.partition, each.offset) for each in letters]
             )

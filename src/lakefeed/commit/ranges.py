@@ -6,8 +6,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakefeed.errors import ConfigError
+
+OLDEST = "oldest"
+"""The mark of a place before all records that there are."""
 
 _WRITTEN = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
 
@@ -24,6 +28,8 @@ class OffsetRange:
     partition: int
     start: int
     end: int
+    marks: tuple[str, str] | None = None
+    """What the source calls start and end, where it does not know them by their number: Kinesis's sequence numbers."""
 
     def __post_init__(self) -> None:
         if self.partition < 0 or self.start < 0 or self.end < self.start:
@@ -54,7 +60,7 @@ class OffsetRange:
                 f"'{text}' is no offset range",
                 hint="write TOPIC:PARTITION:START:END, such as some-topic:0:110:220; the end is not read any more",
             )
-        return cls(match[1], *(int(each) for each in match.groups()[1:]))
+        return cls(match[1], int(match[2]), int(match[3]), int(match[4]))
 
 
 @dataclass(frozen=True)
@@ -82,11 +88,16 @@ class OffsetRanges:
         start: Mapping[str, Mapping[int, int]],
         end: Mapping[str, Mapping[int, int]],
         topic_ids: Mapping[str, str] | None = None,
+        *,
+        marks: Mapping[tuple[str, int], tuple[str, str]] | None = None,
     ) -> OffsetRanges:
         """The ranges from one position to another; a partition that is new at the end starts at 0."""
+        known = marks or {}
         return cls(
             tuple(
-                OffsetRange(topic, partition, start.get(topic, {}).get(partition, 0), offset)
+                OffsetRange(
+                    topic, partition, start.get(topic, {}).get(partition, 0), offset, known.get((topic, partition))
+                )
                 for topic, offsets in end.items()
                 for partition, offset in offsets.items()
             ),
@@ -119,11 +130,13 @@ class OffsetRanges:
         return not any(self.gap_after(previous)) and not any(self.forgotten_after(previous))
 
     def to_json(self) -> str:
-        """``{"topic": {"id": "…", "ranges": {"0": [start, end]}}}``, in a fixed order."""
-        topics: dict[str, dict[str, object]] = {}
+        """``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``, in a fixed order."""
+        topics: dict[str, dict[str, Any]] = {}
         for each in self.ranges:
             entry = topics.setdefault(each.topic, {"id": self.topic_ids.get(each.topic, ""), "ranges": {}})
-            entry["ranges"][str(each.partition)] = [each.start, each.end]  # type: ignore[index]
+            entry["ranges"][str(each.partition)] = [each.start, each.end]
+            if each.marks is not None:
+                entry.setdefault("marks", {})[str(each.partition)] = list(each.marks)
         return json.dumps(topics, separators=(",", ":"))
 
     @classmethod
@@ -137,7 +150,7 @@ class OffsetRanges:
             topics = json.loads(text)
             return cls(
                 tuple(
-                    OffsetRange(topic, int(partition), int(start), int(end))
+                    OffsetRange(topic, int(partition), int(start), int(end), _marks(entry.get("marks", {}), partition))
                     for topic, entry in topics.items()
                     for partition, (start, end) in entry["ranges"].items()
                 ),
@@ -147,9 +160,29 @@ class OffsetRanges:
             raise ConfigError("these are not the offset ranges of a commit", where=text[:200]) from None
 
 
+def _marks(marks: Mapping[str, list[str]], partition: str) -> tuple[str, str] | None:
+    if partition not in marks:
+        return None
+    start, end = marks[partition]
+    return start, end
+
+
 def spark_offsets(text: str) -> dict[str, dict[int, int]]:
-    """Reads the Kafka source's offset JSON, ``{"topic": {"0": 12}}``."""
+    """Reads offset JSON: ``{"topic": {"0": 12}}``, or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
     return {
-        topic: {int(partition): int(offset) for partition, offset in offsets.items()}
+        topic: {
+            int(partition): int(offset["at"] if isinstance(offset, dict) else offset)
+            for partition, offset in offsets.items()
+        }
         for topic, offsets in json.loads(text).items()
+    }
+
+
+def spark_marks(text: str) -> dict[tuple[str, int], str]:
+    """The marks in a source's offset JSON; Kafka's has none."""
+    return {
+        (topic, int(partition)): str(offset["mark"])
+        for topic, offsets in json.loads(text).items()
+        for partition, offset in offsets.items()
+        if isinstance(offset, dict)
     }

@@ -14,6 +14,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator, model_v
 
 from lakefeed.config.base import Model
 from lakefeed.config.catalog import Catalog
+from lakefeed.config.kinesis import KinesisAccess
 from lakefeed.errors import ConfigError
 
 __all__ = ["S3", "Catalog", "Connections", "Registry"]
@@ -97,10 +98,12 @@ class Registry(Model):
 
 
 class Connections(Model):
-    """What a Spark session needs to know: the store and the catalogs by name."""
+    """What a Spark session needs to know: the store, the catalogs by name, and Kinesis where it is read."""
 
     s3: S3 = Field(default_factory=S3)
     catalogs: dict[str, Catalog] = Field(default_factory=dict)
+    kinesis: KinesisAccess | None = None
+    """None where nothing is read from Kinesis: then its client is not loaded."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:

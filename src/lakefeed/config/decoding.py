@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import Registry
 
-RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers"]
+RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
 class AvroDecode(Model):
@@ -190,7 +190,8 @@ class Decode(Encoded):
     )
     metadata: list[RecordMetadata] = Field(
         default_factory=list,
-        description="Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on.",
+        description="Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on. "
+        "sequence_number is of Kinesis alone.",
     )
     on_null: Literal["fail", "skip", "keep", "dead_letter"] = Field(
         "fail",

@@ -6,7 +6,7 @@ The reference in the documents and the JSON Schema for editors are generated fro
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
@@ -17,6 +17,7 @@ from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, seconds_of
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC, TOPIC_MARK, Identifier, TableTemplate, catalog_of
 from lakefeed.config.partitions import complain, entries, known_transforms
@@ -127,13 +128,19 @@ class KafkaSource(Model):
 class Source(OneOf):
     """Where records come from."""
 
-    __kinds__ = ("kafka", "files", "rate", "socket", "iceberg", "format")
+    __kinds__ = ("kafka", "kinesis", "files", "rate", "socket", "iceberg", "format")
     kafka: KafkaSource | None = None
+    kinesis: KinesisSource | None = None
     files: FilesSource | None = None
     rate: RateSource | None = None
     socket: SocketSource | None = None
     iceberg: IcebergSource | None = None
     format: FormatSource | None = None
+
+    @property
+    def numbered(self) -> KafkaSource | KinesisSource | None:
+        """The source, if its records are bytes that ``decode`` reads, and known by topic, partition and offset."""
+        return self.kafka or self.kinesis
 
 
 class IcebergSink(SinkBlock):
@@ -332,7 +339,7 @@ class PipelineConfig(Model):
     source: Source
     decode: Decode = Field(
         default_factory=lambda: Decode(raw=RawDecode()),
-        description="How records become columns. Wanted for Kafka, and for no other source: their rows come decoded.",
+        description="How records become columns. Wanted for Kafka and Kinesis alone: others' rows come decoded.",
     )
     schema_: SchemaChange = Field(
         default_factory=SchemaChange,
@@ -509,25 +516,30 @@ class PipelineConfig(Model):
         if self.source.kafka is None:
             raise ConfigError(
                 f"pipeline '{self.name}' reads {self.source.kind}, and this is for topics of Kafka: other sources have "
-                "no offsets that could be chosen, counted or compared",
+                "no offsets that could be asked for, chosen or compared",
                 where=f"source.{self.source.kind}",
             )
         return self.source.kafka
 
     @model_validator(mode="after")
     def _what_belongs_to_kafka(self) -> PipelineConfig:
-        if self.source.kafka is not None:
+        if self.source.numbered is not None:
             if "decode" not in self.model_fields_set:
-                raise ValueError("decode has to say how the topics' records become columns")
+                raise ValueError("decode has to say how the records become columns")
+            if self.source.kafka is not None and "sequence_number" in self.decode.metadata:
+                raise ValueError("decode.metadata: records of Kafka have no sequence_number, but an offset")
+            complain(_of_kinesis(self) if self.source.kinesis is not None else ())
             return self
         for name in ("decode", "schema_", "expect", "dead_letters"):
             if name in self.model_fields_set:
-                raise ValueError(f"{name.rstrip('_')} is for Kafka's records; rows of {self.source.kind} come decoded")
+                raise ValueError(
+                    f"{name.rstrip('_')} is for records of Kafka and Kinesis; rows of {self.source.kind} come decoded"
+                )
         if self.has_many_tables:
             raise ValueError(f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
         keyed = self.sink.iceberg or self.sink.jdbc
         if keyed is not None and keyed.mode == "upsert" and self.output_mode == "append":
-            raise ValueError("mode: upsert orders changes by their offset, and only Kafka's records have one")
+            raise ValueError(f"mode: upsert orders changes by their offset, and rows of {self.source.kind} have none")
         return self
 
     @model_validator(mode="after")
@@ -554,7 +566,31 @@ class PipelineConfig(Model):
     def connections(self, environment: Mapping[str, str]) -> Connections:
         """Store and catalogs: as declared, the rest from the environment."""
         default = Connections.from_environment(environment)
-        return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs})
+        kinesis = self.source.kinesis.completed(environment) if self.source.kinesis is not None else None
+        return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, kinesis=kinesis)
+
+
+def _of_kinesis(config: PipelineConfig) -> Iterator[Complaint]:
+    """What goes with topics of Kafka, and not with a stream of Kinesis."""
+    if config.has_many_tables:
+        yield Complaint(what=f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
+    if config.decode.is_sampled:
+        yield Complaint(what="json: {schema: sample} samples topics of Kafka", hint="decode.json.schema_ddl")
+    if config.dead_letters is not None and config.dead_letters.topic is not None:
+        yield Complaint(what="dead letters of a stream of Kinesis are kept in a table", hint="dead_letters.table")
+    keyed = config.sink.iceberg or config.sink.jdbc
+    if keyed is not None and keyed.mode == "upsert" and config.output_mode == "append" and not keyed.order_by:
+        yield Complaint(
+            what="after a split or a merge a key's changes go to another shard, which numbers its records anew: "
+            "nothing says then which change is newer",
+            hint="order_by: a column of the value that does",
+        )
+    for name, each in config.sinks.items():
+        if each.on_failure == "pause":
+            yield Complaint(
+                what=f"sinks.{name} could not be given what it has missed of a stream of Kinesis",
+                hint="on_failure: stop",
+            )
 
 
 def s3a_path(path: str) -> str:

@@ -50,7 +50,7 @@ class SocketSource(Model):
 class FormatSource(Model):
     """Any format that Spark can read as a stream, by its name."""
 
-    name: str = Field(description="The format: delta, kinesis, rate-micro-batch, …; its jar has to be there.")
+    name: str = Field(description="The format: delta, rate-micro-batch, …; its jar has to be there.")
     schema_ddl: str | None = Field(None, description="The columns, where the format does not know them.")
     path: str | None = Field(None, description="For formats that take one.")
     options: dict[str, str] = Field(default_factory=dict, description="Options of the format.")

@@ -2,7 +2,7 @@
 
 Guarantee: exactly-once. The dead letters of a batch are one commit that carries the batch's offset ranges, right after
 the commit of its rows, which says how many there must be; a crash between the two is made good at the next start.
-They are read from Kafka again, and only where the batch had any: batches without dead letters pay nothing.
+They are read from the source again, and only where the batch had any: batches without dead letters pay nothing.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.commit.ledger import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS, Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.commit.rewind import StepBack, rows_where, step_back
-from lakefeed.config.models import KafkaSource
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin
 from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.kafka.source import read_batch
 from lakefeed.sinks.table_change import TableChange, carry_out, creation
 from lakefeed.tables.conflicts import run_in_turn
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
+    """Reads some records, of those that a commit is made of."""
 
 COLUMNS = (
     "feed STRING, batch_id BIGINT, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, "
@@ -46,14 +47,14 @@ class DeadLetterTable:
         spark: the session.
         table: catalog.namespace.table
         feed: the feed's name.
-        source: where the records are read again.
+        records: reads records of a commit again.
     """
 
-    def __init__(self, spark: SparkSession, table: str, *, feed: str, source: KafkaSource) -> None:
+    def __init__(self, spark: SparkSession, table: str, *, feed: str, records: ReadAgain) -> None:
         self._spark = spark
         self._table = table
         self._feed = feed
-        self._source = source
+        self._records = records
         self.ledger = Ledger(spark, table, feed)
 
     def ensure(self) -> None:
@@ -104,7 +105,7 @@ class DeadLetterTable:
         """
         from pyspark.sql import functions as sf
 
-        records = read_batch(self._spark, self._source, ranges=spans, headers=True)
+        records = self._records(spans, commit.ranges)
         record, reason = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.reason")
         letters = (
             judge(records)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from lakefeed import jvm
 from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
+from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.models import KafkaSource
 from lakefeed.decode.avro_schema import avro_schema_of, avro_schema_of_schema
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Part = Literal["value", "key"]
+NumberedSource = KafkaSource | KinesisSource
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Decoding:
     writer_schema: Callable[[int], str] | None = None
 
 
-def decoding_of(decode: Decode, source: KafkaSource, *, sampled: str | None = None) -> Decoding:
+def decoding_of(decode: Decode, source: NumberedSource, *, sampled: str | None = None) -> Decoding:
     """What decodes the values of a source. Protobuf schemas and samples want a running Spark session.
 
     Args:
@@ -80,19 +82,19 @@ def decoding_of(decode: Decode, source: KafkaSource, *, sampled: str | None = No
     return Decoding(spec, latest.schema_id if latest else None, writer_schema)
 
 
-def key_spec_of(decode: Decode, source: KafkaSource) -> DecodeSpec | None:
+def key_spec_of(decode: Decode, source: NumberedSource) -> DecodeSpec | None:
     """What decodes the keys; None if they stay bytes. Errors are those of ``decoding_of``."""
     return _spec(decode.key, source, _latest(decode.key, source, "key")) if decode.key is not None else None
 
 
-def _latest(encoded: Encoded, source: KafkaSource, part: Part) -> RegisteredSchema | None:
+def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredSchema | None:
     """The newest schema of the subject; None without a registry, or where a file gives the schema."""
     if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
         return None
     return _client(encoded.registry).latest(subject_of(encoded.subject, source, part))
 
 
-def _spec(encoded: Encoded, source: KafkaSource, latest: RegisteredSchema | None) -> DecodeSpec:
+def _spec(encoded: Encoded, source: NumberedSource, latest: RegisteredSchema | None) -> DecodeSpec:
     if encoded.avro is not None:
         return _avro(encoded.avro, latest)
     if encoded.protobuf is not None and encoded.protobuf.registry is None:
@@ -184,7 +186,7 @@ def put_credentials(spark: SparkSession, decode: Decode) -> None:
             )
 
 
-def subject_of(named: str | None, source: KafkaSource, part: Part) -> str:
+def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
     """The subject that has the table's schema.
 
     Raises:
@@ -209,13 +211,14 @@ def _credentials_name(registry: Registry) -> str | None:
     return f"{registry.username}@{registry.url}" if registry.username else None
 
 
-def _json_schema(json: JsonDecode, source: KafkaSource) -> str:
+def _json_schema(json: JsonDecode, source: NumberedSource) -> str:
     if json.schema_ddl is not None:
         return json.schema_ddl
     if json.schema_file is not None:
         return json.schema_file.read_text("utf-8")
     from lakefeed.decode.sample import sampled_schema
 
+    assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
     return sampled_schema(_session(), source, records=json.sample_records)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
-METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers")
+METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number")
 """What a row can keep of a record beside its value, each as a column of its own: ``metadata_column``."""
 
 METADATA_PREFIX = "kafka_"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
 from lakefeed.commit.intervals import layers
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges, spark_offsets
+from lakefeed.commit.ranges import OLDEST, OffsetRange, OffsetRanges, spark_marks, spark_offsets
 from lakefeed.config.models import KafkaSource
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 
@@ -106,8 +106,8 @@ def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
     queries = [query for query in spark.streams.active if query.name == query_name]
     execution: Any = queries[0]._jsq.streamingQuery().lastExecution()
     leaves = execution.logical().collectLeaves().iterator()
-    starts: dict[str, dict[int, int]] = {}
-    ends: dict[str, dict[int, int]] = {}
+    starts: list[str] = []
+    ends: list[str] = []
     read = False
     while leaves.hasNext():
         leaf = leaves.next()
@@ -116,13 +116,19 @@ def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
         read = True
         for option, into in ((leaf.startOffset(), starts), (leaf.endOffset(), ends)):
             if option.isDefined():
-                into.update(spark_offsets(option.get().json()))
+                into.append(option.get().json())
     if not read:
         # A batch for the watermark alone, whose plan does not name its source.
         for span in json.loads(jvm.java(spark).query.RunningBatch.spans(queries[0]._jsq)):
-            starts.update(spark_offsets(span["start"] or "{}"))
-            ends.update(spark_offsets(span["end"] or "{}"))
-    return OffsetRanges.between(starts, ends)
+            starts.append(span["start"] or "{}")
+            ends.append(span["end"] or "{}")
+    begins = {key: mark for text in starts for key, mark in spark_marks(text).items()}
+    marks = {key: (begins.get(key, OLDEST), mark) for text in ends for key, mark in spark_marks(text).items()}
+    return OffsetRanges.between(_offsets(starts), _offsets(ends), marks=marks)
+
+
+def _offsets(texts: Sequence[str]) -> dict[str, dict[int, int]]:
+    return {topic: offsets for text in texts for topic, offsets in spark_offsets(text).items()}
 
 
 def query_id(spark: SparkSession, query_name: str) -> str:

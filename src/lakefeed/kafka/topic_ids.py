@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lakefeed.commit.covered import Position
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.models import KafkaSource
 from lakefeed.errors import RecordsLost
@@ -26,8 +27,11 @@ class SourceTopics:
         """
         return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
 
-    def described(self) -> dict[str, TopicDescription | None]:
+    def described(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
         """Each of them as it is now; None for one that is named and not there.
+
+        Args:
+            position: where the feed stands; for sources that cannot tell what they have without it.
 
         Raises:
             Unreachable: no broker answers.

@@ -45,12 +45,14 @@ class PartitionDescription:
         leader: id of the broker that leads it; None while there is none.
         start_offset: the first offset that is still there.
         end_offset: one more than the last offset.
+        lost: what was removed before the feed has read it, where the source knows its records by other names.
     """
 
     id: int
     leader: int | None
     start_offset: int
     end_offset: int
+    lost: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -198,6 +198,7 @@ def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
         "timestamp": t.TimestampType(),
         "key": t.BinaryType(),
         "headers": t.ArrayType(header),
+        "sequence_number": t.StringType(),
     }
     if config.decode.envelope == "debezium":
         columns = row_type(columns)

@@ -13,7 +13,8 @@ import org.apache.iceberg.TableMetadata;
  * The commits of a feed as a table's metadata tells them.
  *
  * <p>A snapshot of a feed has in its summary: {@value #FEED}, {@value #COMMIT_ID}, {@value #RANGES}
- * ({@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}), {@value #FENCE}. What the newest one says is kept in the table's
+ * ({@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}, and {@code "marks":{"0":["…","…"]}} where the source has other names
+ * for these places), {@value #FENCE}. What the newest one says is kept in the table's
  * properties too ({@value #POSITION} and the feed's name), changed in the same commit: snapshots expire.
  */
 final class Ledger {
@@ -160,6 +161,8 @@ final class Ledger {
                 } else if (!move.isArray() && !ended.isMissingNode()
                         && (sparse ? start < ended.asLong() : start != ended.asLong())) {
                     faults.add(name + " begins at " + start + ", the table ends at " + ended.asLong());
+                } else if (!move.isArray() && !sparse) {
+                    faults.addAll(marked(name, before, topic.getValue(), partition.getKey()));
                 }
             });
         });
@@ -173,6 +176,16 @@ final class Ledger {
             }));
         }
         return faults;
+    }
+
+    /** Where the source has names of its own for places, as Kinesis has: the same number under another name is another place. */
+    private static List<String> marked(String name, JsonNode before, JsonNode now, String partition) {
+        JsonNode ended = before.path("marks").path(partition).path(1);
+        JsonNode begins = now.path("marks").path(partition).path(0);
+        boolean same = ended.isMissingNode() || begins.isMissingNode() || ended.equals(begins);
+        return same
+                ? List.of()
+                : List.of(name + " begins after " + begins.asText() + ", the table ends at " + ended.asText());
     }
 
     /** Ranges of which a feed that stands at {@code position} will read something itself, or another topic's. */

@@ -1,0 +1,45 @@
+package io.lakefeed.kinesis;
+
+import java.io.UncheckedIOException;
+import java.nio.channels.ClosedByInterruptException;
+import java.util.Collection;
+import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import java.util.function.Consumer;
+
+/** Does the same for several shards at once: each waits for Kinesis most of the time. */
+final class AtOnce implements AutoCloseable {
+    private static final int THREADS = 8;
+
+    private final ExecutorService threads = Executors.newFixedThreadPool(THREADS, task -> {
+        Thread thread = new Thread(task, "lakefeed-kinesis");
+        thread.setDaemon(true);
+        return thread;
+    });
+
+    /** Returns when all are done; throws what the first of them has thrown. */
+    <T> void run(Collection<T> each, Consumer<T> task) {
+        List<Future<?>> running =
+                each.stream().<Future<?>>map(one -> threads.submit(() -> task.accept(one))).toList();
+        try {
+            for (Future<?> one : running) {
+                one.get();
+            }
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+            throw new UncheckedIOException(new ClosedByInterruptException());
+        } catch (ExecutionException failed) {
+            throw failed.getCause() instanceof RuntimeException known ? known : new IllegalStateException(failed.getCause());
+        } finally {
+            running.forEach(one -> one.cancel(true));
+        }
+    }
+
+    @Override
+    public void close() {
+        threads.shutdownNow();
+    }
+}

@@ -1,0 +1,51 @@
+package io.lakefeed.kinesis;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+import java.util.function.Supplier;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
+
+/**
+ * Where a query begins, written down once in its checkpoint: Spark's log has the ends of batches only, and a first batch that is
+ * run again has to be the same.
+ */
+final class Beginning {
+    private static final String VERSION = "v1\n";
+
+    private final Path file;
+
+    Beginning(String checkpointLocation) {
+        this.file = new Path(checkpointLocation, "0");
+    }
+
+    /** What was written down; or this, which then is. */
+    String orElse(Supplier<String> first) {
+        Configuration settings = SparkSession.active().sessionState().newHadoopConf();
+        CheckpointFileManager files = CheckpointFileManager.create(file.getParent(), settings);
+        try {
+            if (files.exists(file)) {
+                try (InputStream written = files.open(file)) {
+                    return new String(written.readAllBytes(), StandardCharsets.UTF_8).substring(VERSION.length());
+                }
+            }
+            files.mkdirs(file.getParent());
+            String begins = first.get();
+            var output = files.createAtomic(file, false);
+            try {
+                output.write((VERSION + begins).getBytes(StandardCharsets.UTF_8));
+                output.close();
+            } catch (IOException failed) {
+                output.cancel();
+                throw failed;
+            }
+            return begins;
+        } catch (IOException failed) {
+            throw new UncheckedIOException(failed);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+package io.lakefeed.kinesis;
+
+import java.io.UncheckedIOException;
+import java.nio.channels.ClosedByInterruptException;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import java.util.stream.Stream;
+import software.amazon.awssdk.core.exception.AbortedException;
+import software.amazon.awssdk.core.exception.SdkClientException;
+import software.amazon.awssdk.services.kinesis.model.ExpiredIteratorException;
+import software.amazon.awssdk.services.kinesis.model.GetRecordsRequest;
+import software.amazon.awssdk.services.kinesis.model.GetRecordsResponse;
+import software.amazon.awssdk.services.kinesis.model.GetShardIteratorRequest;
+import software.amazon.awssdk.services.kinesis.model.KinesisException;
+import software.amazon.awssdk.services.kinesis.model.LimitExceededException;
+import software.amazon.awssdk.services.kinesis.model.ListShardsRequest;
+import software.amazon.awssdk.services.kinesis.model.ListShardsResponse;
+import software.amazon.awssdk.services.kinesis.model.ProvisionedThroughputExceededException;
+import software.amazon.awssdk.services.kinesis.model.ResourceNotFoundException;
+import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
+import software.amazon.awssdk.services.kinesis.model.StreamDescriptionSummary;
+
+/** The requests to one stream, their failures told so that a user can act on them. Where there are too many, it waits. */
+final class DataStream {
+    private static final Pattern SHARD_ID = Pattern.compile("shardId-0*(\\d+)");
+    private static final Set<String> DENIALS = Set.of(
+            "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "InvalidClientTokenId",
+            "ExpiredTokenException", "IncompleteSignatureException", "MissingAuthenticationTokenException", "OptInRequired");
+    private static final long PATIENCE_MS = 60_000;
+
+    private final StreamConnection connection;
+
+    DataStream(StreamConnection connection) {
+        this.connection = connection;
+    }
+
+    /**
+     * A shard as the stream lists it.
+     *
+     * @param number the number in its id
+     * @param open whether records can still come
+     * @param parents numbers of the shards that it was made of, by a split or a merge
+     */
+    record Shard(int number, boolean open, List<Integer> parents) {}
+
+    /** What a stream is and how long it keeps its records. */
+    record Summary(String id, long retentionMs) {}
+
+    static String shardId(int number) {
+        return String.format("shardId-%012d", number);
+    }
+
+    /** The moment of its creation tells a stream from one that was made again under its name. */
+    Summary summary() {
+        StreamDescriptionSummary told = asked(() -> connection.client()
+                .describeStreamSummary(request -> request.streamName(connection.stream()))
+                .streamDescriptionSummary());
+        Instant created = told.streamCreationTimestamp();
+        return new Summary(String.valueOf(created), TimeUnit.HOURS.toMillis(told.retentionPeriodHours()));
+    }
+
+    /** All shards that hold records, or may. */
+    List<Shard> shards() {
+        List<Shard> shards = new ArrayList<>();
+        String next = null;
+        do {
+            ListShardsRequest request = next == null
+                    ? ListShardsRequest.builder().streamName(connection.stream()).build()
+                    : ListShardsRequest.builder().nextToken(next).build();
+            ListShardsResponse page = asked(() -> connection.client().listShards(request));
+            page.shards().forEach(each -> shards.add(new Shard(
+                    numberOf(each.shardId()),
+                    each.sequenceNumberRange().endingSequenceNumber() == null,
+                    Stream.of(each.parentShardId(), each.adjacentParentShardId())
+                            .filter(Objects::nonNull)
+                            .map(DataStream::numberOf)
+                            .toList())));
+            next = page.nextToken();
+        } while (next != null);
+        return shards;
+    }
+
+    /** Where to read a shard from: at the record of a mark, after a record, from a time, or from its oldest record. */
+    String iterator(int shard, ShardIteratorType type, String sequenceNumber, Long since) {
+        GetShardIteratorRequest.Builder request = GetShardIteratorRequest.builder()
+                .streamName(connection.stream())
+                .shardId(shardId(shard))
+                .shardIteratorType(type)
+                .startingSequenceNumber(sequenceNumber);
+        if (since != null) {
+            request.timestamp(Instant.ofEpochMilli(since));
+        }
+        return asked(() -> connection.client().getShardIterator(request.build()).shardIterator());
+    }
+
+    /**
+     * One page of a shard's records.
+     *
+     * @throws ExpiredIteratorException the iterator is older than five minutes
+     */
+    GetRecordsResponse records(String iterator, int most) {
+        GetRecordsRequest request =
+                GetRecordsRequest.builder().shardIterator(iterator).limit(most).build();
+        return asked(() -> connection.client().getRecords(request));
+    }
+
+    @Override
+    public String toString() {
+        return connection.toString();
+    }
+
+    private static int numberOf(String shardId) {
+        Matcher id = SHARD_ID.matcher(shardId);
+        if (!id.matches()) {
+            throw new IllegalStateException("a shard of another name than Kinesis gives: " + shardId);
+        }
+        return Integer.parseInt(id.group(1));
+    }
+
+    private <T> T asked(Supplier<T> request) {
+        long end = System.currentTimeMillis() + PATIENCE_MS;
+        for (long pause = 200; ; pause = Math.min(2 * pause, 5_000)) {
+            try {
+                return request.get();
+            } catch (ProvisionedThroughputExceededException | LimitExceededException tooMany) {
+                // A shard takes five reads a second, of all that read it.
+                if (System.currentTimeMillis() > end) {
+                    throw new StreamFailure("Kinesis throttles all requests to " + connection, tooMany);
+                }
+                waited(pause);
+            } catch (ExpiredIteratorException renewable) {
+                throw renewable;
+            } catch (ResourceNotFoundException missing) {
+                throw new StreamFailure("Kinesis has no such stream or shard: " + connection, missing);
+            } catch (KinesisException refused) {
+                String code = refused.awsErrorDetails() == null ? "" : refused.awsErrorDetails().errorCode();
+                boolean denied = refused.statusCode() == 401 || refused.statusCode() == 403 || DENIALS.contains(code);
+                String what = denied ? "Kinesis refuses the credentials" : "Kinesis refuses the request";
+                throw new StreamFailure(what + " (" + code + "): " + connection, refused);
+            } catch (AbortedException stopped) {
+                throw new UncheckedIOException(new ClosedByInterruptException());
+            } catch (SdkClientException away) {
+                boolean unsigned = String.valueOf(away.getMessage()).contains("Unable to load credentials");
+                String what = unsigned ? "Kinesis refuses the credentials (there are none)" : "Kinesis does not answer";
+                throw new StreamFailure(what + ": " + connection, away);
+            }
+        }
+    }
+
+    private static void waited(long ms) {
+        try {
+            Thread.sleep(ms);
+        } catch (InterruptedException stopped) {
+            Thread.currentThread().interrupt();
+            throw new UncheckedIOException(new ClosedByInterruptException());
+        }
+    }
+}

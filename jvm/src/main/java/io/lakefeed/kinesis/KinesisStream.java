@@ -1,0 +1,185 @@
+package io.lakefeed.kinesis;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+
+/**
+ * A stream of Kinesis as micro-batches of fixed ranges.
+ *
+ * <p>Kinesis tells no newest sequence number. So the driver reads ahead, as far as a batch goes, and keeps of each shard the
+ * number of records and the last sequence number alone; with these in Spark's offset log the executors read the same records,
+ * however often. A batch without records is never planned: a shard that ends without any is remembered here only.
+ */
+final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableNow {
+    private final StreamConnection connection;
+    private final DataStream stream;
+    private final Settings settings;
+    private final Beginning beginning;
+    private final Map<Integer, ShardWalk> walks = new HashMap<>();
+    private final AtOnce atOnce = new AtOnce();
+    private Retention retention;
+    private Long until;
+
+    /**
+     * What the options say.
+     *
+     * @param maxRecords of a batch, over all shards
+     * @param starting positions of a query without a checkpoint, as JSON; null to begin as {@code latest} says
+     * @param latest whether a new feed leaves out what is there already
+     */
+    record Settings(long maxRecords, String starting, boolean latest) {}
+
+    KinesisStream(StreamConnection connection, Settings settings, Beginning beginning) {
+        this.connection = connection;
+        this.stream = new DataStream(connection);
+        this.settings = settings;
+        this.beginning = beginning;
+    }
+
+    @Override
+    public Offset initialOffset() {
+        return StreamOffset.of(beginning.orElse(() -> first().json()));
+    }
+
+    private StreamOffset first() {
+        if (settings.starting() != null) {
+            return StreamOffset.of(settings.starting());
+        }
+        SortedMap<Integer, StreamOffset.At> shards = new TreeMap<>();
+        if (settings.latest()) {
+            Mark now = Mark.since(System.currentTimeMillis());
+            for (DataStream.Shard each : stream.shards()) {
+                Mark mark = each.open() ? now : new Mark(Mark.OLDEST.where(), 0, true);
+                shards.put(each.number(), new StreamOffset.At(0, mark));
+            }
+        }
+        return new StreamOffset(connection.stream(), shards);
+    }
+
+    @Override
+    public ReadLimit getDefaultReadLimit() {
+        return ReadLimit.maxRows(settings.maxRecords());
+    }
+
+    /** From now on what arrives later is left to the next run. */
+    @Override
+    public void prepareForTriggerAvailableNow() {
+        until = System.currentTimeMillis();
+    }
+
+    @Override
+    public Offset latestOffset() {
+        throw new UnsupportedOperationException("asked with where the batch begins");
+    }
+
+    @Override
+    public Offset latestOffset(Offset from, ReadLimit limit) {
+        StreamOffset start = (StreamOffset) from;
+        long most = limit instanceof ReadMaxRows rows ? rows.maxRows() : settings.maxRecords();
+        if (retention == null) {
+            retention = new Retention(stream.summary().retentionMs());
+        }
+        SortedMap<Integer, StreamOffset.At> now = start.shards();
+        while (true) {
+            List<DataStream.Shard> listed = stream.shards();
+            addReadable(now, listed);
+            boolean goesOn = readAhead(now, listed, most);
+            if (now.entrySet().stream().anyMatch(each -> each.getValue().at() > start.at(each.getKey()).at())) {
+                return new StreamOffset(connection.stream(), now);
+            }
+            if (!goesOn) {
+                return start;
+            }
+        }
+    }
+
+    /** A shard that others became by a split or a merge is read after these, so that the order of each key is kept. */
+    private static void addReadable(SortedMap<Integer, StreamOffset.At> known, List<DataStream.Shard> listed) {
+        Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
+        Set<Integer> finished = new HashSet<>();
+        known.forEach((number, at) -> {
+            if (at.mark().finished()) {
+                finished.add(number);
+            }
+        });
+        for (DataStream.Shard each : listed) {
+            boolean ready = each.parents().stream()
+                    .allMatch(parent -> known.containsKey(parent) ? finished.contains(parent) : !there.contains(parent));
+            if (ready) {
+                known.putIfAbsent(each.number(), StreamOffset.At.BEGINNING);
+            }
+        }
+    }
+
+    /** Moves each position as far as the batch goes; whether it makes sense to look again if no record was found. */
+    private boolean readAhead(SortedMap<Integer, StreamOffset.At> positions, List<DataStream.Shard> listed, long most) {
+        Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
+        List<ShardWalk> open = new ArrayList<>();
+        positions.forEach((number, at) -> {
+            if (!at.mark().finished()) {
+                if (!there.contains(number)) {
+                    throw StreamFailure.lost(DataStream.shardId(number) + " is not there any more; the feed has read "
+                            + at.at() + " records of it, and not to its end");
+                }
+                ShardWalk walk = walks.get(number);
+                if (walk == null || !walk.isAt(at) || retention.hasReached(walk.at().mark())) {
+                    walk = new ShardWalk(stream, number, at, retention);
+                    walks.put(number, walk);
+                }
+                open.add(walk);
+            }
+        });
+        long each = Math.max(1, most / Math.max(1, open.size()));
+        atOnce.run(open, walk -> walk.advance(each, until));
+        boolean goesOn = false;
+        for (ShardWalk walk : open) {
+            positions.put(walk.shard(), walk.at());
+            goesOn |= walk.at().mark().finished() || (until != null && !walk.isDone());
+        }
+        return goesOn;
+    }
+
+    @Override
+    public InputPartition[] planInputPartitions(Offset from, Offset to) {
+        StreamOffset start = (StreamOffset) from;
+        return ((StreamOffset) to)
+                .shards().entrySet().stream()
+                        .filter(each -> each.getValue().at() > start.at(each.getKey()).at())
+                        .map(each -> ShardRange.of(connection, each.getKey(), start.at(each.getKey()), each.getValue()))
+                        .toArray(InputPartition[]::new);
+    }
+
+    @Override
+    public PartitionReaderFactory createReaderFactory() {
+        return new ShardRange.Factory();
+    }
+
+    @Override
+    public Offset deserializeOffset(String json) {
+        return StreamOffset.of(json);
+    }
+
+    @Override
+    public void commit(Offset end) {
+        // The ledger and Spark's log have it; the stream keeps no position for its readers.
+    }
+
+    @Override
+    public void stop() {
+        atOnce.close();
+    }
+}

@@ -1,0 +1,57 @@
+package io.lakefeed.kinesis;
+
+/**
+ * A place in a shard: what is read next comes after it.
+ *
+ * <p>As text {@code where[ seen:ms][ finished]}: it stands in Spark's offsets and in the ledger, beside the number of records
+ * read so far.
+ *
+ * @param where the sequence number of the last record that was read; {@code oldest} or {@code since:ms} if none was
+ * @param seen all that had arrived by this time was read, in ms since 1970; 0 if nothing is known. Tells whether
+ *     retention can have removed anything that was not read
+ * @param finished whether the shard is closed and was read to its end
+ */
+record Mark(String where, long seen, boolean finished) {
+    static final Mark OLDEST = new Mark("oldest", 0, false);
+    private static final String SINCE = "since:";
+    private static final String SEEN = "seen:";
+    private static final String FINISHED = "finished";
+
+    /** What arrives from now on. */
+    static Mark since(long ms) {
+        return new Mark(SINCE + ms, ms, false);
+    }
+
+    static Mark of(String text) {
+        String where = null;
+        long seen = 0;
+        boolean finished = false;
+        for (String each : text.split(" ")) {
+            if (where == null) {
+                where = each;
+            } else if (each.startsWith(SEEN)) {
+                seen = Long.parseLong(each.substring(SEEN.length()));
+            } else if (each.equals(FINISHED)) {
+                finished = true;
+            } else {
+                throw new IllegalArgumentException("this is no place in a shard: " + text);
+            }
+        }
+        return new Mark(where, seen, finished);
+    }
+
+    /** The sequence number of the last record that was read, or null. */
+    String sequenceNumber() {
+        return where.equals(OLDEST.where) || where.startsWith(SINCE) ? null : where;
+    }
+
+    /** Where it begins by the time of arrival, in ms since 1970; null if it begins otherwise. */
+    Long since() {
+        return where.startsWith(SINCE) ? Long.valueOf(where.substring(SINCE.length())) : null;
+    }
+
+    @Override
+    public String toString() {
+        return where + (seen > 0 ? " " + SEEN + seen : "") + (finished ? " " + FINISHED : "");
+    }
+}

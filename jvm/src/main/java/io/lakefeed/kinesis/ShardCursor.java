@@ -1,0 +1,93 @@
+package io.lakefeed.kinesis;
+
+import java.util.List;
+import software.amazon.awssdk.services.kinesis.model.ExpiredIteratorException;
+import software.amazon.awssdk.services.kinesis.model.GetRecordsResponse;
+import software.amazon.awssdk.services.kinesis.model.Record;
+import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
+
+/**
+ * Reads one shard in order, from a mark on. Not for several threads.
+ *
+ * <p>It begins <em>at</em> the record of the mark, not after it, and passes over it: if that is gone, retention has reached this
+ * place, and records behind it may be gone too. Kinesis itself would go on with the oldest that there is, and tell nobody.
+ */
+final class ShardCursor {
+    /** What one request can bring. */
+    static final int MOST = 10_000;
+
+    private final DataStream stream;
+    private final int shard;
+    private final Mark from;
+    private String last;
+    private String iterator;
+    private boolean finished;
+    private boolean atMark;
+    private boolean markGone;
+
+    /**
+     * What one request has brought.
+     *
+     * @param records in order; may be none although there are more
+     * @param atTip whether no more were there at the moment of the request
+     * @param finished whether there will never be more
+     */
+    record Page(List<Record> records, boolean atTip, boolean finished) {}
+
+    ShardCursor(DataStream stream, int shard, Mark from) {
+        this.stream = stream;
+        this.shard = shard;
+        this.from = from;
+        this.finished = from.finished();
+        this.last = from.sequenceNumber();
+        this.atMark = last != null;
+    }
+
+    /** The next records, this many at most, and one request's worth of them. */
+    Page next(long most) {
+        if (finished) {
+            return new Page(List.of(), true, true);
+        }
+        if (iterator == null) {
+            iterator = begun();
+        }
+        int limit = (int) Math.min(MOST, atMark ? most + 1 : most);
+        GetRecordsResponse answer;
+        try {
+            answer = stream.records(iterator, limit);
+        } catch (ExpiredIteratorException old) {
+            iterator = begun();
+            answer = stream.records(iterator, limit);
+        }
+        iterator = answer.nextShardIterator();
+        finished = iterator == null;
+        boolean atTip = answer.millisBehindLatest() != null && answer.millisBehindLatest() == 0;
+        List<Record> records = answer.records();
+        if (atMark && (!records.isEmpty() || atTip || finished)) {
+            atMark = false;
+            markGone = records.isEmpty() || !records.get(0).sequenceNumber().equals(last);
+            records = markGone ? records : records.subList(1, records.size());
+        }
+        if (!records.isEmpty()) {
+            last = records.get(records.size() - 1).sequenceNumber();
+        }
+        return new Page(records, atTip, finished);
+    }
+
+    /** Whether the record that it was to go on after is not there any more. */
+    boolean isMarkGone() {
+        return markGone;
+    }
+
+    private String begun() {
+        if (atMark) {
+            return stream.iterator(shard, ShardIteratorType.AT_SEQUENCE_NUMBER, last, null);
+        }
+        if (last != null) {
+            return stream.iterator(shard, ShardIteratorType.AFTER_SEQUENCE_NUMBER, last, null);
+        }
+        return from.since() == null
+                ? stream.iterator(shard, ShardIteratorType.TRIM_HORIZON, null, null)
+                : stream.iterator(shard, ShardIteratorType.AT_TIMESTAMP, null, from.since());
+    }
+}

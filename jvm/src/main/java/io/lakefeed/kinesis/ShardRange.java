@@ -1,0 +1,123 @@
+package io.lakefeed.kinesis;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Iterator;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.unsafe.types.UTF8String;
+import software.amazon.awssdk.services.kinesis.model.Record;
+
+/**
+ * The records of one shard that a task reads.
+ *
+ * @param connection how the stream is reached
+ * @param shard the shard's number
+ * @param at the number of the first record after {@code mark}
+ * @param mark where reading begins, as text
+ * @param from the number of the first record that is wanted
+ * @param to the number of the first that is not
+ * @param last sequence number of the last one that is wanted; null if it is not known
+ */
+record ShardRange(StreamConnection connection, int shard, long at, String mark, long from, long to, String last)
+        implements InputPartition {
+
+    static ShardRange of(StreamConnection connection, int shard, StreamOffset.At start, StreamOffset.At end) {
+        return new ShardRange(
+                connection, shard, start.at(), start.mark().toString(), start.at(), end.at(), end.mark().sequenceNumber());
+    }
+
+    @Override
+    public String toString() {
+        return connection + ", " + DataStream.shardId(shard) + " [" + from + ", " + to + ")";
+    }
+
+    /** Makes the readers of ranges. */
+    static final class Factory implements PartitionReaderFactory {
+        private static final long serialVersionUID = 1L;
+
+        @Override
+        public PartitionReader<InternalRow> createReader(InputPartition partition) {
+            return new Reader((ShardRange) partition);
+        }
+    }
+
+    /** Reads exactly the records of a range, or fails. */
+    private static final class Reader implements PartitionReader<InternalRow> {
+        private final ShardRange range;
+        private final ShardCursor cursor;
+        private final UTF8String stream;
+        private Iterator<Record> page = List.<Record>of().iterator();
+        private long next;
+        private Record record;
+
+        Reader(ShardRange range) {
+            this.range = range;
+            this.next = range.at();
+            this.stream = UTF8String.fromString(range.connection().stream());
+            Mark mark = Mark.of(range.mark());
+            this.cursor = new ShardCursor(
+                    new DataStream(range.connection()), range.shard(), new Mark(mark.where(), mark.seen(), false));
+        }
+
+        @Override
+        public boolean next() {
+            do {
+                if (next == range.to()) {
+                    requireRightEnd();
+                    return false;
+                }
+                while (!page.hasNext()) {
+                    ShardCursor.Page found = cursor.next(range.to() - next);
+                    if (found.records().isEmpty() && (found.finished() || found.atTip())) {
+                        throw lost("there are " + (next - range.at()) + " of " + (range.to() - range.at()));
+                    }
+                    page = found.records().iterator();
+                }
+                record = page.next();
+                next++;
+            } while (next <= range.from());
+            return true;
+        }
+
+        /** As many records, and the right last one: in between none can be missing, for sequence numbers only rise. */
+        private void requireRightEnd() {
+            if (range.last() != null && record != null && !record.sequenceNumber().equals(range.last())) {
+                throw lost("they end at sequence number " + record.sequenceNumber() + " and not at " + range.last());
+            }
+        }
+
+        private StreamFailure lost(String told) {
+            return StreamFailure.lost("of the records that were planned for a batch " + told + " (" + range + ")");
+        }
+
+        @Override
+        public InternalRow get() {
+            return new GenericInternalRow(new Object[] {
+                record.partitionKey().getBytes(StandardCharsets.UTF_8),
+                record.data().asByteArray(),
+                stream,
+                range.shard(),
+                next - 1,
+                record.approximateArrivalTimestamp().toEpochMilli() * 1000,
+                new GenericArrayData(new Object[] {header("sequence_number", record.sequenceNumber())}),
+                UTF8String.fromString(record.sequenceNumber()),
+            });
+        }
+
+        /** What dead letters keep of a record that Kafka's have not. */
+        private static InternalRow header(String name, String value) {
+            return new GenericInternalRow(
+                    new Object[] {UTF8String.fromString(name), value.getBytes(StandardCharsets.UTF_8)});
+        }
+
+        @Override
+        public void close() {
+            // The client is shared, and requests leave nothing open.
+        }
+    }
+}

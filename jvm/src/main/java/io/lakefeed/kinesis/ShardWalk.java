@@ -1,0 +1,86 @@
+package io.lakefeed.kinesis;
+
+import java.util.List;
+import software.amazon.awssdk.services.kinesis.model.Record;
+
+/** The driver's way through one shard, ahead of the batches: it counts records and keeps the last sequence number. */
+final class ShardWalk {
+    /** How long it looks for records in a stretch that has none; the next batch's search goes on from there. */
+    private static final long PATIENCE_MS = 5_000;
+
+    private final int shard;
+    private final Retention retention;
+    private final Mark begun;
+    private final ShardCursor cursor;
+    private StreamOffset.At at;
+    private StreamOffset.At told;
+    private boolean done;
+
+    ShardWalk(DataStream stream, int shard, StreamOffset.At from, Retention retention) {
+        this.shard = shard;
+        this.retention = retention;
+        this.begun = from.mark();
+        this.at = from;
+        this.told = from;
+        this.cursor = new ShardCursor(stream, shard, from.mark());
+    }
+
+    int shard() {
+        return shard;
+    }
+
+    StreamOffset.At at() {
+        return at;
+    }
+
+    /** Whether it stands where a batch begins, so that it can be gone on with: what it knows beyond that is no record. */
+    boolean isAt(StreamOffset.At start) {
+        return start.at() == at.at() && start.mark().where().equals(at.mark().where());
+    }
+
+    /** Whether all was read that had arrived by the time it was to go to. */
+    boolean isDone() {
+        return done;
+    }
+
+    /**
+     * Goes on by this many records at most, up to the newest.
+     *
+     * @param until leave what arrives later, in ms since 1970; null for no such end
+     * @throws StreamFailure records may be lost
+     */
+    void advance(long most, Long until) {
+        if (done) {
+            return;
+        }
+        long end = at.at() + most;
+        long patience = System.currentTimeMillis() + PATIENCE_MS;
+        boolean finished = false;
+        boolean more = true;
+        while (more && at.at() < end) {
+            long asked = System.currentTimeMillis();
+            ShardCursor.Page page = cursor.next(end - at.at());
+            String lost = retention.lost(shard, begun, cursor);
+            if (lost != null && at.equals(told)) {
+                throw StreamFailure.lost(lost);
+            }
+            List<Record> records = page.records();
+            if (!records.isEmpty()) {
+                Record last = records.get(records.size() - 1);
+                long arrived = last.approximateArrivalTimestamp().toEpochMilli();
+                at = new StreamOffset.At(at.at() + records.size(), new Mark(last.sequenceNumber(), arrived, false));
+                done = until != null && arrived > until;
+            }
+            finished = page.finished();
+            if (page.atTip() && !finished) {
+                at = new StreamOffset.At(at.at(), new Mark(at.mark().where(), Math.max(asked, at.mark().seen()), false));
+                done = until != null;
+            }
+            more = !finished && !page.atTip() && !done && (until != null || System.currentTimeMillis() < patience);
+        }
+        if (finished) {
+            at = new StreamOffset.At(at.at(), new Mark(at.mark().where(), at.mark().seen(), true));
+            done = true;
+        }
+    }
+}

@@ -1,0 +1,65 @@
+package io.lakefeed.kinesis;
+
+import io.lakefeed.Secrets;
+import java.io.Serializable;
+import java.net.URI;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import software.amazon.awssdk.auth.credentials.AwsBasicCredentials;
+import software.amazon.awssdk.auth.credentials.AwsCredentials;
+import software.amazon.awssdk.auth.credentials.AwsSessionCredentials;
+import software.amazon.awssdk.auth.credentials.StaticCredentialsProvider;
+import software.amazon.awssdk.core.SdkSystemSetting;
+import software.amazon.awssdk.http.apache.ApacheHttpClient;
+import software.amazon.awssdk.regions.Region;
+import software.amazon.awssdk.services.kinesis.KinesisClient;
+import software.amazon.awssdk.services.kinesis.KinesisClientBuilder;
+
+/**
+ * How a stream is reached. Secrets are inside: it travels to the executors in serialised tasks, and is shown nowhere.
+ *
+ * @param stream the stream's name
+ * @param region the region that requests are signed for
+ * @param endpoint URL of the service; null for AWS itself
+ * @param keys {@code access key, secret key[, session token]}, a line each; null for the AWS default chain
+ */
+record StreamConnection(String stream, String region, String endpoint, String keys) implements Serializable {
+    private static final Map<StreamConnection, KinesisClient> CLIENTS = new ConcurrentHashMap<>();
+
+    /** Of the options {@code stream}, {@code region}, {@code endpoint}, and {@code credentials}: the name of a secret. */
+    static StreamConnection of(Map<String, String> options) {
+        String name = options.get("credentials");
+        return new StreamConnection(
+                options.get("stream"), options.get("region"), options.get("endpoint"), name == null ? null : Secrets.get(name));
+    }
+
+    /** One client for each connection and JVM. */
+    KinesisClient client() {
+        return CLIENTS.computeIfAbsent(this, StreamConnection::connected);
+    }
+
+    private KinesisClient connected() {
+        KinesisClientBuilder builder = KinesisClient.builder()
+                .region(Region.of(region))
+                .httpClientBuilder(ApacheHttpClient.builder().connectionTimeout(Duration.ofSeconds(5)));
+        if (endpoint != null) {
+            // Others that speak Kinesis speak its JSON alone; no other client of this JVM knows CBOR.
+            System.setProperty(SdkSystemSetting.CBOR_ENABLED.property(), "false");
+            builder.endpointOverride(URI.create(endpoint));
+        }
+        if (keys != null) {
+            String[] each = keys.split("\n", -1);
+            AwsCredentials credentials = each.length > 2
+                    ? AwsSessionCredentials.create(each[0], each[1], each[2])
+                    : AwsBasicCredentials.create(each[0], each[1]);
+            builder.credentialsProvider(StaticCredentialsProvider.create(credentials));
+        }
+        return builder.build();
+    }
+
+    @Override
+    public String toString() {
+        return "stream " + stream + " at " + (endpoint == null ? "AWS, region " + region : endpoint);
+    }
+}

@@ -1,0 +1,55 @@
+package io.lakefeed.kinesis;
+
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
+import java.util.Map;
+
+/** What a start has to know of a stream: for Python. */
+public final class StreamState {
+    private StreamState() {}
+
+    /** The stream's id: another one if it was made again. */
+    public static String id(Map<String, String> options) {
+        return new DataStream(StreamConnection.of(options)).summary().id();
+    }
+
+    /**
+     * The stream as it is for a feed that stands somewhere, as JSON: {@code {"id": "…", "shards": {"0": null, "1": "what is lost"}}}.
+     * A shard that was read to its end counts as there.
+     *
+     * @param offset positions as {@link StreamOffset} writes them; null for a feed without any
+     */
+    public static String of(Map<String, String> options, String offset) {
+        DataStream stream = new DataStream(StreamConnection.of(options));
+        DataStream.Summary summary = stream.summary();
+        Retention retention = new Retention(summary.retentionMs());
+        ObjectNode told = JsonNodeFactory.instance.objectNode().put("id", summary.id());
+        ObjectNode shards = told.putObject("shards");
+        List<DataStream.Shard> listed = stream.shards();
+        listed.forEach(each -> shards.putNull(String.valueOf(each.number())));
+        if (offset != null) {
+            StreamOffset.of(offset).shards().forEach((number, at) -> {
+                String name = String.valueOf(number);
+                if (at.mark().finished()) {
+                    shards.putNull(name);
+                } else if (shards.has(name)) {
+                    shards.put(name, lost(stream, number, at.mark(), retention));
+                }
+            });
+        }
+        return told.toString();
+    }
+
+    private static String lost(DataStream stream, int number, Mark mark, Retention retention) {
+        if (!retention.hasReached(mark)) {
+            return null;
+        }
+        ShardCursor cursor = new ShardCursor(stream, number, mark);
+        ShardCursor.Page page;
+        do {
+            page = cursor.next(1);
+        } while (page.records().isEmpty() && !page.atTip() && !page.finished() && !cursor.isMarkGone());
+        return retention.lost(number, mark, cursor);
+    }
+}

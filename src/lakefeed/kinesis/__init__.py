@@ -1,0 +1,1 @@
+"""Kinesis as a source of numbered records."""

@@ -1,0 +1,253 @@
+"""A stream of Kinesis lands as topics do: each record once, whatever becomes of shards, driver and checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.assembly import Assembly
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, RecordsLost, ResourceMissing
+from lakefeed.landing import Sink
+from lakefeed.local import Endpoints
+from lakefeed.pipeline import Pipeline, RunSummary
+from tests.feed import Feed
+from tests.servers.kinesis import Kinesis, kinesis
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = {"json": {"schema_ddl": "id BIGINT, zip STRING"}}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Kinesis]:
+    with kinesis() as running:
+        yield running
+
+
+class StreamFeed(Feed):
+    """A feed of a stream of its own."""
+
+    kinesis: Kinesis
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, **self.kinesis.environment}
+
+    def put(self, *ids: int) -> None:
+        self.kinesis.put(self.name, [{"id": each, "zip": f"{each:04}"} for each in ids])
+
+    def job(self, **blocks: Any) -> Pipeline:
+        source = {"stream": self.name, **blocks.pop("kinesis", {})}
+        return self.pipeline(**{"source": {"kinesis": source}, "decode": COLUMNS, **blocks})
+
+    def ids(self) -> list[int]:
+        return sorted(each["id"] for each in self.rows())
+
+
+@pytest.fixture
+def stream(stack: Endpoints, server: Kinesis, tmp_path: Path) -> StreamFeed:
+    feed = StreamFeed(stack, tmp_path)
+    feed.kinesis = server
+    server.create(feed.name)
+    return feed
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool) -> None:
+    """The next batch's driver dies before or after the commit of its rows."""
+    made = Assembly.sink
+
+    def sink(self: Assembly, *arguments: Any, **named: Any) -> Sink:
+        found = made(self, *arguments, **named)
+        land: Callable[..., int | None] = found.land
+
+        def once(*of: Any, **also: Any) -> None:
+            if not before:
+                land(*of, **also)
+            raise ConnectionError("the driver dies")
+
+        monkeypatch.setattr(found, "land", once)
+        return found
+
+    monkeypatch.setattr(Assembly, "sink", sink)
+
+
+def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_made_anew(
+    stream: StreamFeed, lake: SparkSession
+) -> None:
+    stream.put(*range(10))
+    stream.job().run(spark=lake, once=True)
+    stream.put(10, 11)
+    stream.kinesis.split(stream.name)
+    stream.put(*range(12, 20))
+    notes: list[str] = []
+    anew = stream.job(checkpoint=f"{stream.checkpoint}-2")
+    summary = anew.run(spark=lake, once=True, on_note=notes.append)
+    assert "goes on where the table is" in notes[0]
+    assert summary.records == 10
+    assert stream.ids() == list(range(20))
+
+
+@pytest.mark.slow
+def test_splits_merges_deaths_and_a_lost_checkpoint_land_each_record_once(
+    stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = stream.job(decode={**COLUMNS, "metadata": ["topic", "partition", "offset", "key", "sequence_number"]})
+
+    def run() -> RunSummary:
+        return job.run(spark=lake, once=True)
+
+    stream.put(*range(20))
+    assert run().records == 20
+    stream.put(*range(20, 30))
+    stream.kinesis.split(stream.name)
+    stream.put(*range(30, 50))
+    with monkeypatch.context() as crash:
+        dying(crash, before=True)
+        with pytest.raises(LakefeedError):
+            run()
+    stream.kinesis.merge(stream.name)
+    stream.put(*range(50, 60))
+    with monkeypatch.context() as crash:
+        dying(crash, before=False)
+        with pytest.raises(LakefeedError):
+            run()
+    run()
+    assert stream.ids() == list(range(60))
+
+    stream.kinesis.split(stream.name)
+    stream.put(*range(60, 70))
+    notes: list[str] = []
+    anew = stream.job(
+        decode=job.config.decode.model_dump(by_alias=True, exclude_none=True), checkpoint=f"{stream.checkpoint}-2"
+    )
+    anew.run(spark=lake, once=True, on_note=notes.append)
+    assert "goes on where the table is" in notes[0]
+    assert stream.ids() == list(range(70))
+
+    found = anew.verify(deep=True)
+    assert found.faults == ()
+    assert found.records == found.rows == 70
+    rows = stream.rows()
+    assert len({each["kafka_sequence_number"] for each in rows}) == 70
+    assert all(json.loads(each["kafka_key"].decode().replace("'", '"'))["id"] == each["id"] for each in rows)
+    for shard in {each["kafka_partition"] for each in rows}:
+        offsets = sorted(each["kafka_offset"] for each in rows if each["kafka_partition"] == shard)
+        assert offsets == list(range(len(offsets)))
+    assert len({each["kafka_partition"] for each in rows}) > 4
+
+
+@pytest.mark.slow
+def test_throttled_expired_empty_and_bad_records_are_read_in_small_batches(
+    stream: StreamFeed, lake: SparkSession
+) -> None:
+    letters = f"lake.{stream.name}.letters"
+    job = stream.job(kinesis={"max_records_per_batch": 6}, dead_letters={"table": letters})
+    stream.put(*range(30))
+    stream.kinesis.put(stream.name, [b"no json"])
+    stream.kinesis.refusals += ["ProvisionedThroughputExceededException", "ExpiredIteratorException"]
+    stream.kinesis.empty_pages = 3
+    sizes: list[int] = []
+    summary = job.run(spark=lake, once=True, on_batch=lambda batch: sizes.append(batch.records))
+    assert stream.ids() == list(range(30))
+    assert summary.dead_letters == 1
+    assert sum(sizes) == 31
+    assert max(sizes) <= 6
+    (letter,) = stream.rows(letters)
+    assert letter["value"] == b"no json"
+    assert letter["headers"][0]["key"] == "sequence_number"
+
+
+@pytest.mark.slow
+def test_what_retention_has_removed_is_refused_and_can_be_given_up(stream: StreamFeed, lake: SparkSession) -> None:
+    job = stream.job()
+    stream.put(*range(10))
+    job.run(spark=lake, once=True)
+    stream.kinesis.remove_first(stream.name)
+    stream.put(10, 11)
+    job.run(spark=lake, once=True)
+    assert stream.ids() == list(range(12))
+
+    stream.kinesis.outlive(stream.name)
+    stream.put(12, 13, 14)
+    with pytest.raises(RecordsLost, match="may have been removed before it was read") as refused:
+        job.run(spark=lake, once=True)
+    assert "--accept-loss" in str(refused.value)
+    notes: list[str] = []
+
+    def told(note: str) -> None:
+        notes.append(note)
+        stream.kinesis.keep(stream.name, hours=24)
+
+    job.run(spark=lake, once=True, accept_loss=True, on_note=told)
+    assert "goes on although records are lost" in notes[0]
+    assert stream.ids() == list(range(15))
+
+
+@pytest.mark.slow
+def test_a_planned_batch_whose_records_are_gone_is_refused(
+    stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = stream.job()
+    stream.put(*range(10))
+    with monkeypatch.context() as crash:
+        dying(crash, before=True)
+        with pytest.raises(LakefeedError):
+            job.run(spark=lake, once=True)
+    stream.kinesis.remove_first(stream.name)
+    with pytest.raises(RecordsLost, match="planned for a batch"):
+        job.run(spark=lake, once=True)
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_made_again_is_another_one(stream: StreamFeed, lake: SparkSession) -> None:
+    job = stream.job()
+    stream.put(*range(5))
+    job.run(spark=lake, once=True)
+    stream.kinesis.delete(stream.name)
+    with pytest.raises(ResourceMissing, match="no such stream"):
+        job.run(spark=lake, once=True)
+    stream.kinesis.create(stream.name, shards=1)
+    stream.put(*range(5, 9))
+    with pytest.raises(RecordsLost, match="made again"):
+        job.run(spark=lake, once=True)
+    job.run(spark=lake, once=True, accept_loss=True)
+    assert stream.ids() == list(range(9))
+
+
+def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamFeed, lake: SparkSession) -> None:
+    keys = {"access_key": "kinesis-key", "secret_key": "never-shown"}
+    job = stream.job(kinesis={**keys, "start": "latest"})
+    stream.put(0)
+    stream.kinesis.refusals += ["UnrecognizedClientException"] * 2
+    with pytest.raises(AccessDenied, match="Kinesis refuses the credentials"):
+        job.run(spark=lake, once=True)
+    stream.kinesis.refusals.clear()
+    stream.put(1, 2)
+    job.run(spark=lake, once=True)
+    assert stream.ids() == [1, 2]
+    settings = {**dict(lake.sparkContext.getConf().getAll()), **lake.conf.getAll}
+    assert not [key for key, value in settings.items() if "never-shown" in value]
+    log = lake.read.text(f"{stream.checkpoint}/offsets").collect()
+    assert log
+    assert not [each for each in log if "kinesis-key" in each.value]
+    assert "never-shown" not in str(job.config)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        ({"decode": {"json": {"schema": "sample"}}}, "samples topics of Kafka"),
+        ({"dead_letters": {"topic": "letters"}}, "kept in a table"),
+        ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["id"]}}}, "order_by"),
+        ({"kinesis": {"access_key": "only"}}, "belong together"),
+        ({"kinesis": {"stream": "arn:aws:kinesis:stream/x"}}, "stream's name"),
+    ],
+)
+def test_what_does_not_go_with_a_stream(stream: StreamFeed, blocks: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        stream.job(**blocks)
