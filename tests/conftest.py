@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from lakefeed.local import Endpoints, Stack
 from tests.feed import Feed
@@ -16,6 +17,10 @@ from tests.servers.postgresql import PostgreSQL, postgresql
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
 # Without it the room for compiled code is a fifth, and a session of hundreds of tables fills it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+
+# A busy machine takes ten times as long for one example as for the next, and says nothing of the code by it.
+settings.register_profile("lakefeed", deadline=None)
+settings.load_profile("lakefeed")
 
 
 @pytest.fixture(scope="session")
