@@ -37,7 +37,7 @@ RECORDS = (
     "0 AS timestampType",
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
 )
-"""The columns of Spark's Kafka source, out of its rate source's ``timestamp, value``."""
+"""The columns of Spark's Kafka source, and of ours for Kinesis, out of its rate source's ``timestamp, value``."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     source = config.source
     rate = spark.readStream.format("rate").load()
     columns = source.files.schema_ddl if source.files else source.format.schema_ddl if source.format else None
-    if source.kafka is not None:
+    if source.numbered is not None:
         return rate.selectExpr(*RECORDS)
     if columns is not None:
         escaped = columns.replace("'", "\\'")

@@ -82,6 +82,13 @@ def test_transforms_of_other_sources_are_looked_at(shell: None, tmp_path: Path) 
     assert (status, "zipp" in text, "pipeline.yaml:4:" in text) == (2, True, True)
 
 
+def test_transforms_of_a_stream_of_kinesis_are_looked_at(shell: None, tmp_path: Path) -> None:
+    stream = FILE.replace('kafka: {bootstrap_servers: "127.0.0.1:1", topics: [a, b]}', "kinesis: {stream: hits}")
+    assert said(tmp_path / "pipeline.yaml", stream)[0] == 0
+    status, text = said(tmp_path / "pipeline.yaml", stream.replace("SELECT zip", "SELECT zipp"))
+    assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
+
+
 def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: None, tmp_path: Path) -> None:
     status, text = said(tmp_path / "pipeline.yaml", MANY.replace("zip, at FROM", "zipp, at FROM"))
     assert (status, "zipp" in text, "pipeline.yaml:5:" in text) == (2, True, True)
