@@ -14,6 +14,7 @@ import pytest
 import lakefeed
 from lakefeed.analysis import analysed
 from lakefeed.assembly import Assembly
+from lakefeed.config.connect import preflight
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.topics import Topics
 from lakefeed.landing import Sink
@@ -308,6 +309,25 @@ def test_values_in_a_topic_are_what_their_registered_schema_says(feed: Feed, lak
     assert headers["kind"] == "HIT"
     assert headers["lakefeed.source"].startswith(f"{feed.topic}/0/")
     assert "lakefeed.row" not in headers
+
+
+def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: Feed) -> None:
+    sink = {"kafka": {"topic": "no-such-topic", "value": {"avro": {"registry": "http://127.0.0.1:1"}}}}
+    config = feed.pipeline(decode=DECODE, sinks={"copy": sink}).config
+    found = {each.key: each.what for each in preflight(config, connections=feed.connections)}
+    assert "no-such-topic" in found["sinks.copy.kafka.topic"]
+    assert "sinks.copy.kafka.value.avro.registry" in found
+
+
+@pytest.mark.slow
+def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_made_again(feed: Feed, lake: SparkSession) -> None:
+    feed.send(hits("8001", "8001", "3011"))
+    pipeline = feed.pipeline(decode=DECODE, sink=topic()(feed))
+    assert pipeline.run_batch(spark=lake).rows == pipeline.run_batch(spark=lake).rows == 3
+    records = records_of(feed, lake)
+    assert records.count() == 6
+    once = sorted(values(lakefeed.deduplicated(records)))
+    assert once == [("3011", 1), ("8001", 1), ("8001", 1)]
 
 
 def beside(feed: Feed, **sinks: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ IN_A_TOPIC = (
     java(
         "copies: what comes late of an older batch",
         "copies/OnceOnly",
-        "boolean isNew = batch >= before\n",
-        "boolean isNew = batch >= 0\n",
+        "boolean copy = batch < before\n",
+        "boolean copy = batch < 0\n",
         f"{COPIES}what_comes_late_of_an_older_batch_is_a_copy",
     ),
     java(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from lakefeed.config.kafka_sink import KafkaSink
@@ -66,7 +68,11 @@ class RowRecords:
         from pyspark.sql import functions as sf
 
         placed = all(name in rows.columns for name in POSITION_COLUMNS)
-        source = sf.concat_ws("/", *POSITION_COLUMNS) if placed else sf.lit(None).cast("string")
+        numbered = not (placed and one_per_record)
+        source = sf.lit(None).cast("string")
+        if placed:
+            is_known = reduce(and_, (sf.col(name).isNotNull() for name in POSITION_COLUMNS))
+            source = sf.when(is_known, sf.concat_ws("/", *POSITION_COLUMNS))
         records = rows.select(
             key_of(self.sink, rows).alias("key"),
             self._value(rows).alias("value"),
@@ -74,15 +80,13 @@ class RowRecords:
             batch.alias("batch"),
             *(sf.expr(text).cast("string").alias(f"header_{at}") for at, text in enumerate(self.sink.headers.values())),
         )
-        row: Column = sf.lit(None)
-        if not (placed and one_per_record):
+        named = {BATCH: sf.col("batch")}
+        if placed:
+            named[SOURCE] = sf.col("source")
+        if numbered:
             equal = Window.partitionBy("key", "value", "source").orderBy("key")
             records = records.withColumn("row", sf.row_number().over(equal) - 1)
-            row = sf.col("row")
-        ours = {BATCH: sf.col("batch"), SOURCE: sf.col("source"), ROW: row}
-        there = [name for name in (BATCH, SOURCE, ROW) if name == BATCH or (name == SOURCE and placed)]
-        there += [ROW] if not (placed and one_per_record) else []
-        named = {name: ours[name] for name in there}
+            named[ROW] = sf.col("row")
         named |= {name: sf.col(f"header_{at}") for at, name in enumerate(self.sink.headers)}
         # What a row is tells its partition where no key does, so that a copy goes where the first one went.
         told_by = [sf.col("source")] if placed else [sf.col("value"), sf.col("row")]

@@ -8,6 +8,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.UUID;
+import java.util.regex.Pattern;
 import org.apache.spark.api.java.function.FlatMapGroupsWithStateFunction;
 import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Dataset;
@@ -25,8 +26,8 @@ import org.apache.spark.sql.types.DataTypes;
  * <p>Told by the headers {@code lakefeed.batch} ({@code query/number}), {@code lakefeed.source} ({@code
  * topic/partition/offset}) and {@code lakefeed.row} (a number among equal rows of the batch). The writer begins a batch
  * when all of the one before is acknowledged, and a row always goes to the same partition. So in each partition of the
- * topic a record of an older batch than one that was there before is a copy, and of the newest batch alone it has to be
- * remembered what has come: that is all the state. Records without these headers go through as they are.
+ * topic the copies of a row come before the next batch, and of the newest batch alone it has to be remembered what has
+ * come; of older ones, how far. Records without these headers go through as they are.
  *
  * <p>Limits: where partitions were added to the topic between the two, a copy may be in another one, and goes through.
  */
@@ -37,6 +38,8 @@ public final class OnceOnly {
     private static final String BATCH = "lakefeed.batch";
     private static final String SOURCE = "lakefeed.source";
     private static final String ROW = "lakefeed.row";
+    private static final Pattern A_BATCH = Pattern.compile("[^/]+/\\d{1,18}");
+    private static final Pattern A_SOURCE = Pattern.compile("[^/]+/\\d{1,10}/\\d{1,18}");
 
     private OnceOnly() {}
 
@@ -67,7 +70,7 @@ public final class OnceOnly {
         Map<String, String> headers = headers(record);
         boolean known = headers.containsKey(SOURCE) || headers.containsKey(ROW);
         String batch = known ? headers.getOrDefault(BATCH, "") : "";
-        String query = batch.matches("[^/]+/\\d{1,18}") ? batch.substring(0, batch.indexOf('/')) : "";
+        String query = A_BATCH.matcher(batch).matches() ? batch.substring(0, batch.indexOf('/')) : "";
         return record.<String>getAs("topic") + "/" + record.<Integer>getAs("partition") + "/" + query;
     }
 
@@ -89,6 +92,7 @@ public final class OnceOnly {
         private final Iterator<Row> records;
         private final GroupState<byte[]> state;
         private final Map<Long, RowsSeen> batches = new HashMap<>();
+        private final RowsSeen known;
         private final long before;
         private long newest;
 
@@ -97,10 +101,9 @@ public final class OnceOnly {
             this.state = state;
             boolean begun = state != null && state.exists();
             this.before = begun ? RowsSeen.batch(state.get()) : -1;
+            this.known = begun ? RowsSeen.read(state.get()) : RowsSeen.first();
             this.newest = before;
-            if (begun) {
-                batches.put(before, RowsSeen.read(state.get()));
-            }
+            batches.put(before, known);
         }
 
         @Override
@@ -118,13 +121,23 @@ public final class OnceOnly {
             String named = headers.get(BATCH);
             long batch = Long.parseLong(named.substring(named.lastIndexOf('/') + 1));
             newest = Math.max(newest, batch);
-            // Of an older batch all was there before the newest began.
-            boolean isNew = batch >= before
-                    && isNew(record, headers, batches.computeIfAbsent(batch, any -> new RowsSeen()));
+            boolean copy = batch < before
+                    ? isBehind(headers)
+                    : !isNew(record, headers, batches.computeIfAbsent(batch, any -> known.other()));
             if (!records.hasNext()) {
                 state.update(batches.get(newest).write(newest));
             }
-            return with(record, !isNew);
+            return with(record, copy);
+        }
+
+        /**
+         * Whether a record of an older batch is a copy: all of that was there before the newest began. Unless a
+         * checkpoint was rolled back, after which the writer's numbers come again with other records; so it is held
+         * against the offsets that were there. Where these are not known, it goes through.
+         */
+        private boolean isBehind(Map<String, String> headers) {
+            String source = headers.get(SOURCE);
+            return source != null && known.reached(partition(source), offset(source));
         }
     }
 
@@ -135,8 +148,15 @@ public final class OnceOnly {
         if (row != null) {
             return seen.add(digest(record, source, row));
         }
-        int end = source.lastIndexOf('/');
-        return seen.add(source.substring(0, end), Long.parseLong(source.substring(end + 1)));
+        return seen.add(partition(source), offset(source));
+    }
+
+    private static String partition(String source) {
+        return source.substring(0, source.lastIndexOf('/'));
+    }
+
+    private static long offset(String source) {
+        return Long.parseLong(source.substring(source.lastIndexOf('/') + 1));
     }
 
     private static UUID digest(Row record, String source, String row) {
@@ -170,6 +190,10 @@ public final class OnceOnly {
                     found.put(header.getString(0), new String(header.<byte[]>getAs(1), StandardCharsets.UTF_8));
                 }
             }
+        }
+        // Anybody can write headers of these names.
+        if (!A_SOURCE.matcher(found.getOrDefault(SOURCE, "")).matches()) {
+            found.remove(SOURCE);
         }
         return found;
     }

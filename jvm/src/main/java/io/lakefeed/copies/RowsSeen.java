@@ -6,6 +6,7 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
@@ -15,11 +16,31 @@ import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /**
  * Which rows of one batch of one writer have been seen in one partition of a topic: offsets of source partitions as
- * bitmaps, others by a digest of 128 bits.
+ * bitmaps, others by a digest of 128 bits; and of all its batches the highest offset of each source partition.
  */
 final class RowsSeen {
     private final Map<String, Roaring64NavigableMap> offsets = new HashMap<>();
     private final Set<UUID> digests = new HashSet<>();
+    private final Map<String, Long> highest;
+
+    private RowsSeen(Map<String, Long> highest) {
+        this.highest = highest;
+    }
+
+    /** Of a writer's first batch. */
+    static RowsSeen first() {
+        return new RowsSeen(new HashMap<>());
+    }
+
+    /** Of another batch of the same writer. */
+    RowsSeen other() {
+        return new RowsSeen(highest);
+    }
+
+    /** Whether so high an offset of a source partition has been seen in any batch. */
+    boolean reached(String partition, long offset) {
+        return highest.getOrDefault(partition, -1L) >= offset;
+    }
 
     /** Notes the record at an offset of a source partition; false if it was noted already. */
     boolean add(String partition, long offset) {
@@ -28,6 +49,7 @@ final class RowsSeen {
             return false;
         }
         seen.addLong(offset);
+        highest.merge(partition, offset, Math::max);
         return true;
     }
 
@@ -52,6 +74,11 @@ final class RowsSeen {
                 out.writeLong(each.getMostSignificantBits());
                 out.writeLong(each.getLeastSignificantBits());
             }
+            out.writeInt(highest.size());
+            for (Map.Entry<String, Long> each : highest.entrySet()) {
+                out.writeUTF(each.getKey());
+                out.writeLong(each.getValue());
+            }
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -60,7 +87,7 @@ final class RowsSeen {
 
     /** The rows out of what {@link #write} gave. */
     static RowsSeen read(byte[] state) {
-        RowsSeen seen = new RowsSeen();
+        RowsSeen seen = first();
         try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(state))) {
             in.readLong();
             for (int left = in.readInt(); left > 0; left--) {
@@ -72,6 +99,9 @@ final class RowsSeen {
             for (int left = in.readInt(); left > 0; left--) {
                 seen.digests.add(new UUID(in.readLong(), in.readLong()));
             }
+            for (int left = in.readInt(); left > 0; left--) {
+                seen.highest.put(in.readUTF(), in.readLong());
+            }
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
@@ -80,6 +110,6 @@ final class RowsSeen {
 
     /** The batch of a state that {@link #write} gave. */
     static long batch(byte[] state) {
-        return java.nio.ByteBuffer.wrap(state).getLong();
+        return ByteBuffer.wrap(state).getLong();
     }
 }
