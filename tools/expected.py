@@ -33,6 +33,16 @@ class Example:
     is_quick: bool = False
 
 
+HITS = (
+    ("11:57", "94105", "one", "2"),
+    ("12:02", "10001", "one", "1"),
+    ("12:02", "94105", "one", "2"),
+    ("12:02", "94105", "two", "1"),
+    ("12:07", "10001", "one", "1"),
+    ("12:07", "94105", "two", "1"),
+)
+"""Of a window's beginning, zip code and provider."""
+
 EXAMPLES = (
     Example(
         file="word_count/pipeline.yaml",
@@ -50,14 +60,7 @@ EXAMPLES = (
     Example(
         file="isp_hits/pipeline.yaml",
         result="SELECT date_format(begins, 'HH:mm'), zip, isp, hits FROM lake.web.isp_hits ORDER BY begins, zip, isp",
-        expected=(
-            ("11:57", "94105", "one", "2"),
-            ("12:02", "10001", "one", "1"),
-            ("12:02", "94105", "one", "2"),
-            ("12:02", "94105", "two", "1"),
-            ("12:07", "10001", "one", "1"),
-            ("12:07", "94105", "two", "1"),
-        ),
+        expected=HITS,
         is_quick=True,
     ),
     Example(
@@ -71,14 +74,7 @@ EXAMPLES = (
         file="isp_hits/to_kafka_update.yaml",
         topic="hits-by-zip",
         result="SELECT date_format(begins, 'HH:mm'), zip, isp, hits FROM records ORDER BY begins, zip, isp",
-        expected=(
-            ("11:57", "94105", "one", "2"),
-            ("12:02", "10001", "one", "1"),
-            ("12:02", "94105", "one", "2"),
-            ("12:02", "94105", "two", "1"),
-            ("12:07", "10001", "one", "1"),
-            ("12:07", "94105", "two", "1"),
-        ),
+        expected=HITS,
         after="isp_hits/pipeline.yaml",
     ),
     Example(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,16 +38,7 @@ def settings(feed: Feed) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS, ids=str)
-def test_killed_there_each_window_is_there_once_after_a_restart(
-    feed: Feed, stack_proxy: FaultProxy, point: KillPoint
-) -> None:
-    feed.create_topic(partitions=1)
-    events = [(START + timedelta(minutes=number), f"{number % 3}") for number in range(120)]
-    feed.send([json.dumps({"zip": zip_code, "at": at.isoformat()}).encode() for at, zip_code in events])
-    file = feed.write_file(**settings(feed))
-
+def killed_and_started_again(feed: Feed, file: Path, stack_proxy: FaultProxy, point: KillPoint) -> None:
     stack_proxy.heal()
     fault = point.arm(stack_proxy, Landing(feed, "iceberg"), batch=1)
     through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
@@ -57,6 +49,19 @@ def test_killed_there_each_window_is_there_once_after_a_restart(
 
     done = lakefeed("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS, ids=str)
+def test_killed_there_each_window_is_there_once_after_a_restart(
+    feed: Feed, stack_proxy: FaultProxy, point: KillPoint
+) -> None:
+    feed.create_topic(partitions=1)
+    events = [(START + timedelta(minutes=number), f"{number % 3}") for number in range(120)]
+    feed.send([json.dumps({"zip": zip_code, "at": at.isoformat()}).encode() for at, zip_code in events])
+    file = feed.write_file(**settings(feed))
+
+    killed_and_started_again(feed, file, stack_proxy, point)
     closed = START + timedelta(minutes=119 - 5)
     expected: dict[tuple[datetime, str], int] = {}
     for at, zip_code in events:
@@ -107,16 +112,7 @@ def test_killed_there_state_of_ones_own_counts_each_record_once(
     counted = {"steps": {"counted": {"python": "running_count:counted"}}}
     file = feed.write_file(**{**settings(feed), "transform": counted})
 
-    stack_proxy.heal()
-    fault = point.arm(stack_proxy, Landing(feed, "iceberg"), batch=1)
-    through = {**feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": stack_proxy.endpoint}
-    victim = Running(["run", file, "--once"], through, feed.folder / "killed.log")
-    stack_proxy.victim = victim.kill
-    assert victim.process.wait(500) < 0, victim.said()
-    assert fault.done == 1
-
-    done = lakefeed("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
-    assert done.returncode == 0, done.stderr
+    killed_and_started_again(feed, file, stack_proxy, point)
     found = sorted((each["zip"], each["n"]) for each in feed.rows())
     assert found == [(f"{zip_code}", n) for zip_code in range(3) for n in range(1, 41)]
     assert Pipeline.from_file(file, environment=feed.environment).verify().faults == ()
