@@ -36,6 +36,7 @@ RECORDS = (
     "timestamp",
     "0 AS timestampType",
     "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
+    "'' AS sequence_number",
 )
 """The columns of Spark's Kafka source, and of ours for Kinesis, out of its rate source's ``timestamp, value``."""
 
@@ -118,7 +119,7 @@ def _problems_of(
         session = spark()
         put_credentials(session, part.config.decode)
         frame = feed.rows(_records(session, part.config))
-        plan = QueryPlan.of(frame, output_mode=part.config.output_mode)
+        plan = QueryPlan.of(frame, output_mode=part.config.output_mode, streams=len(feed.functions().streams))
         if config.has_many_tables and plan.stateful:
             raise ConfigError(
                 "the transform keeps state from batch to batch, and tables of many topics are written without it",

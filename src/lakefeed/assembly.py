@@ -47,7 +47,7 @@ from lakefeed.sinks.upsert import UpsertTable
 from lakefeed.sources import read_rows
 from lakefeed.stateful import RowsLanding, StatefulLanding
 from lakefeed.transform.plan import QueryPlan
-from lakefeed.transform.steps import Steps
+from lakefeed.transform.steps import Steps, by_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -148,16 +148,18 @@ class Assembly:
         source = self.config.source.numbered
         if source is None:
             return self.transformed(records)
-        policy = self.policy()
-        return self.transformed(
-            rows(
-                decoded(records, self._decoding().spec, key=key_spec_of(self.config.decode, source)),
+        policy, spec, key = self.policy(), self._decoding().spec, key_spec_of(self.config.decode, source)
+
+        def read(some: DataFrame) -> DataFrame:
+            return rows(
+                decoded(some, spec, key=key),
                 keep=kept_metadata(self.config),
                 on_null="fail" if policy.on_null == "dead_letter" else policy.on_null,
                 envelope=policy.envelope,
                 deletes=policy.deletes,
             )
-        )
+
+        return self.transformed(by_topic(records, self.functions().streams, read))
 
     def landing(
         self,
@@ -228,6 +230,7 @@ class Assembly:
             "policy": self.policy(),
             "keep": kept_metadata(config),
             "transform": self.transformed,
+            "streams": self.functions().streams,
             "key": key_spec_of(config.decode, source) if source is not None else None,
             "dead_letters": dead_letters,
             "budget": config.dead_letters.budget if config.dead_letters else None,
@@ -247,8 +250,8 @@ class Assembly:
             expect=tuple(Expectation(name, each.rule, each.on_violation) for name, each in self.config.expect.items()),
         )
 
-    def transformed(self, decoded_rows: DataFrame) -> DataFrame:
-        """What the pipeline's transform makes of decoded rows."""
+    def transformed(self, decoded_rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
+        """What the pipeline's transform makes of decoded rows, or of those of each stream that it joins."""
         return self.functions()(decoded_rows)
 
     def functions(self) -> Steps:
@@ -297,7 +300,7 @@ class Assembly:
         return look
 
     def _planned(self, frame: DataFrame) -> QueryPlan:
-        return QueryPlan.of(frame, output_mode=self.config.output_mode)
+        return QueryPlan.of(frame, output_mode=self.config.output_mode, streams=len(self.functions().streams))
 
     def claim(self, spark: SparkSession) -> Claim:
         """The feed's hold on its checkpoint location.

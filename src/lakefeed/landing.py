@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
@@ -23,6 +23,7 @@ from lakefeed.decode.failures import stopped_at
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.kafka.tasks import in_few_tasks
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
+from lakefeed.transform.steps import Transformed, by_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +87,7 @@ class Landing:
         keep: metadata columns of the rows.
         key: how keys are encoded; None if they stay bytes.
         transform: from decoded rows to the table's.
+        streams: topics whose rows it takes apart from each other, by the names that it has for them.
         dead_letters: where dead letters go; None if a bad record stops the feed.
         budget: when there are too many of them.
         most_records: of a batch; a smaller one is read and written in fewer tasks.
@@ -103,7 +105,8 @@ class Landing:
         schema: ReaderSchema,
         policy: Policy,
         keep: tuple[str, ...],
-        transform: Callable[[DataFrame], DataFrame],
+        transform: Transformed,
+        streams: Mapping[str, str] | None = None,
         key: DecodeSpec | None = None,
         dead_letters: DeadLetterPlace | None = None,
         budget: ErrorBudget | None = None,
@@ -118,6 +121,7 @@ class Landing:
         self._keep = keep
         self._key = key
         self._transform = transform
+        self._streams = streams or {}
         self._dead_letters = dead_letters
         self._budget = _Budget(budget)
         self._most_records = most_records
@@ -221,7 +225,7 @@ class Landing:
     def again(self, records: DataFrame) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """The rows of records that were judged before, for a sink that has missed them; with their outcomes."""
         with BatchOutcomes(self._spark) as outcomes:
-            yield self._transform(outcomes.accepted(self.judged(records))), outcomes
+            yield self._shaped(records, lambda each: outcomes.accepted(self.judged(each))), outcomes
 
     def notes(self) -> tuple[str, ...]:
         """What the user should hear of since the last call."""
@@ -229,7 +233,10 @@ class Landing:
 
     def rows(self, records: DataFrame) -> DataFrame:
         """The rows as they would be decoded and transformed now; for their columns, not for landing them."""
-        return self._transform(self.judged(records).drop(RECORD))
+        return self._shaped(records, lambda each: self.judged(each).drop(RECORD))
+
+    def _shaped(self, records: DataFrame, read: Callable[[DataFrame], DataFrame]) -> DataFrame:
+        return self._transform(by_topic(records, self._streams, read))
 
     def judged(self, records: DataFrame) -> DataFrame:
         """The records decoded with the schema of this moment, with the verdict on each in ``RECORD``."""
@@ -264,7 +271,7 @@ class Landing:
 
     def _rows_of(self, batch: DataFrame, outcomes: BatchOutcomes) -> DataFrame:
         """The batch's rows; what becomes of its records is counted while they are computed."""
-        return self._transform(outcomes.accepted(self.judged(batch)))
+        return self._shaped(batch, lambda each: outcomes.accepted(self.judged(each)))
 
     def _meet(self, schema_ids: Collection[int], batch: DataFrame) -> None:
         """The batch has schemas that its rows did not cover: the next attempt does."""

@@ -63,7 +63,8 @@ class StatefulLanding(Landing):
         """
         self.close()
         self._outcomes = BatchOutcomes(self._spark)
-        return self._transform(self._outcomes.__enter__().accepted(self.judged(records)))
+        outcomes = self._outcomes.__enter__()
+        return self._shaped(records, lambda each: outcomes.accepted(self.judged(each)))
 
     def close(self) -> None:
         """Ends the counting of the query that was."""

@@ -20,6 +20,8 @@ from tests.servers.kinesis import Kinesis, kinesis
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE, HITS = EXAMPLES / "kinesis" / "pipeline.yaml", EXAMPLES / "data" / "hits.jsonl"
 COLUMNS = {"json": {"schema_ddl": "id BIGINT, zip STRING"}}
 
 
@@ -251,3 +253,20 @@ def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamF
 def test_what_does_not_go_with_a_stream(stream: StreamFeed, blocks: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         stream.job(**blocks)
+
+
+def test_the_example_lands_hits(stream: StreamFeed, lake: SparkSession) -> None:
+    stream.kinesis.put(stream.name, map(json.loads, HITS.read_text().splitlines()))
+    job = Pipeline.from_file(
+        EXAMPLE,
+        overrides=[
+            f"source.kinesis.stream={stream.name}",
+            f"sink.iceberg.table={stream.table}",
+            f"checkpoint={stream.checkpoint}",
+        ],
+        environment=stream.environment,
+    )
+    job.run(spark=lake, once=True)
+    rows = stream.rows()
+    assert len(rows) == len(HITS.read_text().splitlines())
+    assert all(each["isp"] and each["kafka_sequence_number"] for each in rows)

@@ -501,6 +501,22 @@ class PipelineConfig(Model):
             places.add(where)
         return self
 
+    @model_validator(mode="after")
+    def _streams_of_topics(self) -> PipelineConfig:
+        streams = self.transform.streams if self.transform is not None else {}
+        if not streams:
+            return self
+        wanted = sorted(each.topic for each in streams.values())
+        topics = self.source.kafka.topics if self.source.kafka is not None else None
+        if topics is None or wanted != sorted(topics):
+            raise ValueError(
+                "transform.streams has each topic of source.kafka.topics once, and no other: a record that is in no "
+                "stream, or in two, would not be counted once"
+            )
+        if self.has_many_tables or any(each.on_failure == "pause" for each in self.sinks.values()):
+            raise ValueError("transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
+        return self
+
     @property
     def output_mode(self) -> OutputMode:
         """What a batch hands to the sink."""

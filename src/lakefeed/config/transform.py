@@ -82,6 +82,13 @@ class Step(Model):
         return self
 
 
+class StreamOfTopic(Model):
+    """One topic's records as a stream of their own, to join with another's."""
+
+    topic: str = Field(description="One of source.kafka.topics.")
+    watermark: Watermark | None = Field(None, description="How late its records may be.")
+
+
 class Transform(Model):
     """What happens between decoding and the sink: one SELECT, or several steps, the last of which goes to the sink."""
 
@@ -96,6 +103,11 @@ class Transform(Model):
     tables: dict[str, StaticTable] = Field(
         default_factory=dict, description="Views of rows that do not stream, by name, to join with."
     )
+    streams: dict[str, StreamOfTopic] = Field(
+        default_factory=dict,
+        description="Streams to join with each other: views of one topic's records each, by name, in place of the one "
+        "that has the pipeline's name. Each topic of the source is in one of them, and each is read once.",
+    )
     watermark: Watermark | None = Field(None, description="How late the decoded records may be.")
     output_mode: OutputMode = Field(
         "append",
@@ -109,7 +121,15 @@ class Transform(Model):
             raise ValueError("give either sql or steps")
         return self
 
-    @field_validator("steps", "tables")
+    @model_validator(mode="after")
+    def _late_streams(self) -> Transform:
+        if self.streams and self.watermark is not None:
+            raise Complaints([Complaint(key="watermark", what="with streams each of them has a watermark of its own")])
+        if len(self.streams) == 1:
+            raise Complaints([Complaint(key="streams", what="one stream is none to join: leave streams out")])
+        return self
+
+    @field_validator("steps", "tables", "streams")
     @classmethod
     def _views(cls, named: dict[str, Any]) -> dict[str, Any]:
         for name in named:
@@ -119,8 +139,9 @@ class Transform(Model):
 
     @model_validator(mode="after")
     def _names_once(self) -> Transform:
-        if twice := sorted({each.lower() for each in self.steps} & {each.lower() for each in self.tables}):
-            raise ValueError(f"{twice[0]} is a step and a table")
+        names = [each.lower() for kind in (self.streams, self.tables, self.steps) for each in kind]
+        if twice := sorted({each for each in names if names.count(each) > 1}):
+            raise ValueError(f"{twice[0]} is the name of two, of streams, tables and steps")
         return self
 
     @property

@@ -47,12 +47,13 @@ class QueryPlan:
         return bool(self.state)
 
     @classmethod
-    def of(cls, frame: DataFrame, *, output_mode: OutputMode = "append") -> QueryPlan:
+    def of(cls, frame: DataFrame, *, output_mode: OutputMode = "append", streams: int = 0) -> QueryPlan:
         """Looks at a streaming DataFrame: at what Spark made of it, never at the text.
 
         Args:
             frame: the transformed stream.
             output_mode: what a batch hands to the sink.
+            streams: how many topics it takes apart from each other; 0 if it has one view of all.
 
         Raises:
             ConfigError: Spark cannot run it as a stream in this output mode, with the reason.
@@ -71,12 +72,14 @@ class QueryPlan:
                 where=where,
                 hint="a step deduplicate: [columns], with a watermark that says how long to remember",
             )
-        if java.streams(dataset._jdf) > 1:
+        readings: Any = java.readings(dataset._jdf)
+        if readings is None or ((streams or len(readings) > 1) and len(readings) != streams):
             raise ConfigError(
-                "the transform reads the stream more than once; each reading would stop at records of its own, and the "
-                "ledger could not say which records a batch is made of",
+                "the transform reads a stream more than once, or not at all; each record of the source has to be "
+                "counted once, so that the ledger says which records a batch is made of",
                 where=where,
-                hint="read it once: group it, or explode each row into several",
+                hint="read it once: group it, or explode each row into several; to join topics with each other name "
+                "them in transform.streams, and read each of these once",
             )
         if output_mode != "append" and not any(each.startswith("aggregate") for each in plan.state):
             raise ConfigError(

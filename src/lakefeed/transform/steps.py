@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.transform import StaticTable, Step, Transform, Watermark
 from lakefeed.errors import ConfigError
@@ -37,21 +37,35 @@ class Steps:
             if each.python is not None
         }
 
-    def __call__(self, rows: DataFrame) -> DataFrame:
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """The topic of each stream that the transform joins, by the stream's name; empty if it has but one view."""
+        return {name: each.topic for name, each in self._transform.streams.items()} if self._transform else {}
+
+    def __call__(self, rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
         """What the transform makes of decoded rows; static tables are looked up now.
+
+        Args:
+            rows: all, or those of each stream by its name: see ``by_topic``.
 
         Raises:
             ConfigError: with Spark's reason, if a step does not fit the rows.
         """
+        views = rows if isinstance(rows, Mapping) else {self._view: rows}
+        result = next(iter(views.values()))
         if self._transform is None:
-            return rows
-        frames = {self._view: _late(rows, self._transform.watermark, where="transform")}
-        frames[self._view].createOrReplaceTempView(self._view)
+            return result
+        frames: dict[str, DataFrame] = {}
+        for name, each in views.items():
+            stream = self._transform.streams.get(name)
+            where, late = (f"transform.streams.{name}", stream) if stream else ("transform", self._transform)
+            frames[name] = _late(each, late.watermark, where=where)
+            frames[name].createOrReplaceTempView(name)
         for name, table in self._transform.tables.items():
             with _told(f"transform.tables.{name}", frames):
-                frames[name] = _static(rows.sparkSession, table)
+                frames[name] = _static(result.sparkSession, table)
                 frames[name].createOrReplaceTempView(name)
-        result = frames[self._view]
+        result = next(iter(frames.values()))
         for name, step in self._transform.all_steps.items():
             where = "transform.sql" if self._transform.sql is not None else f"transform.steps.{name}"
             with _told(where, frames):
@@ -70,6 +84,25 @@ class Steps:
             _require(before, keys, where=f"transform.steps.{name}.deduplicate")
             return before.dropDuplicatesWithinWatermark(keys) if before.isStreaming else before.dropDuplicates(keys)
         return self._functions[name](before, frames)
+
+
+def by_topic(
+    records: DataFrame, streams: Mapping[str, str], read: Callable[[DataFrame], DataFrame]
+) -> DataFrame | Mapping[str, DataFrame]:
+    """The rows of all records; or where a transform joins streams, of each stream's topic by the stream's name.
+
+    The topics are told apart before anything is read out of a record: each is then decoded, judged and counted once.
+
+    Args:
+        records: with the column topic.
+        streams: see ``Steps.streams``.
+        read: from records to rows.
+    """
+    from pyspark.sql import functions as sf
+
+    if not streams:
+        return read(records)
+    return {name: read(records.where(sf.col("topic") == topic)) for name, topic in streams.items()}
 
 
 def _late(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFrame:
@@ -123,5 +156,5 @@ def _reason(error: Exception) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-Transformed = Callable[["DataFrame"], "DataFrame"]
-"""From decoded rows to the sink's."""
+Transformed = Callable[[Any], "DataFrame"]
+"""From decoded rows, or those of each stream by its name, to the sink's."""

@@ -1,6 +1,7 @@
 package io.lakefeed.query;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
@@ -64,13 +65,28 @@ public final class StreamingPlan {
         return found;
     }
 
-    /** How many times the plan reads a stream. */
-    public static int streams(Dataset<?> frame) {
-        int streams = 0;
-        for (LogicalPlan leaf : CollectionConverters.asJava(frame.queryExecution().analyzed().collectLeaves())) {
-            streams += leaf.isStreaming() ? 1 : 0;
+    /**
+     * The plan's readings of its one source: of each the filter that it begins with, as text, or nothing. Null if there are two
+     * sources, which would each stop at records of its own, or two readings of the same records.
+     */
+    public static List<String> readings(Dataset<?> frame) {
+        Set<LogicalPlan> sources = new HashSet<>();
+        List<String> filters = new ArrayList<>();
+        readings(frame.queryExecution().analyzed(), "", sources, filters);
+        boolean apart = Set.copyOf(filters).size() == filters.size();
+        return sources.size() <= 1 && apart ? filters : null;
+    }
+
+    private static void readings(LogicalPlan plan, String filter, Set<LogicalPlan> sources, List<String> filters) {
+        if (!plan.isStreaming()) {
+            return;
         }
-        return streams;
+        if (plan instanceof LeafNode) {
+            sources.add(plan);
+            filters.add(filter);
+        }
+        String own = plan instanceof Filter each ? each.condition().sql() : "";
+        CollectionConverters.asJava(plan.children()).forEach(child -> readings(child, own, sources, filters));
     }
 
     /**

@@ -1,0 +1,184 @@
+"""Streams joined with tables, and two topics joined as streams: each pair lands once, whatever is late or killed, and is what a batch computes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.assembly import Assembly
+from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.landing import Sink
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
+HOUR = "orders.at BETWEEN clicks.at AND clicks.at + INTERVAL 1 HOUR"
+INNER = f"SELECT clicks.id, clicks.at, orders.price FROM clicks JOIN orders ON clicks.id = orders.id AND {HOUR}"
+OUTER = INNER.replace("JOIN", "LEFT JOIN")
+
+
+def topics(feed: Feed) -> tuple[str, str]:
+    return f"{feed.name}-clicks", f"{feed.name}-orders"
+
+
+def settings(feed: Feed, sql: str, *, delay: str | None = "10 minutes", **blocks: Any) -> dict[str, Any]:
+    clicks, orders = topics(feed)
+    late = {} if delay is None else {"watermark": {"column": "at", "delay": delay}}
+    kafka = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [clicks, orders]}
+    return {
+        "source": {"kafka": kafka},
+        "decode": {"json": {"schema_ddl": "id BIGINT, at TIMESTAMP, price BIGINT"}},
+        "transform": {
+            "streams": {"clicks": {"topic": clicks, **late}, "orders": {"topic": orders, **late}},
+            "sql": sql,
+        },
+        **blocks,
+    }
+
+
+@pytest.fixture
+def joined(feed: Feed) -> Feed:
+    for topic in topics(feed):
+        feed.create_topic(partitions=2, topic=topic)
+    return feed
+
+
+def send(feed: Feed, which: int, *events: tuple[int, float]) -> None:
+    """Events of clicks (0) or orders (1): an id, and minutes after noon."""
+    feed.send(
+        [
+            json.dumps({"id": number, "at": (START + timedelta(minutes=at)).isoformat(), "price": number * 10}).encode()
+            for number, at in events
+        ],
+        topic=topics(feed)[which],
+    )
+
+
+def landed(feed: Feed) -> list[tuple[int, int | None]]:
+    return sorted(((each["id"], each["price"]) for each in feed.rows()), key=str)
+
+
+def test_pairs_of_two_topics_land_and_each_record_is_counted_once(joined: Feed, lake: SparkSession) -> None:
+    job = joined.pipeline(**settings(joined, INNER))
+    send(joined, 0, (1, 0), (2, 1))
+    send(joined, 1, (1, 30), (2, 70))
+    job.run(spark=lake, once=True)
+    assert landed(joined) == [(1, 10)]
+    found = job.verify()
+    assert found.faults == ()
+    assert found.records == 4
+
+
+@pytest.mark.slow
+def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
+    joined: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = joined
+    job = feed.pipeline(**settings(feed, OUTER))
+    send(feed, 0, (1, 0), (2, 1), (3, 2))
+    send(feed, 1, (1, 30))
+    job.run(spark=lake, once=True)
+    assert landed(feed) == [(1, 10)]
+
+    made = Assembly.sink
+
+    def dying(self: Assembly, *arguments: Any, **named: Any) -> Sink:
+        sink = made(self, *arguments, **named)
+        land: Callable[..., int | None] = sink.land
+
+        def once(*of: Any, **also: Any) -> None:
+            land(*of, **also)
+            raise ConnectionError("the driver dies")
+
+        monkeypatch.setattr(sink, "land", once)
+        return sink
+
+    # The second click's order comes batches later, in time; the third has none, and is told so when none can come.
+    send(feed, 1, (2, 50))
+    with monkeypatch.context() as crash:
+        crash.setattr(Assembly, "sink", dying)
+        with pytest.raises(LakefeedError):
+            job.run(spark=lake, once=True)
+    send(feed, 0, (4, 180), (5, 300))
+    send(feed, 1, (4, 190), (5, 310))
+    job.run(spark=lake, once=True)
+    # Too late by hours, on both sides: the watermark has passed it.
+    send(feed, 0, (6, 3))
+    send(feed, 1, (6, 4))
+    job.run(spark=lake, once=True)
+    assert landed(feed) == [(1, 10), (2, 20), (3, None), (4, 40), (5, 50)]
+    found = job.verify()
+    assert found.faults == ()
+    assert found.records == 11
+
+    # Without the late ones, the same as a batch makes of the same events.
+    again = Feed(feed.stack, feed.folder)
+    batch = settings(feed, OUTER)
+    batch["sink"] = {"iceberg": {"table": again.table}}
+    batch["name"] = again.name
+    again.pipeline(**batch).run_batch(spark=lake)
+    assert [each for each in landed(again) if each[0] != 6] == landed(feed)
+
+
+def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+    feed.create_topic(partitions=1)
+    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
+    lake.sql(f"CREATE TABLE lake.{feed.name}.isps (isp STRING, provider STRING) USING iceberg")
+    lake.sql(f"INSERT INTO lake.{feed.name}.isps VALUES ('a', 'Alpha')")
+    lake.createDataFrame([("8001", "Zurich")], "zip STRING, town STRING").write.parquet(f"file:{tmp_path}/towns")
+    with closing(sqlite3.connect(tmp_path / "plans.db")) as database:
+        database.execute("CREATE TABLE plans (isp TEXT, plan TEXT)")
+        database.execute("INSERT INTO plans VALUES ('a', 'fast')")
+        database.commit()
+    url = f"jdbc:sqlite:{tmp_path}/plans.db"
+    tables = {
+        "isps": {"table": f"lake.{feed.name}.isps"},
+        "towns": {"format": "parquet", "path": f"file:{tmp_path}/towns"},
+        "plans": {"format": "jdbc", "options": {"url": url, "dbtable": "plans", "driver": "org.sqlite.JDBC"}},
+    }
+    rows = f"{feed.name} JOIN isps USING (isp) JOIN towns USING (zip) LEFT JOIN plans USING (isp)"
+    job = feed.pipeline(
+        decode={"json": {"schema_ddl": "zip STRING, isp STRING"}},
+        transform={"tables": tables, "sql": f"SELECT provider, town, plan FROM {rows}"},
+    )
+    feed.send([b'{"zip": "8001", "isp": "a"}', b'{"zip": "1", "isp": "a"}'])
+    job.run(spark=lake, once=True)
+    # Without state, each batch sees the tables as they are then.
+    lake.sql(f"INSERT INTO lake.{feed.name}.isps VALUES ('b', 'Beta')")
+    feed.send([b'{"zip": "8001", "isp": "b"}'])
+    job.run(spark=lake, once=True)
+    found = sorted((each["provider"], each["town"], each["plan"]) for each in feed.rows())
+    assert found == [("Alpha", "Zurich", "fast"), ("Beta", "Zurich", None)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "told"),
+    [
+        ({"sql": OUTER, "delay": None}, "watermark"),
+        ({"sql": INNER.replace("JOIN orders", "JOIN clicks AS orders")}, "more than once, or not at all"),
+        ({"sql": "SELECT id FROM clicks"}, "more than once, or not at all"),
+    ],
+)
+def test_what_cannot_be_joined_is_refused_before_anything_is_made(
+    joined: Feed, lake: SparkSession, blocks: dict[str, Any], told: str
+) -> None:
+    job = joined.pipeline(**settings(joined, blocks.pop("sql"), **blocks))
+    with pytest.raises(ConfigError, match=told):
+        job.run(spark=lake, once=True)
+    assert not lake.catalog.tableExists(joined.table)
+
+
+def test_each_topic_is_in_one_stream(feed: Feed) -> None:
+    blocks = settings(feed, INNER)
+    blocks["transform"]["streams"]["orders"]["topic"] = topics(feed)[0]
+    with pytest.raises(ConfigError, match="each topic of"):
+        feed.pipeline(**blocks)
