@@ -1,4 +1,4 @@
-"""Streams joined with tables, and two topics joined as streams: each pair lands once, whatever is late or killed, and is what a batch computes."""
+"""Streams joined with tables, and with each other: each pair lands once, and is what a batch computes."""
 
 from __future__ import annotations
 
