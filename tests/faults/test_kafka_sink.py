@@ -122,3 +122,34 @@ def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: Sp
     assert (summary.records, summary.rows, summary.skipped) == (before + expected, expected, before)
     assert Counter(each[column] for each in feed.rows(table)) == Counter(range(expected))
     assert reader.verify().faults == ()
+
+
+@pytest.mark.slow
+def test_killed_in_real_time_what_is_sent_again_is_told(feed: Feed, here: SparkSession) -> None:
+    out, count = f"{feed.topic}-out", 1_000
+    topics = Topics(feed.stack.bootstrap_servers)
+    feed.create_topic(partitions=1)
+    topics.create(out, partitions=3)
+    feed.send(json.dumps({"id": number}).encode() for number in range(count))
+    file = feed.write_file(
+        source={"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic]}},
+        decode={"json": {"schema_ddl": "id BIGINT"}},
+        sink={"kafka": {"topic": out}},
+        trigger="real-time, 10 minutes",
+    )
+    victim = Running(["run", file], {**feed.environment, **SHORT_LIVED}, feed.folder / "killed.log")
+    deadline = time.monotonic() + 300
+    while sum(topics.end_offsets(out).values()) < count:
+        assert victim.process.poll() is None, victim.said()
+        assert time.monotonic() < deadline, victim.said()
+        time.sleep(0.05)
+    victim.kill()
+    assert "at-least-once" in victim.said()
+
+    # Nothing was noted yet, so that all of it comes again; here in batches.
+    done = command("run", file, "--once", environment={**feed.environment, **SHORT_LIVED}, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert sum(topics.end_offsets(out).values()) == 2 * count
+    frame = lakefeed.deduplicated(stream_of(feed, out, here, most=count // 2))
+    rows = read(frame, f"read_{feed.name}", folder=f"{feed.folder}/read")
+    assert Counter(each["id"] for each in rows) == Counter(range(count))
