@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,8 +191,9 @@ def test_what_retention_has_removed_is_refused_and_can_be_given_up(stream: Strea
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("later", "told"), [((), "there are"), (range(10, 60), "they end at")], ids=["short", "other"])
 def test_a_planned_batch_whose_records_are_gone_is_refused(
-    stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
+    stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch, later: Sequence[int], told: str
 ) -> None:
     job = stream.job()
     stream.put(*range(10))
@@ -201,7 +202,8 @@ def test_a_planned_batch_whose_records_are_gone_is_refused(
         with pytest.raises(LakefeedError):
             job.run(spark=lake, once=True)
     stream.kinesis.remove_first(stream.name)
-    with pytest.raises(RecordsLost, match="planned for a batch"):
+    stream.put(*later)
+    with pytest.raises(RecordsLost, match=f"planned for a batch {told}"):
         job.run(spark=lake, once=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.commit.fence import take_fence
 from lakefeed.commit.ledger import CONTINUITY, ROWS, Commit
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.models import IcebergSink
 from lakefeed.dead_letters.replay import REPLAYS, ReplayCommit
 from lakefeed.errors import CheckpointMismatch
@@ -68,6 +68,16 @@ def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
     # Each feed has a position of its own.
     table.land(0, 1, feed="others")
     assert table.ids() == [0, 0, 1, 2, 3, 4, 5]
+
+
+def test_the_same_number_at_another_place_of_the_source_is_refused(table: Table) -> None:
+    def marked(start: int, end: int, *marks: str) -> OffsetRanges:
+        return OffsetRanges((OffsetRange("topic", 0, start, end, (marks[0], marks[1])),), {"topic": "id-one"})
+
+    table.land(0, 3, ranges=marked(0, 3, "oldest", "4959"))
+    refused(lambda: table.land(3, 5, ranges=marked(3, 5, "4960", "4970")), "begins after 4960, the table ends at 4959")
+    table.land(3, 5, ranges=marked(3, 5, "4959", "4970"))
+    assert table.ids() == [0, 1, 2, 3, 4]
 
 
 def test_empty_batches_move_nothing_and_sparse_ones_may_leave_out(table: Table) -> None:

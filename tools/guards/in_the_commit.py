@@ -38,6 +38,13 @@ IN_THE_COMMIT = (
         f"{CHECK}empty_batches_move_nothing_and_sparse_ones_may_leave_out",
     ),
     java(
+        "continuity: the same number at another place of the source",
+        "commit/Ledger",
+        "|| ended.equals(begins);",
+        "|| true;",
+        f"{CHECK}the_same_number_at_another_place_of_the_source_is_refused",
+    ),
+    java(
         "continuity: a partition left out",
         "commit/Ledger",
         "if (!left && ranges.path",

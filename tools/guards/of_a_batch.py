@@ -8,6 +8,7 @@ CHECK = "tests/spark/test_commit_check.py::test_"
 OUTCOMES = "tests/spark/test_outcomes.py::test_"
 START = "tests/unit/commit/test_start.py::test_"
 OFFSETS = "tests/integration/test_offsets.py::test_"
+KINESIS = "tests/integration/test_kinesis.py::test_"
 LETTERS = "tests/integration/test_dead_letters.py::test_"
 MANAGER = "tests/contract/test_checkpoint_manager.py::test_"
 
@@ -177,5 +178,27 @@ DEAD_LETTERS = (
         "if ledger.has_replay(replay_id):",
         "if False:",
         f"{LETTERS}a_replay_that_was_cut_off_is_ended_by_the_next_one",
+    ),
+    java(
+        "kinesis: a batch that is run again ends where it did",
+        "kinesis/ShardRange",
+        "&& !record.sequenceNumber().equals(range.last())) {",
+        "&& false) {",
+        f"{KINESIS}a_planned_batch_whose_records_are_gone_is_refused",
+    ),
+    java(
+        "kinesis: what retention has removed",
+        "kinesis/Retention",
+        "if (there || mark.finished() || !hasReached(mark)) {",
+        "if (true) {",
+        f"{KINESIS}what_retention_has_removed_is_refused_and_can_be_given_up",
+    ),
+    java(
+        "joins: a stream that is read twice",
+        "query/StreamingPlan",
+        "return sources.size() <= 1 && apart ? filters : null;",
+        "return filters;",
+        "tests/integration/test_stream_joins.py::test_what_cannot_be_joined_is_refused_before_anything_is_made",
+        "tests/integration/test_stateful.py::test_what_cannot_run_is_refused_before_anything_is_made",
     ),
 )

@@ -59,3 +59,13 @@ def test_what_follows(follows: Commit) -> None:
 )
 def test_what_does_not_follow(does_not: Commit, told: str) -> None:
     assert told in faults(LAST, does_not)
+
+
+def test_the_same_number_at_another_place_of_the_source_does_not_follow() -> None:
+    last = OffsetRanges((OffsetRange("s", 0, 0, 10, ("oldest", "4959")),), {"s": "one"})
+    follows, other = (
+        Commit("feed", 1, OffsetRanges((OffsetRange("s", 0, 10, 12, (mark, "4970")),), {"s": "one"}))
+        for mark in ("4959", "4960")
+    )
+    assert faults(last, follows) == []
+    assert faults(last, other) == ["s-0 begins after 4960, the table ends at 4959"]
