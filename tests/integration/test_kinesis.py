@@ -272,3 +272,17 @@ def test_the_example_lands_hits(stream: StreamFeed, lake: SparkSession) -> None:
     rows = stream.rows()
     assert len(rows) == len(HITS.read_text().splitlines())
     assert all(each["isp"] and each["kafka_sequence_number"] for each in rows)
+
+
+@pytest.mark.slow
+def test_a_split_shard_is_read_before_those_that_it_became(stream: StreamFeed, lake: SparkSession) -> None:
+    stream.put(*range(8))
+    stream.kinesis.split(stream.name)
+    stream.put(*range(8, 20))
+    stream.job().run(spark=lake, once=True)
+    assert stream.ids() == list(range(20))
+    summaries = lake.table(f"{stream.table}.snapshots").orderBy("committed_at").select("summary").collect()
+    ranges = [json.loads(each.summary["lakefeed.ranges"]) for each in summaries if "lakefeed.ranges" in each.summary]
+    shards = [set(each[stream.name]["ranges"]) for each in ranges]
+    assert shards[0] <= {"0", "1"}
+    assert {"2", "3"} <= shards[-1]

@@ -194,6 +194,13 @@ DEAD_LETTERS = (
         f"{KINESIS}what_retention_has_removed_is_refused_and_can_be_given_up",
     ),
     java(
+        "kinesis: a shard before those that it is split into",
+        "kinesis/KinesisStream",
+        "known.containsKey(parent) ? finished.contains(parent) : !there.contains(parent));",
+        "true);",
+        f"{KINESIS}a_split_shard_is_read_before_those_that_it_became",
+    ),
+    java(
         "joins: a stream that is read twice",
         "query/StreamingPlan",
         "return sources.size() <= 1 && apart ? filters : null;",
