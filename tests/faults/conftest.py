@@ -25,7 +25,8 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield running
 
 
-@pytest.fixture(scope="package")
+# Not of the package: a process has one session, and other files here have one of another kind.
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with checkpoint_session(tmp_path_factory.mktemp("spark")) as running:
         yield running

@@ -37,6 +37,7 @@ def test_the_default_session_makes_two_puts_a_batch(lake: SparkSession, stack: E
     finally:
         query.stop()
     counted = {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
-    assert set(counted) == {"PutObject"}
+    # What earlier queries of this session leave behind may be deleted meanwhile.
+    assert set(counted) - {"DeleteObjects"} == {"PutObject"}
     # At either reading the batch after the reported one may have begun, or even ended.
     assert 2 * (last - first) - 2 <= counted["PutObject"] <= 2 * (last - first) + 2

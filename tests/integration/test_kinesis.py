@@ -257,6 +257,7 @@ def test_what_does_not_go_with_a_stream(stream: StreamFeed, blocks: dict[str, An
         stream.job(**blocks)
 
 
+@pytest.mark.slow
 def test_the_example_lands_hits(stream: StreamFeed, lake: SparkSession) -> None:
     stream.kinesis.put(stream.name, map(json.loads, HITS.read_text().splitlines()))
     job = Pipeline.from_file(

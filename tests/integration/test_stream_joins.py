@@ -129,6 +129,7 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     assert [each for each in landed(again) if each[0] != 6] == landed(feed)
 
 
+@pytest.mark.slow
 def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
     feed.create_topic(partitions=1)
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
