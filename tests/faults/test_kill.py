@@ -59,7 +59,9 @@ def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed) ->
     assert_every_row_once(feed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "number", [pytest.param(each, marks=pytest.mark.slow) for each in (signal.SIGTERM, signal.SIGINT)]
+)
 def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number: signal.Signals) -> None:
     run_it = arguments(topic, feed)
     run = Running(run_it, feed.environment, feed.folder / "run.log")

@@ -78,6 +78,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool) -> None:
     monkeypatch.setattr(Assembly, "sink", sink)
 
 
+@pytest.mark.slow
 def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_made_anew(
     stream: StreamFeed, lake: SparkSession
 ) -> None:
@@ -223,6 +224,7 @@ def test_a_stream_that_is_made_again_is_another_one(stream: StreamFeed, lake: Sp
     assert stream.ids() == list(range(9))
 
 
+@pytest.mark.slow
 def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamFeed, lake: SparkSession) -> None:
     keys = {"access_key": "kinesis-key", "secret_key": "never-shown"}
     job = stream.job(kinesis={**keys, "start": "latest"})

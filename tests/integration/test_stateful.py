@@ -84,6 +84,35 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     assert verification.records == 9
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("window", "closed"),
+    [
+        # Minutes at which windows begin, minutes at which they end, and their hits.
+        ("window(hittime, '10 minutes')", {(0, 10): 3, (10, 20): 2, (30, 40): 3}),
+        ("session_window(hittime, '5 minutes')", {(0, 11): 3, (15, 22): 2, (30, 38): 3}),
+    ],
+    ids=["tumbling", "session"],
+)
+def test_other_windows_go_on_over_batches(
+    feed: Feed, lake: SparkSession, window: str, closed: dict[tuple[int, int], int]
+) -> None:
+    kind = window.partition("(")[0]
+    sql = f"SELECT {kind}.start AS begins, {kind}.end AS ends, count(*) AS hits FROM {feed.name} GROUP BY {window}, zip"
+    pipeline = feed.pipeline(decode=DECODE, transform={"sql": sql, "watermark": LATE})
+    # The second batch goes on with a window of the first, and brings one hit that is too late.
+    for minutes in ((0, 4, 6, 15, 17, 30), (33, 32, 1, 70), ()):
+        feed.send(hits(*minutes), partition=0)
+        pipeline.run(spark=lake, once=True)
+
+    def after_noon(at: datetime) -> int:
+        return int((at - START) / timedelta(minutes=1))
+
+    found = [((after_noon(each["begins"]), after_noon(each["ends"])), each["hits"]) for each in feed.rows()]
+    assert sorted(found) == sorted(closed.items())
+    assert pipeline.verify().faults == ()
+
+
 def test_groups_are_upserted_by_key(feed: Feed, lake: SparkSession) -> None:
     by_zip = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
     pipeline = feed.pipeline(

@@ -101,6 +101,7 @@ def test_debezium_events_become_the_rows_of_the_database(lake: SparkSession, fee
     assert (proof.upserts.changes, proof.upserts.inserted - proof.upserts.deleted) == (8, 1)
 
 
+@pytest.mark.slow
 def test_a_kill_and_a_replayed_batch_leave_the_table_as_a_model_outside_spark_has_it(
     lake: SparkSession, feed: Feed
 ) -> None:
