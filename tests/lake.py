@@ -1,8 +1,8 @@
-"""A Spark session in the tests' own process that reaches the embedded stack."""
+"""A Spark session in the tests' own process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,24 +17,44 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def spark_on(stack: Endpoints, *, name: str, folder: Path) -> Iterator[SparkSession]:
-    """Two threads that reach the stack's store and catalog; stopped when the block ends, well or not.
+def spark_in(
+    folder: Path,
+    *,
+    name: str = "lakefeed-tests",
+    connections: Connections | None = None,
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """Two threads; stopped when the block ends, well or not.
+
+    The jars are those of all tests: a JVM keeps the class path of the first session that was in it.
 
     Args:
-        stack: the servers.
-        name: the application's.
         folder: for Spark's log.
+        name: the application's.
+        connections: what it reaches; nothing without.
+        conf: settings of its own.
     """
     running = session(
         name,
-        connections=Connections.from_environment(stack.as_environment()).model_copy(
-            update={"kinesis": KinesisAccess()}
-        ),
+        connections=(connections or Connections()).model_copy(update={"kinesis": KinesisAccess()}),
         master="local[2]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
+        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2", **(conf or {})},
         log_file=folder / "spark.log",
     )
     try:
         yield running
     finally:
         running.stop()
+
+
+@contextmanager
+def spark_on(stack: Endpoints, *, name: str, folder: Path) -> Iterator[SparkSession]:
+    """The same, which reaches the stack's store and catalog.
+
+    Args:
+        stack: the servers.
+        name: the application's.
+        folder: for Spark's log.
+    """
+    with spark_in(folder, name=name, connections=Connections.from_environment(stack.as_environment())) as running:
+        yield running

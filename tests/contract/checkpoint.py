@@ -12,9 +12,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lakefeed import jvm
-from lakefeed.config.connections import Connections
-from lakefeed.session import session
 from tests.contract.stores import REGION, Bucket
+from tests.lake import spark_in
 
 CLASS = "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager"
 CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass"
@@ -23,18 +22,9 @@ CLASS_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 @contextmanager
 def checkpoint_session(folder: Path) -> Iterator[SparkSession]:
     """A session on two threads that knows no store yet; its log is in ``folder``."""
-    running = session(
-        "lakefeed-tests",
-        connections=Connections(),
-        master="local[2]",
-        conf={"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"},
-        log_file=folder / "spark.log",
-    )
-    running.conf.set(CLASS_KEY, CLASS)
-    try:
+    with spark_in(folder) as running:
+        running.conf.set(CLASS_KEY, CLASS)
         yield running
-    finally:
-        running.stop()
 
 
 def introduce(spark: SparkSession, bucket: Bucket) -> None:

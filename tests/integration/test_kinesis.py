@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.assembly import Assembly
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, RecordsLost, ResourceMissing
-from lakefeed.landing import Sink
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
+from tests.deaths import dying
 from tests.feed import Feed
 from tests.servers.kinesis import Kinesis, kinesis
 
@@ -59,26 +58,6 @@ def stream(stack: Endpoints, server: Kinesis, tmp_path: Path) -> StreamFeed:
     return feed
 
 
-def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool) -> None:
-    """The next batch's driver dies before or after the commit of its rows."""
-    made = Assembly.sink
-
-    def sink(self: Assembly, *arguments: Any, **named: Any) -> Sink:
-        found = made(self, *arguments, **named)
-        land: Callable[..., int | None] = found.land
-
-        def once(*of: Any, **also: Any) -> None:
-            if not before:
-                land(*of, **also)
-            raise ConnectionError("the driver dies")
-
-        monkeypatch.setattr(found, "land", once)
-        return found
-
-    monkeypatch.setattr(Assembly, "sink", sink)
-
-
-@pytest.mark.slow
 def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_made_anew(
     stream: StreamFeed, lake: SparkSession
 ) -> None:
@@ -116,7 +95,7 @@ def test_splits_merges_deaths_and_a_lost_checkpoint_land_each_record_once(
     stream.kinesis.merge(stream.name)
     stream.put(*range(50, 60))
     with monkeypatch.context() as crash:
-        dying(crash, before=False)
+        dying(crash)
         with pytest.raises(LakefeedError):
             run()
     run()
@@ -224,7 +203,6 @@ def test_a_stream_that_is_made_again_is_another_one(stream: StreamFeed, lake: Sp
     assert stream.ids() == list(range(9))
 
 
-@pytest.mark.slow
 def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamFeed, lake: SparkSession) -> None:
     keys = {"access_key": "kinesis-key", "secret_key": "never-shown"}
     job = stream.job(kinesis={**keys, "start": "latest"})

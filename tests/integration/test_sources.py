@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.assembly import Assembly
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.landing import Sink
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
+from tests.deaths import dying
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -54,22 +53,9 @@ def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
     job = pipeline(feed, source=source, transform={"sql": f"SELECT zip FROM {feed.name} WHERE zip > '4'"})
     job.run(spark=lake, once=True)
 
-    made = Assembly.sink
-
-    def dying(self: Assembly, *arguments: Any, **named: Any) -> Sink:
-        sink = made(self, *arguments, **named)
-        land: Callable[..., int | None] = sink.land
-
-        def once(*of: Any, **also: Any) -> None:
-            land(*of, **also)
-            raise ConnectionError("the driver dies")
-
-        monkeypatch.setattr(sink, "land", once)
-        return sink
-
     write(coming, "b.json", "6003")
     with monkeypatch.context() as crash:
-        crash.setattr(Assembly, "sink", dying)
+        dying(crash)
         with pytest.raises(LakefeedError):
             job.run(spark=lake, once=True)
     write(coming, "c.json", "7000")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.assembly import Assembly
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.landing import Sink
+from tests.deaths import dying
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -89,23 +87,10 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     job.run(spark=lake, once=True)
     assert landed(feed) == [(1, 10)]
 
-    made = Assembly.sink
-
-    def dying(self: Assembly, *arguments: Any, **named: Any) -> Sink:
-        sink = made(self, *arguments, **named)
-        land: Callable[..., int | None] = sink.land
-
-        def once(*of: Any, **also: Any) -> None:
-            land(*of, **also)
-            raise ConnectionError("the driver dies")
-
-        monkeypatch.setattr(sink, "land", once)
-        return sink
-
     # The second click's order comes batches later, in time; the third has none, and is told so when none can come.
     send(feed, 1, (2, 50))
     with monkeypatch.context() as crash:
-        crash.setattr(Assembly, "sink", dying)
+        dying(crash)
         with pytest.raises(LakefeedError):
             job.run(spark=lake, once=True)
     send(feed, 0, (4, 180), (5, 300))

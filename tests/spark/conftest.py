@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.local.catalog import make_catalog
+from tests.lake import spark_in
 from tests.servers.rest_catalog import rest_catalog
 from tests.spark.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
 from tests.spark.feed_table import Table
@@ -42,23 +43,9 @@ TELLING_OF_POSTGRESQL = {
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session on two threads of this machine; it needs no server."""
-    from lakefeed.config.connections import Connections
-    from lakefeed.session import session
-
     folder: Path = tmp_path_factory.mktemp("spark")
-    running = session(
-        "lakefeed-tests",
-        connections=Connections(),
-        master="local[2]",
-        conf={
-            "spark.driver.memory": "1g",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        },
-        log_file=folder / "spark.log",
-    )
-    yield running
-    running.stop()
+    with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
+        yield running
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest"])

@@ -13,6 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench.decode_cases import Case, values
+from lakefeed.columns import aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -211,8 +212,10 @@ def table(comparisons: Sequence[Comparison]) -> str:
         )
         for each in comparisons
     ]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    shown = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     return "\n".join(
-        [*shown, "", "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro."]
+        [
+            *aligned(lines, left=0),
+            "",
+            "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro.",
+        ]
     )

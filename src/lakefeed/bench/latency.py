@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.columns import aligned
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed, LakefeedError
 from lakefeed.kafka.topics import Topics
@@ -139,12 +140,14 @@ def table(measured: Sequence[Latency], load: Load) -> str:
         )
         for each in measured
     ]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(head))]
-    shown = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
     partitions = f"{load.partitions} partition{'s' if load.partitions > 1 else ''}"
     told = f"{load.rate} records a second for {load.seconds} s after {load.warm_up} s, {partitions}"
     return "\n".join(
-        [*shown, "", f"From the producer's call to a reader of the sink's topic; {told}. At-least-once both."]
+        [
+            *aligned(lines, left=0),
+            "",
+            f"From the producer's call to a reader of the sink's topic; {told}. At-least-once both.",
+        ]
     )
 
 

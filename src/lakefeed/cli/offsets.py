@@ -10,6 +10,7 @@ import click
 
 from lakefeed.cli.output import emit, output_option
 from lakefeed.cli.topic import parts_of, topic_option
+from lakefeed.columns import aligned
 
 if TYPE_CHECKING:
     from lakefeed.commit.rewinding import RewindPlan
@@ -164,7 +165,5 @@ def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
 
 
 def _print_columns(lines: Sequence[tuple[str, ...]], *, err: bool) -> None:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for name, *cells in lines:
-        padded = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        click.echo(f"  {name.ljust(widths[0])}  {padded}", err=err)
+    for line in aligned(lines, left=1):
+        click.echo(f"  {line}", err=err)

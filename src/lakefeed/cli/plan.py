@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import emit, output_option
+from lakefeed.columns import aligned
 
 if TYPE_CHECKING:
     from lakefeed.planning.estimates import Estimates
@@ -199,13 +200,8 @@ def _field(name: str, text: str, *, colour: str | None = None) -> None:
 
 
 def _columns(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2) -> None:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [
-            cell.ljust(width) if at < left else cell.rjust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        click.echo(" " * indent + "  ".join(cells).rstrip())
+    for line in aligned(rows, left=left):
+        click.echo(" " * indent + line)
 
 
 def _number(figure: int | float | None) -> str:

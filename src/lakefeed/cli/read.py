@@ -16,6 +16,7 @@ import yaml
 
 from lakefeed.cli.output import emit, output_option
 from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, registry_url_of
+from lakefeed.columns import aligned
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -225,9 +226,8 @@ def _print_rows(shown: Shown, row_format: str | None) -> None:
         sys.stdout.flush()
     else:
         lines = [tuple(shown.columns), *(tuple(_cell(each) for each in row) for row in shown.rows)]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        for line in lines:
-            click.echo("  ".join(each.ljust(width) for each, width in zip(line, widths, strict=True)).rstrip())
+        for line in aligned(lines, left=len(shown.columns)):
+            click.echo(line)
 
 
 def _cell(text: str | None) -> str:

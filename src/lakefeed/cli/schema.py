@@ -13,6 +13,7 @@ import click
 
 from lakefeed.cli.output import emit, output_option
 from lakefeed.cli.topic import one_part_of, topic_option
+from lakefeed.columns import aligned
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
@@ -212,8 +213,9 @@ def _step(before: str, after: str) -> str:
 
 
 def _columns(lines: Sequence[Comparison]) -> None:
-    rows = [("column", "registry", "table"), *((each.path, each.registry or "-", each.table or "-") for each in lines)]
-    widths = [max(len(row[at]) for row in rows) for at in range(2)]
-    for path, ours, theirs in rows:
-        mark = "" if ours == theirs or path == "column" else "  <"
-        click.echo(f"  {path:<{widths[0]}}  {ours:<{widths[1]}}  {theirs}{mark}")
+    rows = [("column", "registry", "table")]
+    for each in lines:
+        ours, theirs = each.registry or "-", each.table or "-"
+        rows.append((each.path, ours, theirs if ours == theirs else f"{theirs}  <"))
+    for line in aligned(rows, left=3):
+        click.echo(f"  {line}")

@@ -9,6 +9,7 @@ import click
 
 from lakefeed.cli.output import emit, output_option
 from lakefeed.cli.topic import parts_of, topic_option
+from lakefeed.columns import aligned
 
 if TYPE_CHECKING:
     from lakefeed.commit.verify import Verification
@@ -109,7 +110,5 @@ def _print_partitions(done: Verification) -> None:
         there = "-" if each.topic_start is None else f"[{each.topic_start}, {each.topic_end})"
         lag = "-" if each.lag is None else f"{each.lag:,}"
         lines.append((f"{each.topic}-{each.partition}", f"[{each.start}, {each.end})", there, lag))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for name, *cells in lines:
-        padded = "  ".join(cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        click.echo(f"  {name.ljust(widths[0])}  {padded}")
+    for line in aligned(lines, left=1):
+        click.echo(f"  {line}")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 
+from lakefeed.config.aws import AwsAccess
 from lakefeed.config.base import Model
 from lakefeed.config.catalog import Catalog
 from lakefeed.config.kinesis import KinesisAccess
@@ -22,7 +23,7 @@ __all__ = ["S3", "Catalog", "Connections", "Registry"]
 Built = TypeVar("Built", bound=Model)
 
 
-class S3(Model):
+class S3(AwsAccess):
     """An S3-compatible store.
 
     Without ``access_key`` and ``secret_key`` each process uses the AWS default chain (environment, profile,
@@ -37,21 +38,6 @@ class S3(Model):
     access_key: SecretStr | None = Field(None, description="Access key id; give it as ${AWS_ACCESS_KEY_ID}.")
     secret_key: SecretStr | None = Field(None, description="Secret key; give it as ${AWS_SECRET_ACCESS_KEY}.")
     session_token: SecretStr | None = Field(None, description="Token of temporary credentials.")
-
-    @field_validator("endpoint")
-    @classmethod
-    def _endpoint_is_url(cls, endpoint: str | None) -> str | None:
-        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-            raise ValueError("an endpoint is a URL: http://host:port or https://host")
-        if endpoint is not None and "@" in endpoint:
-            raise ValueError("credentials do not belong in a URL: use access_key and secret_key")
-        return endpoint and endpoint.rstrip("/")
-
-    @model_validator(mode="after")
-    def _keys_come_in_pairs(self) -> S3:
-        if (self.access_key is None) != (self.secret_key is None):
-            raise ValueError("access_key and secret_key belong together: give both or none")
-        return self
 
     @property
     def uses_path_style(self) -> bool:

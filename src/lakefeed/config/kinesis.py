@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import Field, PositiveInt, SecretStr, field_validator
 
-from lakefeed.config.base import Model
+from lakefeed.config.aws import AwsAccess
 
 STREAM = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 
 
-class KinesisAccess(Model):
+class KinesisAccess(AwsAccess):
     """How Kinesis is reached. What is left out comes from the environment.
 
     Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
@@ -28,21 +28,6 @@ class KinesisAccess(Model):
     session_token: SecretStr | None = Field(
         None, description="Token of temporary credentials. Default: AWS_SESSION_TOKEN."
     )
-
-    @field_validator("endpoint")
-    @classmethod
-    def _endpoint_is_url(cls, endpoint: str | None) -> str | None:
-        if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-            raise ValueError("an endpoint is a URL: http://host:port or https://host")
-        if endpoint is not None and "@" in endpoint:
-            raise ValueError("credentials do not belong in a URL: use access_key and secret_key")
-        return endpoint and endpoint.rstrip("/")
-
-    @model_validator(mode="after")
-    def _keys_come_in_pairs(self) -> KinesisAccess:
-        if (self.access_key is None) != (self.secret_key is None):
-            raise ValueError("access_key and secret_key belong together: give both or none")
-        return self
 
     def completed(self, environment: Mapping[str, str]) -> KinesisAccess:
         """The same, with what the environment names where nothing is said here."""
