@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from lakefeed.assembly import Assembly
 from lakefeed.config.connections import Connections
+from lakefeed.config.file_sinks import FilesSink
 from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import FilesSink, PipelineConfig
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import FormatSink, PythonSink
 from lakefeed.config.triggers import interval_of

@@ -11,10 +11,12 @@ from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
+from lakefeed.config.file_sinks import FilesSink, ParquetSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.kinesis import KinesisSource
-from lakefeed.config.models import FilesSink, IcebergSink, ParquetSink, PipelineConfig
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.models import Sink as SinkConfig
 from lakefeed.config.names import catalog_of
 from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink, PythonSink

@@ -20,7 +20,7 @@ from lakefeed.commit.ledger import Backfill
 from lakefeed.commit.missing import Missing, Wanted, missing
 from lakefeed.commit.outcomes import ZERO, Counts, total
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.dead_letters.place import BACKFILLS, DeadLetterPlace, OfBackfill
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.kafka.selection import topics_of

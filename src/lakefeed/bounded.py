@@ -15,7 +15,7 @@ from lakefeed.assembly import Assembly
 from lakefeed.commit.batches import with_batch
 from lakefeed.commit.covered import Position
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.kafka.source import read_batch

@@ -13,7 +13,8 @@ from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
-from lakefeed.config.models import IcebergSink, KafkaSource
+from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.decode import decoded, rows
 from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError

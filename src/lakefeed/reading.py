@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakefeed.commit.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.decoding import Decode
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.decode import Policy
 from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import JobFailed

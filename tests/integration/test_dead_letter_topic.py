@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.kafka.scan import scan
 from lakefeed.kafka.topics import Topics

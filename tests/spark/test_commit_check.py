@@ -12,7 +12,7 @@ import pytest
 from lakefeed.commit.fence import take_fence
 from lakefeed.commit.ledger import CONTINUITY, ROWS, Commit
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.dead_letters.replay import REPLAYS, ReplayCommit
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.sinks.iceberg import IcebergTable

@@ -11,7 +11,7 @@ import pytest
 
 import lakefeed
 from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.sinks.records import RowRecords
 from lakefeed.sinks.topic import producer_settings

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from lakefeed.commit.ledger import COMMIT_ID, Backfill, Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.local.catalog import make_catalog
 from lakefeed.sinks.upsert import UpsertTable

@@ -160,7 +160,7 @@ class _Order:
     def _of_topic(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
         from lakefeed.config.base import validated
         from lakefeed.config.decoding import Decode
-        from lakefeed.config.models import KafkaSource
+        from lakefeed.config.kafka_source import KafkaSource
         from lakefeed.decode import Policy
         from lakefeed.reading import BatchRead
         from lakefeed.session import log_path, session

@@ -12,8 +12,10 @@ from lakefeed.commit.positions import IcebergRows, keyed_rows, placed
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of, upserts_in
 from lakefeed.config.connections import Connections
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.jdbc import JdbcSink
-from lakefeed.config.models import IcebergSink, KafkaSource, PipelineConfig
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import upserting
 from lakefeed.dead_letters.place import BACKFILLS
 from lakefeed.errors import ResourceMissing

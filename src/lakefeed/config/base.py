@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from lakefeed.errors import ConfigError
 
 Built = TypeVar("Built", bound="Model")
+Scalar = str | int | float | bool
 
 
 class Model(BaseModel):
@@ -40,6 +41,17 @@ class Complaints(ValueError):
     def __init__(self, complaints: Sequence[Complaint]) -> None:
         self.complaints = tuple(complaints)
         super().__init__("; ".join(f"{each.what} ({each.hint})" if each.hint else each.what for each in complaints))
+
+
+def entries(items: Any) -> Iterable[tuple[int, Any]]:
+    """A list's entries with their numbers; nothing of what is no list."""
+    return enumerate(items) if isinstance(items, list) else ()
+
+
+def complain(complaints: Iterable[Complaint]) -> None:
+    """Raises what there is to complain of."""
+    if found := list(complaints):
+        raise Complaints(found)
 
 
 class OneOf(Model):

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, Complaints, Model
+from lakefeed.config.base import Complaint, Complaints, Model, complain
 from lakefeed.config.names import SECRET_KEY
 
 Kind = Literal["jdbc", "rest", "hive", "glue"]
@@ -88,8 +88,7 @@ class Catalog(Model):
             }.items()
             if key in properties
         ]
-        if complaints:
-            raise Complaints(complaints)
+        complain(complaints)
         return properties
 
     @model_validator(mode="after")

@@ -23,7 +23,8 @@ from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
 from lakefeed.config.rest_probe import ask_rest_catalog
 from lakefeed.config.s3_probe import TIMEOUT_SECONDS, require_bucket

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
-from lakefeed.config.partitions import complain
+from lakefeed.config.base import complain
 from lakefeed.config.sinks import SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink

@@ -7,10 +7,9 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, Complaints, Model, OneOf
+from lakefeed.config.base import Complaint, Model, OneOf, complain
 from lakefeed.config.connections import Registry
 from lakefeed.config.names import TOPIC
-from lakefeed.config.partitions import complain
 from lakefeed.config.sinks import EVERY_MODE, SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.kafka.client_options import producer_complaints
@@ -141,8 +140,7 @@ class KafkaSink(SinkBlock):
             for key, right in SAFE.items()
             if key in options and key not in told and str(options[key]).strip().lower() not in right
         ]
-        if found:
-            raise Complaints(found)
+        complain(found)
         return options
 
     @property

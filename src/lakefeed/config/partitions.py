@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any, Literal
 
-from lakefeed.config.base import Complaint, Complaints, Model
+from lakefeed.config.base import Complaint, Model, complain, entries
 from lakefeed.config.names import Identifier
 
 
@@ -50,14 +49,3 @@ def known_transforms(transforms: Any) -> Any:
             complaints.append(Complaint(key=index, what=str(error)))
     complain(complaints)
     return transforms
-
-
-def entries(items: Any) -> Iterable[tuple[int, Any]]:
-    """A list's entries with their numbers; nothing of what is no list."""
-    return enumerate(items) if isinstance(items, list) else ()
-
-
-def complain(complaints: Iterable[Complaint]) -> None:
-    """Raises what there is to complain of."""
-    if found := list(complaints):
-        raise Complaints(found)

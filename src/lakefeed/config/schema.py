@@ -13,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from lakefeed.config import shape
 from lakefeed.config.base import OneOf
-from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
 from lakefeed.kafka.client_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 
 TITLE = "lakefeed pipeline"

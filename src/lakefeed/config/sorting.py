@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lakefeed.config.base import Complaint, Model
+from lakefeed.config.base import Complaint, Model, complain, entries
 from lakefeed.config.names import Identifier
-from lakefeed.config.partitions import complain, entries
 
 
 class SortColumn(Model):

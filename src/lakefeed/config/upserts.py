@@ -15,8 +15,9 @@ from lakefeed.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from lakefeed.config.iceberg_sink import IcebergSink
     from lakefeed.config.jdbc import JdbcSink
-    from lakefeed.config.models import IcebergSink, PipelineConfig
+    from lakefeed.config.models import PipelineConfig, Sink
 
     KeyedSink: TypeAlias = IcebergSink | JdbcSink
 
@@ -54,8 +55,13 @@ class Deletes(Model):
 
 def upserting(config: PipelineConfig) -> KeyedSink | None:
     """The sink, where each record is a change of the row of its key; not where a query with state makes the rows."""
-    sink = config.sink.iceberg or config.sink.jdbc
-    return sink if sink is not None and sink.mode == "upsert" and config.output_mode == "append" else None
+    return by_key(config.sink) if config.output_mode == "append" else None
+
+
+def by_key(sink: Sink) -> KeyedSink | None:
+    """The sink's block, where it keeps one row for each key."""
+    block = sink.iceberg or sink.jdbc
+    return block if block is not None and block.mode == "upsert" else None
 
 
 def in_sink(sink: KeyedSink) -> Iterator[Complaint]:
@@ -135,8 +141,9 @@ def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
 def _without_keys(config: PipelineConfig) -> str | None:
     """A topic that names no keys of its own, where the sink names none; of those that are known before a start."""
     own = {topic for topic, special in (config.tables.topics if config.tables else {}).items() if special.keys}
-    if config.kafka.topics is not None:
-        return next((f"topic {topic} has none" for topic in config.kafka.topics if topic not in own), None)
+    kafka = config.source.kafka
+    if kafka is not None and kafka.topics is not None:
+        return next((f"topic {topic} has none" for topic in kafka.topics if topic not in own), None)
     return None if own else "no topic has any"
 
 
@@ -155,9 +162,9 @@ def _transform(sql: str, sink: KeyedSink) -> Iterator[Complaint]:
 
 def _of_groups(config: PipelineConfig) -> Iterator[Complaint]:
     """What means nothing where each batch has its groups' newest rows."""
-    sink = config.sink.iceberg or config.sink.jdbc
+    sink = by_key(config.sink)
     for name in ONLY_CHANGES:
-        if sink is not None and sink.mode == "upsert" and name in sink.model_fields_set:
+        if sink is not None and name in sink.model_fields_set:
             yield Complaint(
                 what=f"sink.{config.sink.kind}.{name} is for changes that records tell of; with output_mode: update "
                 "each batch has its groups' newest rows"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin, TopicCreation
 from lakefeed.dead_letters.topic_reader import LETTER, PREFIX, Letter, Position, State, TopicReader, note_headers

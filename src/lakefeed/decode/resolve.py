@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from lakefeed import jvm
 from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.kinesis import KinesisSource
-from lakefeed.config.models import KafkaSource
 from lakefeed.decode.avro_schema import avro_schema_of, avro_schema_of_schema
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.decode.spec import (

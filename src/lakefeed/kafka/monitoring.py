@@ -10,7 +10,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.kafka.librdkafka import librdkafka_settings
 
 TIMEOUT_SECONDS = 5.0

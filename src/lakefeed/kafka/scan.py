@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import Unreachable
 from lakefeed.kafka.librdkafka import librdkafka_settings
 from lakefeed.kafka.topics import Topics

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from lakefeed.commit.intervals import overlapping
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 from lakefeed.kafka.topics import TopicDescription, Topics, missing_topic

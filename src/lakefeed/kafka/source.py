@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed import jvm
 from lakefeed.commit.intervals import layers
 from lakefeed.commit.ranges import OLDEST, OffsetRange, OffsetRanges, spark_marks, spark_offsets
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 
 if TYPE_CHECKING:

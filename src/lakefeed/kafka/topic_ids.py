@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lakefeed.commit.covered import Position
 from lakefeed.commit.ranges import OffsetRanges
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import RecordsLost
 from lakefeed.kafka.topics import TopicDescription, Topics
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 from lakefeed.assembly import Assembly
 from lakefeed.commit.checkpoint import Owner
 from lakefeed.commit.survey import Survey, surveyed
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, LakefeedError
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 from lakefeed.kafka.held import ISOLATION
 from lakefeed.kafka.librdkafka import librdkafka_settings

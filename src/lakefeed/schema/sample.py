@@ -8,7 +8,8 @@ from pathlib import Path
 
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.connections import Connections
-from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ResourceMissing
 from lakefeed.kafka.source import read_batch
 from lakefeed.kafka.topics import Topics

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed import jvm
 from lakefeed.commit.ledger import COMMIT_ID, Commit, SnapshotProperties, properties_of
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.schema.history import Entry

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from lakefeed import jvm
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.ledger import Commit, SnapshotProperties
-from lakefeed.config.models import FilesSink, ParquetSink
+from lakefeed.config.file_sinks import FilesSink, ParquetSink
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import quoted, type_sql
 from lakefeed.schema.history import Entry

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from lakefeed.commit.ledger import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.commit.move import Move, Reason
 from lakefeed.commit.ranges import OffsetRanges
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.schema.fit import aligned
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.merge import OFFSET, PARTITION, TOPIC, history_statement

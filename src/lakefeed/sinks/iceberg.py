@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lakefeed.commit.covered import Position
 from lakefeed.commit.fence import require_fence, take_fence
 from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.partitions import PartitionTransform
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.schema import ddl

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.partitions import PartitionTransform
 from lakefeed.config.sorting import SortColumn
 from lakefeed.schema.ddl import quoted

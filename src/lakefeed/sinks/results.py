@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.ledger import COMMIT_ID, SnapshotProperties
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import quoted
 from lakefeed.schema.fit import aligned

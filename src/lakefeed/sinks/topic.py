@@ -21,7 +21,7 @@ from lakefeed.commit.batches import has_state
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.ledger import Commit, SnapshotProperties
 from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.client_options import PREFIX, PRODUCER, PRODUCER_DEFAULTS
 from lakefeed.kafka.topics import Topics

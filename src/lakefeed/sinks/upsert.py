@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed import jvm
 from lakefeed.commit.ledger import COMMIT_ID, UPSERTED, Commit, SnapshotProperties
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.upserts import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.schema.ddl import set_properties

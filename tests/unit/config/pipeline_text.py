@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
@@ -22,6 +23,9 @@ sink:
 checkpoint: s3a://lake/checkpoints/taxi
 """
 
+TOPICS = "    topics: [trips]\n"
+REGISTRY = "    registry: http://127.0.0.1:1\n"
+
 ENVIRONMENT = {
     "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9092",
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/tmp/catalog.db",
@@ -30,3 +34,17 @@ ENVIRONMENT = {
 }
 
 Reader = Callable[..., tuple[PipelineConfig | None, list[Problem]]]
+
+
+def topic_to_topic(**blocks: Any) -> PipelineConfig:
+    """A pipeline from a topic of Kafka into another."""
+    return PipelineConfig.model_validate(
+        {
+            "name": "hits",
+            "source": {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"]}},
+            "decode": "raw",
+            "sink": {"kafka": {"topic": "out"}},
+            "checkpoint": "s3a://lake/c",
+            **blocks,
+        }
+    )

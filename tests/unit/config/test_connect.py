@@ -15,7 +15,8 @@ from pydantic import SecretStr
 
 from lakefeed.config.connect import _catalog, _server, _sqlite, _topics, preflight
 from lakefeed.config.connections import S3, Catalog, Connections
-from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import exit_status
 from lakefeed.config.rest_probe import ask_rest_catalog
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable

@@ -8,24 +8,13 @@ import pytest
 
 from lakefeed.config.base import validated
 from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import KafkaSource, PipelineConfig
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
 from lakefeed.sinks.topic import producer_settings
+from tests.unit.config.pipeline_text import topic_to_topic
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
-
-
-def pipeline(**blocks: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "hits",
-            "source": {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"]}},
-            "decode": "raw",
-            "sink": {"kafka": {"topic": "out"}},
-            "checkpoint": "s3a://lake/c",
-            **blocks,
-        }
-    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +35,7 @@ def pipeline(**blocks: Any) -> PipelineConfig:
 )
 def test_what_the_file_alone_tells(sink: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        pipeline(sink={"kafka": {"topic": "out", **sink}})
+        topic_to_topic(sink={"kafka": {"topic": "out", **sink}})
 
 
 def test_forms_of_a_value() -> None:
@@ -83,4 +72,4 @@ def test_brokers_are_the_sources_with_its_login_unless_others_are_named() -> Non
 def test_a_table_for_each_topic_has_no_state_to_tell_copies_by() -> None:
     source = {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"], "deduplicate": True}}
     with pytest.raises(ValueError, match="deduplicate keeps state"):
-        pipeline(source=source, sink={"iceberg": {"table": "lake.web.{topic}"}}, checkpoint="")
+        topic_to_topic(source=source, sink={"iceberg": {"table": "lake.web.{topic}"}}, checkpoint="")

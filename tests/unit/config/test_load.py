@@ -8,10 +8,7 @@ import pytest
 
 from lakefeed.config.load import load, problems
 from lakefeed.errors import ConfigError
-from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, Reader
-
-TOPICS = "    topics: [trips]\n"
-REGISTRY = "    registry: http://127.0.0.1:1\n"
+from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, REGISTRY, TOPICS, Reader
 
 
 def test_a_good_file_has_no_problems(reading: Reader) -> None:
@@ -200,6 +197,18 @@ def test_all_mistakes_show_in_one_go(reading: Reader) -> None:
     ]
 
 
+def test_all_that_does_not_fit_together_shows_in_one_go(reading: Reader) -> None:
+    text = GOOD.replace("checkpoint: s3a://lake/checkpoints/taxi\n", "upkeep: {}\n")
+    text = text.replace("  iceberg:\n    table: lake.nyc.trips\n", "  kafka: {topic: trips}\n")
+    _, found = reading(f"{text}expect: {{sane: {{rule: 'a > 0', on_violation: dead_letter}}}}\n")
+    assert [each.what.partition(" ")[2] for each in found] == [
+        "makes dead letters, and dead_letters does not say where they go",
+        "is the topic trips, which the source reads: rows would go in a circle",
+        "looks after Iceberg tables, and this pipeline writes to none",
+        "pipeline needs a checkpoint: s3a://bucket/path",
+    ]
+
+
 def test_mistakes_among_options_show_together_with_values_that_cannot_be_made_out(reading: Reader) -> None:
     options = "    options: {kafka.fetch.min.bytes: x, kafka.client.id: '${NO}', a: 1, kafka.check.crcs: [1]}\n"
     _, found = reading(replace=(TOPICS, TOPICS + options))
@@ -281,206 +290,6 @@ class TestLimits:
     def test_no_python_object_is_made(self, reading: Reader) -> None:
         _, found = reading(replace=("name: taxi", "name: !!python/object/apply:os.system [id]"))
         assert "means nothing here" in found[0].what
-
-
-class TestValues:
-    def test_a_variable_may_become_a_number(self, reading: Reader) -> None:
-        config, _ = reading(
-            replace=(TOPICS, f"{TOPICS}    max_records_per_batch: ${{N}}\n"), environment={**ENVIRONMENT, "N": "1_000"}
-        )
-        assert config is not None
-        assert config.source.kafka is not None
-        assert config.source.kafka.max_records_per_batch == 1000
-
-    def test_a_variable_stays_text_where_text_is_wanted(self, reading: Reader) -> None:
-        config, found = reading(
-            replace=("http://127.0.0.1:1", "{url: 'http://h', username: u, password: '${PW}'}"),
-            environment={**ENVIRONMENT, "PW": "0123"},
-        )
-        assert found == []
-        assert config is not None
-        assert config.decode.avro is not None
-        assert config.decode.avro.registry is not None
-        assert config.decode.avro.registry.password is not None
-        assert config.decode.avro.registry.password.get_secret_value() == "0123"
-
-    def test_a_value_never_adds_keys(self, reading: Reader) -> None:
-        config, found = reading(environment={**ENVIRONMENT, "KAFKA_BOOTSTRAP_SERVERS": "a:1\n    topics: [evil]"})
-        assert found == []
-        assert config is not None
-        assert config.source.kafka is not None
-        assert config.source.kafka.topics == ["trips"]
-
-    def test_an_empty_variable_is_nothing(self, reading: Reader) -> None:
-        text = f"{GOOD}s3:\n  endpoint: ${{NO_ENDPOINT:-}}\n"
-        config, found = reading(text)
-        assert found == []
-        assert config is not None
-        assert config.s3 is not None
-        assert config.s3.endpoint is None
-
-    def test_table_properties_are_text_as_written(self, reading: Reader) -> None:
-        properties = "    properties: {a: 134217728, b: true, c: 0.10, d: x}\n"
-        config, found = reading(GOOD.replace("checkpoint: ", properties + "checkpoint: "))
-        assert found == []
-        assert config is not None
-        assert config.sink.iceberg is not None
-        assert config.sink.iceberg.properties == {"a": "134217728", "b": "true", "c": "0.10", "d": "x"}
-
-    def test_yaml_words_are_keys_as_written(self, reading: Reader) -> None:
-        _, found = reading(replace=("name: taxi", "name: taxi\non: 1"))
-        assert found[0].what == "unknown option 'on'"
-
-    @pytest.mark.parametrize("raw", ["decode: raw", "decode:\n  raw:", "decode: {raw: {}}"])
-    def test_a_kind_without_settings(self, reading: Reader, raw: str) -> None:
-        config, found = reading(replace=(f"decode:\n  avro:\n{REGISTRY.rstrip()}", raw))
-        assert found == []
-        assert config is not None
-        assert config.decode.kind == "raw"
-
-    def test_relative_paths_start_at_the_files_folder(self, reading: Reader, tmp_path: Path) -> None:
-        (tmp_path / "s.avsc").write_text("{}")
-        config, found = reading(replace=(REGISTRY, "    schema_file: s.avsc\n"))
-        assert found == []
-        assert config is not None
-        assert config.decode.avro is not None
-        assert config.decode.avro.schema_file == tmp_path / "s.avsc"
-
-
-class TestFormats:
-    """What may stand in ``decode`` for each format, and what is said where it is wrong."""
-
-    AVRO = f"  avro:\n{REGISTRY}"
-
-    @pytest.mark.parametrize(
-        "block",
-        [
-            "  protobuf: {registry: http://127.0.0.1:1, message: Trip}\n",
-            "  protobuf: {schema_file: trip.proto}\n",
-            "  protobuf: {schema_file: several.proto, message: b.Two}\n",
-            "  protobuf: {schema_file: set.desc, message: b.Two}\n",
-            "  json_schema: {registry: http://127.0.0.1:1}\n",
-            "  json: {schema: sample, sample_records: 50}\n",
-            '  csv: {schema_ddl: "a INT", delimiter: "\\t", null_value: "NULL"}\n',
-            "  string:\n",
-            "  raw:\n  key: {avro: {registry: http://127.0.0.1:1}}\n  metadata: [key]\n",
-            "  raw:\n  key: string\n",
-        ],
-    )
-    def test_right_blocks(self, reading: Reader, tmp_path: Path, block: str) -> None:
-        self.files(tmp_path)
-        config, found = reading(replace=(self.AVRO, block))
-        assert found == []
-        assert config is not None
-
-    @pytest.mark.parametrize(
-        ("block", "key", "what", "hint"),
-        [
-            ("  protobuff: {}\n", "decode.protobuff", "unknown option 'protobuff'", "'protobuf'?"),
-            ("  json-schema: {}\n", "decode.json-schema", "unknown option", "'json_schema'?"),
-            ("  protobuf: {}\n", "decode.protobuf", "either a registry (framed values) or a schema_file", None),
-            (
-                "  protobuf: {schema_file: several.proto}\n",
-                "decode.protobuf",
-                "several.proto has several messages",
-                "add message: NAME; it has One, Two",
-            ),
-            (
-                "  protobuf: {schema_file: trip.proto, message: Tripp}\n",
-                "decode.protobuf.message",
-                "trip.proto has no message 'Tripp'",
-                "it has Trip",
-            ),
-            ("  protobuf: {schema_file: none.proto}\n", "decode.protobuf.schema_file", "does not exist", None),
-            ("  protobuf: {schema_file: empty.proto}\n", "decode.protobuf.schema_file", "defines no message", None),
-            ("  json_schema: {}\n", "decode.json_schema.registry", "'registry' is missing", None),
-            ("  json: {schema: guess}\n", "decode.json.schema", "wants one of sample", None),
-            ("  json: {}\n", "decode.json", "one of schema_ddl, schema_file and schema: sample", None),
-            ("  csv: {}\n", "decode.csv", "either schema_ddl or schema_file", None),
-            ('  csv: {schema_ddl: a INT, delimiter: ";;"}\n', "decode.csv.delimiter", "one ASCII character", None),
-            ('  csv: {schema_ddl: a INT, quote: ","}\n', "decode.csv", "the same character", None),
-            ("  raw:\n  key: {json: {schema: sample}}\n", "decode.key", "keys are not sampled", None),
-            ("  raw:\n  key: {avrro: {}}\n", "decode.key.avrro", "unknown option 'avrro'", "'avro'?"),
-        ],
-    )
-    def test_wrong_blocks(
-        self, reading: Reader, tmp_path: Path, block: str, key: str, what: str, hint: str | None
-    ) -> None:
-        self.files(tmp_path)
-        _, found = reading(replace=(self.AVRO, block))
-        problem = next(each for each in found if each.key == key)
-        assert what in problem.what
-        assert hint is None or hint in (problem.hint or "")
-        assert problem.line is not None
-
-    def test_a_pattern_wants_a_subject_for_keys_too(self, reading: Reader) -> None:
-        blocks = "  json_schema: {registry: http://127.0.0.1:1}\n  key: {protobuf: {registry: http://127.0.0.1:1}}\n"
-        text = GOOD.replace(TOPICS, "    topics_pattern: tr.*\n")
-        _, found = reading(text, replace=(self.AVRO, blocks))
-        assert [each.key for each in found] == ["decode.json_schema", "decode.key.protobuf"]
-        assert "<topic>-key" in (found[1].hint or "")
-
-    @staticmethod
-    def files(folder: Path) -> None:
-        (folder / "trip.proto").write_text(
-            'syntax = "proto3"; message Trip { message Stop { int32 a = 1; } Stop s = 1; }'
-        )
-        (folder / "several.proto").write_text("package b; message One {} // message Not {}\nmessage Two {}")
-        (folder / "empty.proto").write_text("/* message Not {} */")
-        (folder / "set.desc").write_bytes(b"\n")
-
-
-class TestSecrets:
-    SECRET = "hunter2hunter2"
-
-    def test_a_secret_in_the_file_is_a_warning(self, reading: Reader) -> None:
-        text = f"{GOOD}s3:\n  access_key: ${{THE_SECRET}}\n  secret_key: {self.SECRET}\n"
-        config, found = reading(text)
-        assert config is not None
-        assert [(each.line, each.column, each.severity) for each in found] == [(15, 15, "warning")]
-        assert "${AWS_SECRET_ACCESS_KEY}" in (found[0].hint or "")
-
-    @pytest.mark.parametrize(
-        "block",
-        [
-            "s3: {secret_key: hunter2hunter2}",
-            "s3: {secret_key: [hunter2hunter2]}",
-            "s3: {secret_key: {a: hunter2hunter2}}",
-            "s3: {access_key: '${THE_SECRET}', region: 5}",
-            "s3: hunter2hunter2",
-            "s3: {session_token: hunter2hunter2, endpoint: 'hunter2hunter2'}",
-            "s3: {endpoint: 'https://hunter2hunter2@host'}",
-            "catalogs: {lake: {uri: 'jdbc:postgresql://h/d?password=hunter2hunter2'}}",
-            "catalogs: {lake: {type: rest, uri: 'http://h', properties: {credential: hunter2hunter2}}}",
-            "spark: {spark.hadoop.fs.s3a.secret.key: hunter2hunter2}",
-        ],
-    )
-    def test_no_message_repeats_it(self, reading: Reader, block: str) -> None:
-        _, found = reading(f"{GOOD}{block}\n")
-        assert found
-        # The one place where no secret is wanted, so that nobody can know it for one.
-        if block != "s3: hunter2hunter2":
-            assert self.SECRET not in "\n".join(map(str, found))
-
-    @pytest.mark.parametrize(
-        "option",
-        [
-            "kafka.sasl.jaas.config: 'evil.Module required password=\"hunter2hunter2\";'",
-            "kafka.sasl.jaas.config: '${THE_SECRET}'",
-            "kafka.ssl.truststore.password: [hunter2hunter2]",
-            "kafka.ssl.keystore.key: hunter2hunter2",
-        ],
-    )
-    def test_nor_one_among_kafkas_settings(self, reading: Reader, option: str) -> None:
-        _, found = reading(replace=(TOPICS, f"{TOPICS}    options:\n      {option}\n"))
-        assert [each.line for each in found][-1] == 7
-        assert self.SECRET not in "\n".join(map(str, found))
-
-
-def test_names_that_only_sound_like_secrets(reading: Reader) -> None:
-    properties = "{client.credentials-provider: a.B, token-exchange-enabled: false, oauth2-server-uri: 'http://h'}"
-    _, found = reading(f"{GOOD}catalogs: {{lake: {{type: rest, uri: 'http://h', properties: {properties}}}}}\n")
-    assert found == []
 
 
 def test_load_raises_one_error_for_all_problems(tmp_path: Path) -> None:

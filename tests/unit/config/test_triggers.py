@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.triggers import interval_of, known
+from tests.unit.config.pipeline_text import topic_to_topic
 
 
 @pytest.mark.parametrize("trigger", ["1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"])
@@ -29,20 +29,6 @@ def test_intervals() -> None:
     assert interval_of("real-time, 10 seconds") == "10 seconds"
 
 
-def pipeline(**blocks: Any) -> PipelineConfig:
-    return PipelineConfig.model_validate(
-        {
-            "name": "hits",
-            "source": {"kafka": {"bootstrap_servers": "host:9092", "topics": ["hits"]}},
-            "decode": "raw",
-            "sink": {"kafka": {"topic": "out"}},
-            "trigger": "real-time",
-            "checkpoint": "s3a://lake/c",
-            **blocks,
-        }
-    )
-
-
 @pytest.mark.parametrize(
     ("blocks", "told"),
     [
@@ -60,6 +46,6 @@ def pipeline(**blocks: Any) -> PipelineConfig:
     ],
 )
 def test_what_wants_batches_is_refused_in_real_time(blocks: dict[str, Any], told: str) -> None:
-    assert pipeline().trigger == "real-time"
+    assert topic_to_topic(trigger="real-time").trigger == "real-time"
     with pytest.raises(ValueError, match=told):
-        pipeline(**blocks)
+        topic_to_topic(**{"trigger": "real-time", **blocks})

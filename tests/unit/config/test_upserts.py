@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.load import problems
-from lakefeed.config.models import IcebergSink, PipelineConfig
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.decode.deletes import delete_rule
 from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, Reader

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.dead_letters import topic_reader
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.topic_reader import LETTER, PREFIX, Letter, TopicReader, note_headers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.config.models import KafkaSource
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.schema import sample
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.config.models import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.sorting import SortColumn
 from lakefeed.sinks.layout import Layout, statements
 

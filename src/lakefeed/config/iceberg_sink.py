@@ -1,0 +1,94 @@
+"""The block of a pipeline file for an Iceberg table."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from lakefeed.config.base import complain
+from lakefeed.config.names import TableTemplate, catalog_of
+from lakefeed.config.partitions import known_transforms
+from lakefeed.config.sinks import SinkBlock
+from lakefeed.config.sorting import known_order
+from lakefeed.config.transform import OutputMode
+from lakefeed.config.upserts import Deletes, in_sink
+
+
+class IcebergSink(SinkBlock):
+    """An Iceberg table, created from the rows' schema if it is missing."""
+
+    table: TableTemplate = Field(
+        description="catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."
+    )
+    partition_by: list[str] = Field(
+        default_factory=list,
+        description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
+        "truncate(n, column).",
+    )
+    sort_by: list[str] = Field(
+        default_factory=list,
+        description="Order of the rows in each file: column, column desc, column desc nulls first. If partition_by or "
+        "sort_by change here, the table's new files follow at the next start.",
+    )
+    properties: dict[str, str] = Field(
+        default_factory=dict, description="Table properties, set when lakefeed creates the table."
+    )
+    mode: Literal["append", "upsert", "overwrite"] = Field(
+        "append",
+        description="Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which "
+        "transform.output_mode: complete wants.",
+    )
+    keys: list[str] = Field(default_factory=list, description="With upsert: the columns that a row is known by.")
+    order_by: list[str] = Field(
+        default_factory=list,
+        description="With upsert: columns that say which change of a key is newer. Default: the offset, so that all "
+        "changes of a key have to be in one partition.",
+    )
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    on_delete: Literal["remove", "mark"] = Field(
+        "remove",
+        description="With upsert: remove the row, or keep it with lakefeed_deleted = true, so that an older change "
+        "that comes late does not bring the key back.",
+    )
+    write: Literal["merge-on-read", "copy-on-write"] = Field(
+        "merge-on-read",
+        description="With upsert: write what has changed beside the old files, or write the files anew that it is in.",
+    )
+    history: TableTemplate | None = Field(
+        None, description="With upsert: a table beside it that every change is appended to."
+    )
+
+    @model_validator(mode="after")
+    def _upserts(self) -> IcebergSink:
+        complain(in_sink(self))
+        return self
+
+    @field_validator("partition_by", mode="before")
+    @classmethod
+    def _known_transforms(cls, transforms: Any) -> Any:
+        return known_transforms(transforms)
+
+    @field_validator("sort_by", mode="before")
+    @classmethod
+    def _known_order(cls, columns: Any) -> Any:
+        return known_order(columns)
+
+    guarantee: ClassVar[str] = "exactly-once"
+    other_modes: ClassVar[str] = "update wants mode: upsert and keys, complete wants mode: overwrite"
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """One for each ``mode``; changes by key come from records (append) or from groups (update)."""
+        modes: dict[str, tuple[OutputMode, ...]] = {"upsert": ("append", "update"), "overwrite": ("complete",)}
+        return modes.get(self.mode, ("append",))
+
+    @property
+    def target(self) -> str:
+        """The table."""
+        return self.table
+
+    @property
+    def catalog(self) -> str:
+        """The catalog's name."""
+        return catalog_of(self.table)

@@ -1,0 +1,181 @@
+"""What the blocks of a pipeline file want of each other: each rule tells what does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from lakefeed.config import triggers, upserts
+from lakefeed.config.base import Complaint
+from lakefeed.config.names import TOPIC_MARK
+
+if TYPE_CHECKING:
+    from lakefeed.config.models import PipelineConfig
+
+
+def misfits(config: PipelineConfig) -> Iterator[Complaint]:
+    """All that does not fit in a pipeline whose blocks are right, each by itself."""
+    for rule in RULES:
+        yield from rule(config)
+
+
+def _place_for_dead_letters(config: PipelineConfig) -> Iterator[Complaint]:
+    if config.dead_letters is not None:
+        return
+    wanted = [f"expect.{name}" for name, each in config.expect.items() if each.on_violation == "dead_letter"]
+    wanted += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
+    if wanted:
+        yield Complaint(what=f"{wanted[0]} makes dead letters, and dead_letters does not say where they go")
+
+
+def _no_circle(config: PipelineConfig) -> Iterator[Complaint]:
+    kafka, topic = config.source.kafka, config.dead_letters.topic if config.dead_letters else None
+    if kafka is not None and topic is not None and kafka.reads(topic):
+        yield Complaint(what=f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
+
+
+def _real_time(config: PipelineConfig) -> Iterator[Complaint]:
+    yield from (Complaint(what=why) for why in triggers.misfits(config))
+
+
+def _topics_to_write_to(config: PipelineConfig) -> Iterator[Complaint]:
+    source = config.source.kafka
+    for place, block in config.sink_blocks:
+        if (sink := block.kafka) is None:
+            continue
+        if source is None:
+            if sink.bootstrap_servers is None:
+                what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
+                yield Complaint(what=what)
+        elif sink.bootstrap_servers in (None, source.bootstrap_servers) and source.reads(sink.topic):
+            yield Complaint(
+                what=f"{place} is the topic {sink.topic}, which the source reads: rows would go in a circle"
+            )
+    if source is not None and source.deduplicate and config.has_many_tables:
+        yield Complaint(
+            what=f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot"
+        )
+
+
+def _tables_to_look_after(config: PipelineConfig) -> Iterator[Complaint]:
+    letters = config.dead_letters.table if config.dead_letters else None
+    if config.upkeep is not None and config.sink.iceberg is None and letters is None:
+        yield Complaint(what="upkeep looks after Iceberg tables, and this pipeline writes to none")
+
+
+def _sinks_take_the_output(config: PipelineConfig) -> Iterator[Complaint]:
+    for place, block in config.sink_blocks:
+        sink = block.chosen
+        if config.output_mode not in sink.modes:
+            other = f" ({sink.other_modes})" if sink.other_modes else ""
+            yield Complaint(
+                what=f"transform.output_mode: {config.output_mode} does not fit {place}.{block.kind}, which takes "
+                f"{' and '.join(sink.modes)}{other}"
+            )
+
+
+def _sinks_beside(config: PipelineConfig) -> Iterator[Complaint]:
+    if config.sinks and config.has_many_tables:
+        yield Complaint(what=f"with {TOPIC_MARK} in sink.iceberg.table there are no sinks beside it")
+    places = {f"{config.sink.kind} {config.sink.chosen.target}"}
+    for name, each in config.sinks.items():
+        if each.iceberg is not None and TOPIC_MARK in each.iceberg.table:
+            yield Complaint(what=f"sinks.{name}: a table for each topic is for sink.iceberg alone")
+        if upserts.by_key(each) is not None and config.output_mode == "append":
+            yield Complaint(what=f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
+        where = f"{each.kind} {each.chosen.target}"
+        if where in places and each.chosen.target:
+            yield Complaint(what=f"sinks.{name} goes where another sink goes: {where}")
+        places.add(where)
+
+
+def _streams_of_topics(config: PipelineConfig) -> Iterator[Complaint]:
+    streams = config.transform.streams if config.transform is not None else {}
+    if not streams:
+        return
+    wanted = sorted(each.topic for each in streams.values())
+    topics = config.source.kafka.topics if config.source.kafka is not None else None
+    if topics is None or wanted != sorted(topics):
+        yield Complaint(
+            what="transform.streams has each topic of source.kafka.topics once, and no other: a record that is in no "
+            "stream, or in two, would not be counted once"
+        )
+    if config.has_many_tables or any(each.on_failure == "pause" for each in config.sinks.values()):
+        yield Complaint(what="transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
+
+
+def _what_records_want(config: PipelineConfig) -> Iterator[Complaint]:
+    if config.source.numbered is None:
+        return
+    if "decode" not in config.model_fields_set:
+        yield Complaint(what="decode has to say how the records become columns")
+    if config.source.kafka is not None and "sequence_number" in config.decode.metadata:
+        yield Complaint(what="decode.metadata: records of Kafka have no sequence_number, but an offset")
+
+
+def _kinesis(config: PipelineConfig) -> Iterator[Complaint]:
+    """What goes with topics of Kafka, and not with a stream of Kinesis."""
+    if config.source.kinesis is None:
+        return
+    if config.has_many_tables:
+        yield Complaint(what=f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
+    if config.decode.is_sampled:
+        yield Complaint(what="json: {schema: sample} samples topics of Kafka", hint="decode.json.schema_ddl")
+    if config.dead_letters is not None and config.dead_letters.topic is not None:
+        yield Complaint(what="dead letters of a stream of Kinesis are kept in a table", hint="dead_letters.table")
+    if (keyed := upserts.upserting(config)) is not None and not keyed.order_by:
+        yield Complaint(
+            what="after a split or a merge a key's changes go to another shard, which numbers its records anew: "
+            "nothing says then which change is newer",
+            hint="order_by: a column of the value that does",
+        )
+    for name, each in config.sinks.items():
+        if each.on_failure == "pause":
+            yield Complaint(
+                what=f"sinks.{name} could not be given what it has missed of a stream of Kinesis",
+                hint="on_failure: stop",
+            )
+
+
+def _rows_that_come_decoded(config: PipelineConfig) -> Iterator[Complaint]:
+    """What goes with records, and not with rows."""
+    kind = config.source.kind
+    if config.source.numbered is not None:
+        return
+    for name in ("decode", "schema_", "expect", "dead_letters"):
+        if name in config.model_fields_set:
+            yield Complaint(what=f"{name.rstrip('_')} is for records of Kafka and Kinesis; rows of {kind} come decoded")
+    if config.has_many_tables:
+        yield Complaint(what=f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
+    if upserts.upserting(config) is not None:
+        yield Complaint(what=f"mode: upsert orders changes by their offset, and rows of {kind} have none")
+
+
+def _one_table_or_many(config: PipelineConfig) -> Iterator[Complaint]:
+    if not config.has_many_tables:
+        if config.tables is not None:
+            yield Complaint(key="tables", what=f"means nothing without {TOPIC_MARK} in sink.iceberg.table")
+        if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
+            yield Complaint(what=f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
+        if not config.checkpoint and config.sink.chosen.is_lasting:
+            yield Complaint(what="a pipeline needs a checkpoint: s3a://bucket/path")
+    elif config.checkpoint:
+        what = f"means nothing with {TOPIC_MARK} in sink.iceberg.table: the tables' ledgers say where each goes on"
+        yield Complaint(key="checkpoint", what=what, hint="remove it")
+
+
+RULES: tuple[Callable[[PipelineConfig], Iterator[Complaint]], ...] = (
+    _place_for_dead_letters,
+    upserts.in_pipeline,
+    _no_circle,
+    _real_time,
+    _topics_to_write_to,
+    _tables_to_look_after,
+    _sinks_take_the_output,
+    _sinks_beside,
+    _streams_of_topics,
+    _what_records_want,
+    _kinesis,
+    _rows_that_come_decoded,
+    _one_table_or_many,
+)
