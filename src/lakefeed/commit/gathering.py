@@ -144,10 +144,8 @@ def _asked(config: PipelineConfig) -> KafkaSource | None:
 def _topics(source: KafkaSource | None, names: set[str]) -> dict[str, TopicDescription | None]:
     if source is None:
         return dict.fromkeys(sorted(names))
-    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
-    # Also the quickest way to learn that nobody answers.
-    there = set(cluster.list())
-    return {name: cluster.describe(name) if name in there else None for name in sorted(names)}
+    there = Topics(source.bootstrap_servers, options=dict(source.options)).describe_all(sorted(names))
+    return {name: there.get(name) for name in sorted(names)}
 
 
 def _of_database(config: PipelineConfig, sink: JdbcSink, connections: Connections, *, deep: bool) -> Evidence:

@@ -105,7 +105,8 @@ def _sink_topics(config: PipelineConfig) -> list[Check]:
 
 
 def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
-    from lakefeed.kafka.topics import Topics, missing_topic
+    from lakefeed.kafka.failures import missing_topic
+    from lakefeed.kafka.topics import Topics
 
     where, key = source.bootstrap_servers, "source.kafka.bootstrap_servers"
     try:

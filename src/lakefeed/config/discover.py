@@ -62,7 +62,8 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
         ResourceMissing: there is no such topic.
         Unreachable: broker or registry do not answer.
     """
-    from lakefeed.kafka.topics import Topics, missing_topic
+    from lakefeed.kafka.failures import missing_topic
+    from lakefeed.kafka.topics import Topics
 
     existing = Topics(bootstrap_servers).list()
     if topic not in existing:

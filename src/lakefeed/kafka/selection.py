@@ -12,7 +12,8 @@ from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
-from lakefeed.kafka.topics import TopicDescription, Topics, missing_topic
+from lakefeed.kafka.failures import missing_topic
+from lakefeed.kafka.topics import TopicDescription, Topics
 
 ISOLATION = "kafka.isolation.level"
 LONGEST_LIST = 20
@@ -110,11 +111,11 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
     names = source.topics if source.topics is not None else [each for each in existing if source.reads(each)]
     if not names:
         raise ResourceMissing(f"no topic matches {source.topics_pattern}", where=source.bootstrap_servers)
-    for name in names:
-        if name not in existing:
-            raise missing_topic(name, existing, where=source.bootstrap_servers)
     committed = source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]) == "read_committed"
-    return {name: cluster.describe(name, committed=committed) for name in names}
+    found = cluster.describe_all(names, committed=committed)
+    if missing := next((name for name in names if name not in found), None):
+        raise missing_topic(missing, existing, where=source.bootstrap_servers)
+    return found
 
 
 def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:

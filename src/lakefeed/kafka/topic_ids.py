@@ -36,9 +36,9 @@ class SourceTopics:
         Raises:
             Unreachable: no broker answers.
         """
-        there = set(self._topics.list())
-        names = self._source.topics or [name for name in there if self._source.reads(name)]
-        found = {name: self._topics.describe(name) if name in there else None for name in sorted(names)}
+        names = self._source.topics or [name for name in self._topics.list() if self._source.reads(name)]
+        there = self._topics.describe_all(names)
+        found = {name: there.get(name) for name in sorted(names)}
         self.expect({name: each.topic_id for name, each in found.items() if each is not None})
         return found
 

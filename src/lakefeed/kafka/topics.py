@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 import time
@@ -21,7 +20,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.kafka.failures import PASSING, error_code, error_text, explained, missing_topic
 from lakefeed.kafka.librdkafka import librdkafka_settings
 
 _TIMEOUT_SECONDS = 5.0
@@ -99,7 +99,7 @@ class Topics:
             self._admin = AdminClient(settings, logger=_silence, error_cb=lambda error: None)
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(
-                f"the Kafka client refuses its settings: {_text(error)}", where=bootstrap_servers
+                f"the Kafka client refuses its settings: {error_text(error)}", where=bootstrap_servers
             ) from None
 
     def create(
@@ -145,7 +145,7 @@ class Topics:
         try:
             self._answer(self._admin.create_topics([new], request_timeout=_TIMEOUT_SECONDS)[name])
         except KafkaException as error:
-            if exist_ok and _code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+            if exist_ok and error_code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise self._error(error, name) from None
         self._settled(lambda: self._describe(name))
@@ -165,25 +165,10 @@ class Topics:
             AccessDenied: these credentials may not describe it.
             Unreachable: no broker answers.
         """
-        try:
-            found: Any = self._describe(name)
-            numbers = sorted(each.id for each in found.partitions)
-            starts = self._settled(lambda: self._offsets(name, numbers, _EARLIEST))
-            isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-            ends = self._settled(lambda: self._offsets(name, numbers, _LATEST, isolation))
-        except KafkaException as error:
-            raise self._error(error, name) from None
-        leaders = {each.id: each.leader.id if each.leader is not None else None for each in found.partitions}
-        return TopicDescription(
-            name=name,
-            topic_id=str(found.topic_id),
-            partitions=tuple(
-                PartitionDescription(
-                    id=number, leader=leaders[number], start_offset=starts[number], end_offset=ends[number]
-                )
-                for number in numbers
-            ),
-        )
+        found = self.describe_all([name], committed=committed)
+        if name not in found:
+            raise self._missing(name)
+        return found[name]
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
         """The ids of topics, in one request.
@@ -205,12 +190,12 @@ class Topics:
             found[name] = str(described.topic_id)
         return found
 
-    def describe_all(self, names: Sequence[str], *, committed: bool = True) -> dict[str, TopicDescription]:
+    def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
         """Topics with their partitions and offsets, in a few requests however many they are.
 
         Args:
             names: which; those that are not there are left out.
-            committed: end where a reader of committed records does, before the first open transaction.
+            committed: see ``describe``.
 
         Raises:
             AccessDenied: these credentials may not describe one of them.
@@ -225,15 +210,15 @@ class Topics:
             try:
                 found[name] = self._answer(answers[name])
             except KafkaException as error:
-                if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                if error_code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise self._error(error, name) from None
         everywhere = [TopicPartition(name, each.id) for name, topic in found.items() for each in topic.partitions]
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         try:
-            starts = self._settled(lambda: self._offsets_of(everywhere, _EARLIEST, level))
-            ends = self._settled(lambda: self._offsets_of(everywhere, _LATEST, level))
+            starts = self._offsets(everywhere, _EARLIEST)
+            ends = self._offsets(everywhere, _LATEST, level)
         except KafkaException as error:
-            raise self._error(error, None) from None
+            raise self._error(error, there[0] if len(there) == 1 else None) from None
         return {
             name: TopicDescription(
                 name=name,
@@ -272,11 +257,7 @@ class Topics:
             ResourceMissing: there is no such topic.
             Unreachable: no broker answers.
         """
-        try:
-            numbers = [each.id for each in self._describe(name).partitions]
-            return self._settled(lambda: self._offsets(name, numbers, _LATEST))
-        except KafkaException as error:
-            raise self._error(error, name) from None
+        return self._offsets_of_all(name, _LATEST)
 
     def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
         """The offset of each partition's first record with this timestamp or a later one; without those that have none.
@@ -286,11 +267,7 @@ class Topics:
             Unreachable: no broker answers.
         """
         spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
-        try:
-            numbers = [each.id for each in self._describe(name).partitions]
-            found = self._settled(lambda: self._offsets(name, numbers, spec))
-        except KafkaException as error:
-            raise self._error(error, name) from None
+        found = self._offsets_of_all(name, spec)
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def delete(self, name: str) -> None:
@@ -320,24 +297,26 @@ class Topics:
         answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
         return self._answer(answer[name])
 
+    def _offsets_of_all(self, name: str, spec: OffsetSpec) -> dict[int, int]:
+        """One offset of each partition of a topic."""
+        try:
+            partitions = [TopicPartition(name, each.id) for each in self._describe(name).partitions]
+            return {partition: offset for (_, partition), offset in self._offsets(partitions, spec).items()}
+        except KafkaException as error:
+            raise self._error(error, name) from None
+
     def _offsets(
         self,
-        name: str,
-        partitions: Sequence[int],
+        partitions: Sequence[TopicPartition],
         spec: OffsetSpec,
-        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-    ) -> dict[int, int]:
-        wanted = {TopicPartition(name, number): spec for number in partitions}
-        answers = self._admin.list_offsets(wanted, request_timeout=_TIMEOUT_SECONDS, isolation_level=isolation)
-        return {where.partition: self._answer(answer).offset for where, answer in answers.items()}
-
-    def _offsets_of(
-        self, partitions: Sequence[TopicPartition], spec: OffsetSpec, level: IsolationLevel
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[tuple[str, int], int]:
-        answers = self._admin.list_offsets(
-            dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=_TIMEOUT_SECONDS
-        )
-        return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}
+        def ask() -> dict[tuple[str, int], int]:
+            wanted = dict.fromkeys(partitions, spec)
+            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
+            return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}
+
+        return self._settled(ask)
 
     def _answer(self, future: Future[T]) -> T:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)
@@ -349,7 +328,7 @@ class Topics:
             try:
                 return ask()
             except KafkaException as error:
-                if _code(error) not in _PASSING or time.monotonic() > end:
+                if error_code(error) not in PASSING or time.monotonic() > end:
                     raise
             time.sleep(0.1)
 
@@ -357,31 +336,9 @@ class Topics:
         return missing_topic(name, self.list(), where=self.bootstrap_servers)
 
     def _error(self, error: KafkaException, name: str | None) -> LakefeedError:
-        code = _code(error)
-        where = f"topic {name} at {self.bootstrap_servers}" if name else self.bootstrap_servers
-        if code in _AWAY:
-            return Unreachable(
-                "no Kafka broker answers",
-                where=self.bootstrap_servers,
-                hint="check the address and that the broker runs; 'lakefeed local up' starts a local one",
-            )
-        if code == KafkaError.UNKNOWN_TOPIC_OR_PART and name:
+        if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART and name:
             return self._missing(name)
-        if code in _DENIED:
-            return AccessDenied(f"Kafka refuses these credentials: {_text(error)}", where=where)
-        if code == KafkaError.TOPIC_ALREADY_EXISTS:
-            return ConfigError(
-                f"the topic {name} already exists",
-                where=self.bootstrap_servers,
-                hint="use --if-not-exists to leave it as it is, or choose another name",
-            )
-        if code == KafkaError.INVALID_REPLICATION_FACTOR:
-            return ConfigError(
-                f"the cluster cannot keep that many copies: {_text(error)}",
-                where=where,
-                hint="choose a replication factor between 1 and the number of brokers",
-            )
-        return ConfigError(f"Kafka refuses: {_text(error)}", where=where)
+        return explained(error, servers=self.bootstrap_servers, topic=name)
 
     def list(self) -> list[str]:
         """The names of all topics but Kafka's own, sorted.
@@ -390,45 +347,3 @@ class Topics:
             Unreachable: no broker answers.
         """
         return sorted(name for name in self._brokers().topics if not name.startswith("__"))
-
-
-_AWAY = {
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._RESOLVE,
-    KafkaError._TIMED_OUT,
-    KafkaError.REQUEST_TIMED_OUT,
-}
-_PASSING = {
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.OFFSET_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-}
-_DENIED = {
-    KafkaError._AUTHENTICATION,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-}
-
-
-def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:
-    """The error for a topic that is not there, with the nearest names."""
-    near = difflib.get_close_matches(name, existing, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return ResourceMissing(
-        f"there is no topic {name}", where=where, hint=f"{hint}create it: lakefeed topics create {name}"
-    )
-
-
-def _code(error: KafkaException) -> int:
-    code: int = error.args[0].code()
-    return code
-
-
-def _text(error: Exception) -> str:
-    detail = error.args[0] if error.args else error
-    return str(detail.str()) if isinstance(detail, KafkaError) else str(detail)

@@ -14,8 +14,9 @@ from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, LakefeedError
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
+from lakefeed.kafka.failures import missing_topic
 from lakefeed.kafka.held import ISOLATION
-from lakefeed.kafka.topics import TopicDescription, Topics, missing_topic
+from lakefeed.kafka.topics import TopicDescription, Topics
 from lakefeed.many.rounds import shares_a_table
 from lakefeed.planning.batches import (
     Batches,
