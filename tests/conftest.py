@@ -12,6 +12,7 @@ from hypothesis import settings
 from lakefeed.local import Endpoints, Stack
 from tests.feed import Feed
 from tests.servers.mariadb import MariaDB, mariadb
+from tests.servers.opensearch import OpenSearch, opensearch
 from tests.servers.postgresql import PostgreSQL, postgresql
 
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
@@ -44,6 +45,13 @@ def postgres() -> Iterator[PostgreSQL]:
 def maria() -> Iterator[MariaDB]:
     """A MariaDB server. Tests share it: each takes a database of its own (``new_database``)."""
     with mariadb() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def search() -> Iterator[OpenSearch]:
+    """An OpenSearch server. Tests share it: each takes an index of its own."""
+    with opensearch() as server:
         yield server
 
 

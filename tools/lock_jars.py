@@ -34,6 +34,7 @@ POSTGRESQL_SERVER = "18.0.0"
 POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
 MARIADB_SERVER = "11.4.5"
 MARIADB_PLATFORMS = ("linux64", "macos-arm64")
+OPENSEARCH = "2.19.6"  # The last line that runs on Java 17, and its last version with the HTTP transport beside it.
 ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has the server.
 
 
@@ -116,6 +117,14 @@ RECIPES = {
             "org.eclipse.jetty.ee10:jetty-ee10-servlet:12.1.0",
         ),
         exclude=("org.slf4j:*",),
+    ),
+    # A node without plugins; log4j-core is optional there, and it does not begin without it.
+    "test-opensearch": Recipe(
+        closure=(
+            f"org.opensearch:opensearch:{OPENSEARCH}",
+            f"org.opensearch.plugin:transport-netty4-client:{OPENSEARCH}",
+            "org.apache.logging.log4j:log4j-core:2.25.4",
+        ),
     ),
     **{
         f"test-postgresql-{platform}": Recipe(
