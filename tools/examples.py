@@ -25,6 +25,7 @@ from lakefeed.local import Endpoints, Stack
 from tests.lake import spark_on
 from tests.servers.database import DatabaseServer
 from tests.servers.mariadb import mariadb
+from tests.servers.opensearch import OpenSearch, opensearch
 from tests.servers.postgresql import postgresql
 from tools.expected import EXAMPLES, Example
 
@@ -35,7 +36,8 @@ ROOT = Path(__file__).resolve().parent.parent
 COMMAND = re.compile(r"^#   ((?:lakefeed|python) .+)$", re.MULTILINE)
 CONTINUED = re.compile(r" \\\n# +")
 NOTEBOOKS = ROOT / "examples" / "notebooks"
-SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postgresql}
+Server = DatabaseServer | OpenSearch
+SERVERS: dict[str, Callable[[], Any]] = {"mariadb": mariadb, "postgresql": postgresql, "opensearch": opensearch}
 
 
 def commands(file: Path) -> list[list[str]]:
@@ -50,11 +52,11 @@ class Runner:
 
     Args:
         spark: the session.
-        server: gives the database server of a kind.
+        server: gives the server of a kind.
     """
 
     spark: SparkSession
-    server: Callable[[str], DatabaseServer]
+    server: Callable[[str], Server]
     _done: set[str] = field(default_factory=set)
 
     def run(self, example: Example) -> list[tuple[str, ...]]:
@@ -63,11 +65,12 @@ class Runner:
             self.run(next(each for each in EXAMPLES if each.file == example.after))
         printed = StringIO()
         with ExitStack() as stack:
-            database = None
+            server = None
             if example.server is not None:
-                database = self.server(example.server)
-                database.execute(*example.prepared)
-                stack.enter_context(_environment(_addresses(database)))
+                server = self.server(example.server)
+                if isinstance(server, DatabaseServer):
+                    server.execute(*example.prepared)
+                stack.enter_context(_environment(_addresses(server)))
             if example.file not in self._done:
                 self._done.add(example.file)
                 stack.enter_context(redirect_stdout(_Both(printed)))
@@ -75,8 +78,10 @@ class Runner:
                     carry_out(words)
         if example.topic is not None:
             _show_records(self.spark, example.topic, example.columns)
-        elif database is not None and example.result is not None:
-            return [tuple(map(str, row)) for row in database.execute(example.result)]
+        elif isinstance(server, OpenSearch) and example.index is not None:
+            _show_documents(self.spark, server, example.index)
+        elif isinstance(server, DatabaseServer) and example.result is not None:
+            return [tuple(map(str, row)) for row in server.execute(example.result)]
         if example.result is not None:
             return [tuple(map(str, row)) for row in self.spark.sql(example.result).collect()]
         lines = [each.strip("|").split("|") for each in printed.getvalue().splitlines() if each.startswith("|")]
@@ -116,12 +121,10 @@ def carry_out(words: Sequence[str]) -> None:
         sys.argv = before
 
 
-def _addresses(database: DatabaseServer) -> dict[str, str]:
-    return {
-        "DATABASE_URL": database.jdbc_url,
-        "DATABASE_USER": database.user,
-        "DATABASE_PASSWORD": database.password,
-    }
+def _addresses(server: Server) -> dict[str, str]:
+    if isinstance(server, OpenSearch):
+        return {"ELASTICSEARCH_URL": server.url}
+    return {"DATABASE_URL": server.jdbc_url, "DATABASE_USER": server.user, "DATABASE_PASSWORD": server.password}
 
 
 def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
@@ -130,6 +133,12 @@ def _show_records(spark: SparkSession, topic: str, columns: str | None) -> None:
     if columns is not None:
         decode = {"json": {"schema_ddl": columns}, "metadata": ["key"]}
     read_topic(spark, topic, stream=False, decode=decode).createOrReplaceTempView("records")
+
+
+def _show_documents(spark: SparkSession, server: OpenSearch, index: str) -> None:
+    """Makes the view ``documents`` of what an index holds."""
+    documents = [{"_id": name, **each} for name, each in server.documents(index).items()]
+    spark.createDataFrame(documents).createOrReplaceTempView("documents")
 
 
 @contextmanager
@@ -167,12 +176,13 @@ def main(words: list[str]) -> int:
         stack = Stack(folder / "stack")
         running.callback(lambda: stack.down(erase=True))
         endpoints = stack.up()
-        started: dict[str, DatabaseServer] = {}
+        started: dict[str, Server] = {}
 
-        def server(kind: str) -> DatabaseServer:
+        def server(kind: str) -> Server:
             if kind not in started:
                 started[kind] = running.enter_context(SERVERS[kind]())
-            return started[kind].new_database()
+            found = started[kind]
+            return found.new_database() if isinstance(found, DatabaseServer) else found
 
         running.enter_context(surroundings(endpoints))
         spark = running.enter_context(spark_on(endpoints, name="examples", folder=folder))

@@ -16,7 +16,8 @@ class Example:
         expected: the rows of the result, as text.
         topic: its records are the view ``records`` then.
         columns: their columns, where they are JSON and not Avro.
-        server: the database that ``DATABASE_URL`` is to name.
+        index: its documents are the view ``documents`` then, with their ``_id``.
+        server: the server that ``DATABASE_URL`` or ``ELASTICSEARCH_URL`` is to name.
         prepared: what is done in it before.
         after: another example that has to have run.
         is_quick: whether it is run by ``make test``; else by ``make test-all``.
@@ -27,6 +28,7 @@ class Example:
     expected: tuple[tuple[str, ...], ...]
     topic: str | None = None
     columns: str | None = None
+    index: str | None = None
     server: str | None = None
     prepared: tuple[str, ...] = ()
     after: str | None = None
@@ -158,6 +160,13 @@ EXAMPLES = (
             ("a5", "bern", "1.00"),
         ),
         server="postgresql",
+    ),
+    Example(
+        file="kafka_connect/kafka_to_elasticsearch.yaml",
+        index="people",
+        result="SELECT _id, name, city, balance, tags FROM documents ORDER BY _id",
+        expected=(("1", "Ann", "Geneva", "12.0", "['new', 'vip']"), ("3", "Cleo", "Basel", "3.2", "None")),
+        server="opensearch",
     ),
     Example(
         file="kafka_connect/kafka_to_files.yaml",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.assembly import Assembly
 from lakefeed.config.connections import Connections
+from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.config.file_sinks import FilesSink
 from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.models import PipelineConfig
@@ -16,6 +17,7 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import FormatSink, PythonSink
 from lakefeed.config.triggers import interval_of
 from lakefeed.decode.resolve import put_credentials
+from lakefeed.elasticsearch.documents import Documents
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.many.settings import config_of
@@ -93,7 +95,8 @@ def analysed(
 def _parts(config: PipelineConfig, *, connect: bool) -> list[_Part]:
     """What has a transform. Of topics with nothing special one, or with ``connect`` all, whose schemas differ."""
     if not config.has_many_tables:
-        return [_Part(config)] if config.transform is not None or _topics(config) else []
+        told = config.transform is not None or _topics(config) or _searched(config)
+        return [_Part(config)] if told else []
     special = config.tables.topics if config.tables is not None else {}
     kafka = config.kafka
     topics = list(kafka.topics or (SourceTopics(kafka).names() if connect else ()))
@@ -139,6 +142,13 @@ def _problems_of(
             require_columns(topic, frame)
         except ConfigError as error:
             found.append(Problem.of(error, key=f"{place}.{(error.where or '').removeprefix('sink.')}"))
+    for place, index in _searched(part.config):
+        try:
+            documents = Documents(index, groups=part.config.output_mode == "update")
+            documents.require(frame.schema)
+            documents.require_records(frame, stateful=plan.stateful)
+        except ConfigError as error:
+            found.append(Problem.of(error, key=f"{place}.elasticsearch"))
     return found
 
 
@@ -170,7 +180,7 @@ def _only_told_by_others(config: PipelineConfig) -> str | None:
 
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
     have = {each.lower() for each in frame.columns}
-    for place, sink in (("sink", config.sink), *((f"sinks.{name}", each) for name, each in config.sinks.items())):
+    for place, sink in config.sink_blocks:
         setting = "partition_by" if isinstance(sink.chosen, (FilesSink, FormatSink)) else "keys"
         where = f"{place}.{sink.kind}.{setting}"
         for column in getattr(sink.chosen, setting, ()):
@@ -184,8 +194,13 @@ def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
 
 def _topics(config: PipelineConfig) -> list[tuple[str, KafkaSink]]:
     """The sinks that are topics, and their places in the file."""
-    blocks = {"sink": config.sink, **{f"sinks.{name}": each for name, each in config.sinks.items()}}
-    return [(place, each.kafka) for place, each in blocks.items() if each.kafka is not None]
+    return [(place, each.kafka) for place, each in config.sink_blocks if each.kafka is not None]
+
+
+def _searched(config: PipelineConfig) -> list[tuple[str, ElasticsearchSink]]:
+    """The sinks that are indexes, and their places in the file."""
+    sinks = config.sink_blocks
+    return [(place, each.elasticsearch) for place, each in sinks if each.elasticsearch is not None]
 
 
 def _key(part: _Part, error: LakefeedError) -> str:

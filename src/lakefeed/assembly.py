@@ -10,6 +10,7 @@ from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.connections import Connections
+from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.config.failures import DeadLetters
 from lakefeed.config.file_sinks import FilesSink, ParquetSink
 from lakefeed.config.iceberg_sink import IcebergSink
@@ -29,6 +30,7 @@ from lakefeed.dead_letters.topic_reader import TopicReader
 from lakefeed.decode import Expectation, Policy, Raw, decoded, rows
 from lakefeed.decode.deletes import delete_rule
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
+from lakefeed.elasticsearch.index import ElasticsearchIndex
 from lakefeed.errors import ConfigError
 from lakefeed.jdbc.table import JdbcTable
 from lakefeed.kafka.copies import marked
@@ -341,6 +343,8 @@ class Assembly:
         match sink.chosen:
             case JdbcSink() as jdbc:
                 return self.jdbc_table(spark, jdbc)
+            case ElasticsearchSink() as search:
+                return self.search_index(spark, search)
             case KafkaSink() as topic:
                 return TopicSink(spark, topic, claim, source=self.config.source.kafka)
             case ParquetSink() | FilesSink() as files:
@@ -380,6 +384,12 @@ class Assembly:
         put_credentials(spark, self.config.decode)
         evolves, groups = self.config.schema_.on_change == "evolve", self.config.output_mode == "update"
         return JdbcTable(spark, sink, feed=self.config.name, evolves=evolves, groups=groups)
+
+    def search_index(self, spark: SparkSession, sink: ElasticsearchSink) -> ElasticsearchIndex:
+        """An index of a search server."""
+        put_credentials(spark, self.config.decode)
+        evolves, groups = self.config.schema_.on_change == "evolve", self.config.output_mode == "update"
+        return ElasticsearchIndex(spark, sink, feed=self.config.name, evolves=evolves, groups=groups)
 
     def dead_letters(self) -> DeadLetterReader:
         """The dead letters, to look at without Spark.

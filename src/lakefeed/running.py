@@ -138,6 +138,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
         accept_loss=how.accept_loss,
         stateful=stateful,
         is_numbered=topics is not None,
+        rewinds=feed.config.sink.chosen.rewinds,
     )
     opening.look()
     lost = {(each.topic, each.partition) for each in opening.start.lost}

@@ -22,7 +22,8 @@ ELSEWHERE = ("taxi/pipeline.yaml",)
 @pytest.fixture(scope="module")
 def runner(stack: Endpoints, lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[Runner]:
     with surroundings(stack):
-        yield Runner(lake, lambda kind: server_of(kind, request.getfixturevalue))
+        ask = request.getfixturevalue
+        yield Runner(lake, lambda kind: ask("search") if kind == "opensearch" else server_of(kind, ask))
 
 
 @pytest.mark.parametrize(

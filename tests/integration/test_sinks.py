@@ -22,6 +22,7 @@ from lakefeed.local import Endpoints
 from lakefeed.sinks.iceberg import IcebergTable
 from tests.feed import Feed
 from tests.jdbc_feed import TABLE, Server, sink_of
+from tests.servers.opensearch import OpenSearch
 from tests.spark.databases import DATABASES, server_of
 
 if TYPE_CHECKING:
@@ -109,6 +110,18 @@ def database_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
     return block
 
 
+SEARCH: dict[str, OpenSearch] = {}
+"""The search server of each feed that has one."""
+
+
+def of_index(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return [(each["zip"], each.get("hits", 1)) for each in SEARCH[feed.name].documents(feed.name).values()]
+
+
+def index_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
+    return lambda feed: {"elasticsearch": {"url": SEARCH[feed.name].url, "index": feed.name, **settings}}
+
+
 def path(feed: Feed) -> str:
     return f"s3a://{feed.stack.bucket}/files/{feed.name}"
 
@@ -165,6 +178,8 @@ CASES = {
     "kafka-complete": Case("complete", topic(key="zip"), newest_of_topic, repeated=3),
     "orc-append": Case("append", orc, of_files, exactly_once=False, repeated=2),
     "orc-complete": Case("complete", orc, of_files),
+    "elasticsearch-append": Case("append", index_of(), of_index),
+    "elasticsearch-update": Case("update", index_of(mode="upsert", keys=["zip"]), of_index),
     "python-append": Case("append", own("Table"), of_sqlite, exactly_once=False, repeated=2),
     "python-ledger-append": Case("append", own("Ledger"), of_sqlite),
     "python-ledger-update": Case("update", own("Ledger"), of_sqlite),
@@ -176,7 +191,15 @@ for database in DATABASES:
         f"{database}-complete": Case("complete", database_of(mode="overwrite"), of_database),
     }
 OTHER_FORMS = ("orc", "avro", "json", "csv")
-QUICK = ("iceberg-update", "kafka-append", "mariadb-update", "iceberg-complete", "orc-append", "python-ledger-append")
+QUICK = (
+    "iceberg-update",
+    "kafka-append",
+    "mariadb-update",
+    "iceberg-complete",
+    "orc-append",
+    "python-ledger-append",
+    "elasticsearch-append",
+)
 
 
 @pytest.fixture
@@ -187,6 +210,8 @@ def feed(stack: Endpoints, tmp_path: Path, request: pytest.FixtureRequest) -> Fe
     for database in DATABASES:
         if f"[{database}-" in request.node.name:
             SERVERS[made.name] = server_of(database, request.getfixturevalue)
+    if "[elasticsearch-" in request.node.name:
+        SEARCH[made.name] = request.getfixturevalue("search")
     made.create_topic(partitions=1)
     (tmp_path / f"own_{made.name}.py").write_text(OWN)
     return made
@@ -198,8 +223,9 @@ def hits(*zips: str) -> list[bytes]:
 
 def blocks(feed: Feed, case: Case) -> dict[str, Any]:
     grouped = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
-    # A topic's records tell in their headers where they come from.
-    position = ", kafka_topic, kafka_partition, kafka_offset" if "kafka" in case.sink(feed) else ""
+    # A topic's records tell in their headers where they come from, documents by their ids.
+    placed = {"kafka", "elasticsearch"} & case.sink(feed).keys()
+    position = ", kafka_topic, kafka_partition, kafka_offset" if placed else ""
     plain = f"SELECT zip{position} FROM {feed.name}"
     sql = plain if case.mode == "append" else grouped
     return {"decode": DECODE, "transform": {"sql": sql, "output_mode": case.mode}, "sink": case.sink(feed)}

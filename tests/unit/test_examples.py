@@ -11,15 +11,15 @@ from tools.examples import commands
 from tools.expected import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
-# For the notebooks beside it; one that wants a server and a jar that are not to be had; one with a test of its own.
-WITHOUT_RESULT = {"notebooks/live.yaml", "kafka_connect/kafka_to_elasticsearch.yaml", "kinesis/pipeline.yaml"}
+# For the notebooks beside it; one with a test of its own.
+WITHOUT_RESULT = {"notebooks/live.yaml", "kinesis/pipeline.yaml"}
 FILES = sorted(str(each.relative_to(ROOT / "examples")) for each in (ROOT / "examples").glob("*/*.yaml"))
 ADDRESSES = {
     "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
     "SCHEMA_REGISTRY_URL": "http://127.0.0.1:1",
     "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/nowhere/lake.db",
     "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
-    "ELASTICSEARCH_NODES": "127.0.0.1:1",
+    "ELASTICSEARCH_URL": "http://127.0.0.1:1",
     "DATABASE_URL": "jdbc:postgresql://127.0.0.1:1/shop",
     "DATABASE_USER": "feeder",
     "DATABASE_PASSWORD": "of a test",

@@ -11,6 +11,16 @@ from lakefeed.commit.ledger import Commit
 from lakefeed.commit.ranges import OffsetRanges
 
 
+def made_again(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
+    """A topic that is another one than the sink has rows of; None if all are the same, or new.
+
+    Args:
+        known: the ids of the topics that the sink has rows of.
+        ranges: of a batch.
+    """
+    return next((topic for topic, each in ranges.topic_ids.items() if known.get(topic, each) != each), None)
+
+
 def faults(last: OffsetRanges, commit: Commit) -> list[str]:
     """What is wrong with a commit that comes after one with these ranges; empty if nothing is."""
     move = commit.move

@@ -22,6 +22,11 @@ TAKEN_OVER = "another driver has taken over this feed; this one has stopped, and
 ONE_PLACE = "run the feed in one place only"
 
 
+def next_fence(taken: str | None, *, who: str | None = None) -> str:
+    """The fence after one that was taken, or the first: ``"<number> <who>"``."""
+    return f"{int((taken or '0').split()[0]) + 1} {who or uuid.uuid4().hex[:12]}"
+
+
 def take_fence(spark: SparkSession, table: str, feed: str) -> str:
     """Takes the next fence of a feed in its table, and returns it: ``"<number> <who>"``.
 
@@ -33,8 +38,7 @@ def take_fence(spark: SparkSession, table: str, feed: str) -> str:
     key = f"{FENCE}.{feed}"
     who = uuid.uuid4().hex[:12]
     for attempt in range(TRIES):
-        taken = properties_of(spark, table).get(key, "0")
-        fence = f"{int(taken.split()[0]) + 1} {who}"
+        fence = next_fence(properties_of(spark, table).get(key), who=who)
         try:
             spark.sql(set_properties(table, {key: fence}))
         except Exception as error:

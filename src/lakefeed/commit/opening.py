@@ -53,6 +53,7 @@ class Opening:
         accept_loss: go on although records are lost.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
         is_numbered: whether its source's records have offsets.
+        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
         start: what was decided last.
     """
 
@@ -64,6 +65,7 @@ class Opening:
     accept_loss: bool = False
     stateful: bool = False
     is_numbered: bool = True
+    rewinds: bool = True
     start: Start = field(default_factory=Start)
     _state: CheckpointState | None = None
     _position: Position | None = None
@@ -92,7 +94,7 @@ class Opening:
             logged=self.sink.logged(),
             topics=self.topics,
             noted_ids=self.claim.noted.topic_ids,
-            rewinds=not self.name.startswith("jdbc "),
+            rewinds=self.rewinds,
             stateful=self.stateful,
             had_state=bool(self.claim.noted.state),
         )

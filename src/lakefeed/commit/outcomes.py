@@ -53,6 +53,19 @@ def counts_by_partition(text: str) -> dict[tuple[str, int], Counts]:
     }
 
 
+def checked(spark: SparkSession, commit_id: str) -> str:
+    """What became of a batch's records, as JSON, once its rows are computed; ``{}`` if nothing counts them.
+
+    Raises:
+        Py4JJavaError: the batch must not land.
+    """
+    outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
+    if outcomes is None:
+        return "{}"
+    outcomes.check()
+    return str(outcomes.toJson())
+
+
 def total(counts: Mapping[tuple[str, int], Counts]) -> Counts:
     """All partitions together."""
     return sum(counts.values(), ZERO)

@@ -108,6 +108,12 @@ def plan(
             hint="after a restore of the database, remove the checkpoint: the feed goes on where the database is; to "
             "read the topics again, name another table and another checkpoint location",
         )
+    if config.sink.elasticsearch is not None:
+        raise ConfigError(
+            "a feed into a search server cannot be rewound: older changes would be landed over newer documents",
+            where=config.sink.elasticsearch.where,
+            hint="to read the topics again, name another index and another checkpoint location",
+        )
     if config.sink.iceberg is None:
         raise ConfigError(
             "a feed of files cannot be moved: its log is numbered by batches and knows no offsets"

@@ -16,6 +16,9 @@ from lakefeed.commit.snapshots import ancestors, summaries
 from lakefeed.commit.start import Facts, Start, decide, ends
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
+from lakefeed.elasticsearch.layout import Layout
+from lakefeed.elasticsearch.ledger import ElasticsearchLedger
+from lakefeed.elasticsearch.server import Server
 from lakefeed.errors import CheckpointMismatch, LakefeedError, ResourceMissing
 from lakefeed.jdbc.ledger import JdbcLedger
 from lakefeed.jdbc.session import PythonDatabase
@@ -141,6 +144,10 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
         database = PythonDatabase(config.sink.jdbc)
         with database.session() as session:
             position = JdbcLedger(database, config.sink.jdbc, config.name).position(session)
+    if (search := config.sink.elasticsearch) is not None:
+        server = Server(search)
+        if Layout(server, search).described() is not None:
+            position = ElasticsearchLedger(server, search, config.name).position()
     decided: Start | None = None
     refusal: LakefeedError | None = untold
     if untold is None:
@@ -148,14 +155,14 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
             Facts(
                 feed=config.name,
                 sink=owner.sink,
-                keeps_ledger=config.sink.iceberg is not None or config.sink.jdbc is not None,
+                keeps_ledger=bool(config.sink.iceberg or config.sink.jdbc or config.sink.elasticsearch),
                 checkpoint=state,
                 last=position,
                 unknown_move=moved_by(position) not in (None, found.move if found else None),
                 logged=logged,
                 topics=topics,
                 noted_ids=found.topic_ids if found else {},
-                rewinds=config.sink.jdbc is None,
+                rewinds=config.sink.chosen.rewinds,
                 stateful=bool(found and found.state),
                 had_state=bool(found and found.state),
                 keeps_log=config.sink.logged_path is not None,

@@ -123,7 +123,7 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
     sink = config.sink.iceberg or config.sink.jdbc
     if sink is None and config.sink.logged_path is None:
         raise ConfigError(
-            f"sink.{config.sink.kind} keeps no ledger of its own that could be verified from outside",
+            f"sink.{config.sink.kind} keeps no ledger of all its commits that could be verified from outside",
             where=config.sink.chosen.target or None,
             hint="land the feed in an Iceberg table; docs/sinks.md says what each sink guarantees",
         )

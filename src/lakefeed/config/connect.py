@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from lakefeed.config import postgresql
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
+from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.kafka_source import KafkaSource
@@ -49,7 +50,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None)
     if connections is None:
         connections = config.connections(os.environ)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
-    checks += _sink_topics(config)
+    checks += [*_sink_topics(config), *_search(config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         return [problem for found in pool.map(lambda check: check(), checks) for problem in found]
 
@@ -95,10 +96,9 @@ def _sink_topics(config: PipelineConfig) -> list[Check]:
             checks.append(_checked(f"{place}.value.{value.kind}.registry", registry.subjects))
         return checks
 
-    blocks = {"sink": config.sink, **{f"sinks.{name}": each for name, each in config.sinks.items()}}
     return [
         each
-        for place, block in blocks.items()
+        for place, block in config.sink_blocks
         if block.kafka is not None
         for each in check(block.kafka, f"{place}.kafka")
     ]
@@ -219,8 +219,20 @@ def _database(config: PipelineConfig) -> list[Check]:
     def check(sink: JdbcSink, key: str) -> Check:
         return lambda: list(problems(sink, key=key, feed=config.name, rows_of=lambda: _rows(config)))
 
-    blocks = {"sink": config.sink, **{f"sinks.{name}": each for name, each in config.sinks.items()}}
-    return [check(each.jdbc, f"{place}.jdbc") for place, each in blocks.items() if each.jdbc is not None]
+    return [check(each.jdbc, f"{place}.jdbc") for place, each in config.sink_blocks if each.jdbc is not None]
+
+
+def _search(config: PipelineConfig) -> list[Check]:
+    from lakefeed.elasticsearch.probe import problems
+
+    def check(sink: ElasticsearchSink, key: str) -> Check:
+        return lambda: list(problems(sink, key=key))
+
+    return [
+        check(each.elasticsearch, f"{place}.elasticsearch")
+        for place, each in config.sink_blocks
+        if each.elasticsearch is not None
+    ]
 
 
 def _rows(config: PipelineConfig) -> StructType | None:

@@ -28,6 +28,8 @@ EXAMPLES = {
     "sink.jdbc.user": "user: feeder",
     "sink.jdbc.password": "password: ${DATABASE_PASSWORD}",
     "sink.jdbc.table": "table: orders",
+    "sink.elasticsearch.url": "url: ${ELASTICSEARCH_URL}",
+    "sink.elasticsearch.index": "index: orders",
     "sink.kafka.topic": "topic: orders-by-zip",
     "transform.sql": "sql: SELECT * FROM orders",
     "catalogs.<name>.uri": "uri: ${LAKEFEED_CATALOG_URI}",

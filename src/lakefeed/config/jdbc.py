@@ -25,6 +25,7 @@ class JdbcSink(SinkBlock):
 
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = "update wants mode: upsert and keys, complete wants mode: overwrite"
+    rewinds: ClassVar[bool] = False
 
     url: str = Field(
         description="jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf, Scalar, complain
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
+from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
 from lakefeed.config.file_sinks import FilesSink, ParquetSink, s3a_path
 from lakefeed.config.iceberg_sink import IcebergSink
@@ -53,11 +54,23 @@ class Source(OneOf):
 class Sink(OneOf):
     """Where rows go."""
 
-    __kinds__ = ("iceberg", "parquet", "files", "jdbc", "kafka", "memory", "console", "format", "python")
+    __kinds__ = (
+        "iceberg",
+        "parquet",
+        "files",
+        "jdbc",
+        "elasticsearch",
+        "kafka",
+        "memory",
+        "console",
+        "format",
+        "python",
+    )
     iceberg: IcebergSink | None = None
     parquet: ParquetSink | None = None
     files: FilesSink | None = None
     jdbc: JdbcSink | None = None
+    elasticsearch: ElasticsearchSink | None = None
     kafka: KafkaSink | None = None
     memory: MemorySink | None = None
     console: ConsoleSink | None = None

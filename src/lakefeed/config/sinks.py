@@ -22,6 +22,8 @@ class SinkBlock(Model):
     """How the sink takes other output modes, if it can be told to."""
     is_lasting: ClassVar[bool] = True
     """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
+    rewinds: ClassVar[bool] = True
+    """Whether what has landed may be read again from older offsets, as far as the sink has a ledger."""
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
@@ -74,9 +76,9 @@ class ConsoleSink(SinkBlock):
 
 
 class FormatSink(SinkBlock):
-    """Any format that Spark can write a batch to, by its name: Elasticsearch, Cassandra, MongoDB, Delta, ORC, …"""
+    """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
 
-    name: str = Field(description="The format: orc, delta, org.elasticsearch.spark.sql, …; its jar has to be there.")
+    name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; its jar has to be there.")
     path: str | None = Field(None, description="Where to, for formats that take a path.")
     options: dict[str, str] = Field(default_factory=dict, description="Options of the format.")
     partition_by: list[str] = Field(default_factory=list, description="Columns, for formats that take them.")

@@ -15,11 +15,12 @@ from lakefeed.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+    from lakefeed.config.elasticsearch import ElasticsearchSink
     from lakefeed.config.iceberg_sink import IcebergSink
     from lakefeed.config.jdbc import JdbcSink
     from lakefeed.config.models import PipelineConfig, Sink
 
-    KeyedSink: TypeAlias = IcebergSink | JdbcSink
+    KeyedSink: TypeAlias = IcebergSink | JdbcSink | ElasticsearchSink
 
 DELETED = "lakefeed_deleted"
 """Column that says of each change whether it deletes the row of its key."""
@@ -60,7 +61,7 @@ def upserting(config: PipelineConfig) -> KeyedSink | None:
 
 def by_key(sink: Sink) -> KeyedSink | None:
     """The sink's block, where it keeps one row for each key."""
-    block = sink.iceberg or sink.jdbc
+    block = sink.iceberg or sink.jdbc or sink.elasticsearch
     return block if block is not None and block.mode == "upsert" else None
 
 
@@ -171,6 +172,11 @@ def _of_groups(config: PipelineConfig) -> Iterator[Complaint]:
             )
 
 
+def keyed(sink: KeyedSink) -> str:
+    """What makes a row of the sink; it cannot change once there are rows."""
+    return f"{','.join(sink.keys)} {sink.on_delete}" if sink.mode == "upsert" else sink.mode
+
+
 def tombstones_delete(config: PipelineConfig) -> bool:
     """Whether null values delete the row of their key."""
     sink = upserting(config)
@@ -180,16 +186,21 @@ def tombstones_delete(config: PipelineConfig) -> bool:
 
 
 def kept_metadata(config: PipelineConfig) -> tuple[str, ...]:
-    """``decode.metadata``, and what an upsert keeps beside it, or a topic's records have in their headers."""
+    """``decode.metadata``, and what else the sink wants: an upsert keeps it; headers or a document's id tell it."""
     wanted: list[str] = list(config.decode.metadata)
     sink = upserting(config)
-    if config.sink.kafka is not None and not config.sinks:
+    if (config.sink.kafka is not None or is_named_by_position(config.sink)) and not config.sinks:
         wanted += [name for name in POSITION if name not in wanted]
     if sink is not None:
         wanted += [name for name in POSITION if name not in wanted]
         named = {column.lower() for column in (*sink.keys, *sink.order_by)}
         wanted += [name for name in ("key", "timestamp") if f"kafka_{name}" in named and name not in wanted]
     return tuple(wanted)
+
+
+def is_named_by_position(sink: Sink) -> bool:
+    """Whether the sink knows each row by the record that it is made of."""
+    return sink.elasticsearch is not None and sink.elasticsearch.mode == "append"
 
 
 def in_rows(sink: KeyedSink, rows: StructType) -> None:
@@ -208,7 +219,30 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
                 where=f"table {sink.table}, columns {', '.join(rows.names)}",
                 hint="name another key, or let transform.sql keep the column: SELECT *, …",
             )
+    keys_in_rows(sink, rows)
+    for column in sink.order_by:
+        type_ = have[column.lower()].dataType
+        if isinstance(type_, t.StructType | t.ArrayType | t.MapType | t.NullType):
+            raise ConfigError(
+                f"the column {column} is {type_.simpleString()}, which has no order", where=f"table {sink.table}"
+            )
+
+
+def keys_in_rows(sink: KeyedSink, rows: StructType) -> None:
+    """Refuses rows whose keys are not there, or have values that are no key.
+
+    Raises:
+        ConfigError: naming the column.
+    """
+    from pyspark.sql import types as t
+
+    have = {each.name.lower(): each for each in rows.fields}
     for key in sink.keys:
+        if key.lower() not in have:
+            raise ConfigError(
+                f"keys names the column '{key}', which the rows do not have",
+                where=f"table {sink.table}, columns {', '.join(rows.names)}",
+            )
         type_ = have[key.lower()].dataType
         if isinstance(type_, t.FloatType | t.DoubleType | t.StructType | t.ArrayType | t.MapType | t.NullType):
             raise ConfigError(
@@ -216,10 +250,4 @@ def in_rows(sink: KeyedSink, rows: StructType) -> None:
                 where=f"table {sink.table}",
                 hint="keys are whole numbers, decimals, strings, bytes, booleans, dates or timestamps; cast it in "
                 "transform.sql",
-            )
-    for column in sink.order_by:
-        type_ = have[column.lower()].dataType
-        if isinstance(type_, t.StructType | t.ArrayType | t.MapType | t.NullType):
-            raise ConfigError(
-                f"the column {column} is {type_.simpleString()}, which has no order", where=f"table {sink.table}"
             )

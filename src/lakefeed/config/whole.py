@@ -127,7 +127,9 @@ def _kinesis(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(
             what="after a split or a merge a key's changes go to another shard, which numbers its records anew: "
             "nothing says then which change is newer",
-            hint="order_by: a column of the value that does",
+            hint="order_by: a column of the value that does"
+            if "order_by" in type(keyed).model_fields
+            else "land it in a table, whose order_by does",
         )
     for name, each in config.sinks.items():
         if each.on_failure == "pause":
@@ -149,6 +151,13 @@ def _rows_that_come_decoded(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(what=f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
     if upserts.upserting(config) is not None:
         yield Complaint(what=f"mode: upsert orders changes by their offset, and rows of {kind} have none")
+    for place, each in config.sink_blocks:
+        if upserts.is_named_by_position(each):
+            yield Complaint(
+                what=f"{place}.elasticsearch knows what it appends by the offset of its record, and rows of {kind} "
+                "have none",
+                hint="group them (output_mode: update), with mode: upsert and keys",
+            )
 
 
 def _one_table_or_many(config: PipelineConfig) -> Iterator[Complaint]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.upserts import keyed
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.jdbc.columns import DatabaseColumn, columns_of, engine_of, misfit, type_sql, unique_keys, widens
 from lakefeed.jdbc.ledger import JdbcLedger
@@ -12,11 +13,6 @@ from lakefeed.jdbc.session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
-
-
-def keyed(sink: JdbcSink) -> str:
-    """What makes a row of the table; it cannot change once there are rows."""
-    return f"{','.join(sink.keys)} {sink.on_delete}" if sink.mode == "upsert" else sink.mode
 
 
 class Layout:

@@ -7,7 +7,6 @@ are one step. ``lakefeed_commits`` has a row for each commit, written in the tra
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from typing import Any
 
 from lakefeed.commit.continuity import faults
 from lakefeed.commit.covered import Position
-from lakefeed.commit.fence import ONE_PLACE, TAKEN_OVER
+from lakefeed.commit.fence import ONE_PLACE, TAKEN_OVER, next_fence
 from lakefeed.commit.ledger import Commit, Upserts
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import counts_by_partition
@@ -140,8 +139,7 @@ class JdbcLedger:
     def take_fence(self, session: Session) -> str:
         """Takes the next fence: ``"<number> <who>"``. A driver that had the one before can commit nothing more."""
         standing = self.standing(session, lock=True)
-        taken = (standing.fence if standing else None) or "0"
-        fence = f"{int(taken.split()[0]) + 1} {uuid.uuid4().hex[:12]}"
+        fence = next_fence(standing.fence if standing else None)
         self.note(session, fence=fence)
         session.commit()
         return fence

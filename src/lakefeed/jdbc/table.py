@@ -9,37 +9,35 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakefeed import jvm
+from lakefeed.commit.continuity import made_again
 from lakefeed.commit.covered import Position
 from lakefeed.commit.ledger import Commit, SnapshotProperties, Upserts, is_last
+from lakefeed.commit.outcomes import checked
 from lakefeed.config.jdbc import JdbcSink
-from lakefeed.config.upserts import DELETED, in_rows
+from lakefeed.config.upserts import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
 from lakefeed.jdbc.columns import is_nested
-from lakefeed.jdbc.layout import Layout, keyed
+from lakefeed.jdbc.layout import Layout
 from lakefeed.jdbc.ledger import JdbcLedger
 from lakefeed.jdbc.merge import JdbcMerge
 from lakefeed.jdbc.session import JvmDatabase, Refusal, Session
+from lakefeed.patience import patiently
 from lakefeed.schema.fit import holds_values, refuse_same_but_for_case
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
-from lakefeed.sinks.changes import key_moved, measured, newest
+from lakefeed.sinks.changes import deleting, key_moved, measured, newest
 from lakefeed.sinks.table_change import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-PATIENCE_SECONDS = 300
-"""How long a database may be away: a restart is to delay the batch, not to end the feed."""
-PAUSE_SECONDS = 1
 STAGE = "lakefeed_stage_"
 JAVA_8_TIMES = "spark.sql.datetime.java8API.enabled"
 
@@ -197,12 +195,11 @@ class JdbcTable:
             raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
         if not self._has_changes:
             return self._patiently(lambda: self._staged(rows, commit, commit_id))
-        changes = self._changes(rows)
-        latest = newest(changes, keys=self._keys, order_by=self._sink.order_by).persist()
+        latest = newest(deleting(rows), keys=self._keys, order_by=self._sink.order_by).persist()
         try:
             batch = measured(latest, keys=self._keys)
             # Before what is wrong with the rows: they may be of a schema that is yet to be met.
-            self._check_outcomes(commit_id)
+            checked(self._spark, commit_id)
             batch.check(keys=self._keys, table=self._sink.table)
             changed = replace(commit, upserts=batch.upserts)
             return self._patiently(lambda: self._staged(latest, changed, commit_id))
@@ -224,7 +221,7 @@ class JdbcTable:
             insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
             with _exact_times(rows.sparkSession):
                 attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
-            counts = self._check_outcomes(commit_id)
+            counts = checked(self._spark, commit_id)
             with self._session() as session:
                 if not self.ledger.begin(session, commit, commit_id=commit_id):
                     return self._landed(session)
@@ -270,18 +267,16 @@ class JdbcTable:
         return replace(commit, rows=upserts.landed, upserts=upserts)
 
     def _patiently(self, attempt: Callable[[], int]) -> int:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while True:
-            try:
-                return attempt()
-            except Exception as error:
-                refusal = Refusal.of(error)
-                passes = isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
-                if not passes or time.monotonic() > deadline:
-                    if refusal is None:
-                        raise
-                    raise refusal.error(self._sink.where) from None
-            time.sleep(PAUSE_SECONDS)
+        def passes(error: Exception) -> bool:
+            refusal = Refusal.of(error)
+            return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
+
+        try:
+            return patiently(attempt, passes=passes)
+        except Exception as error:
+            if (refusal := Refusal.of(error)) is None:
+                raise
+            raise refusal.error(self._sink.where) from None
 
     def _landed(self, session: Session) -> int:
         last, _ = next(self.ledger.commits(session, most=1))
@@ -291,30 +286,16 @@ class JdbcTable:
         """Refuses offsets of another topic than the rows have, which say nothing of what is newer."""
         standing = self.ledger.standing(session)
         known = dict(standing.topics) if standing else {}
-        for topic, topic_id in commit.ranges.topic_ids.items():
-            if known.setdefault(topic, topic_id) != topic_id:
-                raise CheckpointMismatch(
-                    f"topic {topic} was made again: its offsets do not tell whether a change is newer than a row of "
-                    "the topic before",
-                    where=self._sink.where,
-                    hint="set kafka_offset to NULL in all rows, which makes them older than what comes now; then "
-                    "UPDATE lakefeed_feeds SET topics = NULL for this feed",
-                )
+        if (topic := made_again(known, commit.ranges)) is not None:
+            raise CheckpointMismatch(
+                f"topic {topic} was made again: its offsets do not tell whether a change is newer than a row of "
+                "the topic before",
+                where=self._sink.where,
+                hint="set kafka_offset to NULL in all rows, which makes them older than what comes now; then "
+                "UPDATE lakefeed_feeds SET topics = NULL for this feed",
+            )
+        known |= commit.ranges.topic_ids
         self.ledger.note(session, topics=json.dumps(known, separators=(",", ":")))
-
-    def _check_outcomes(self, commit_id: str) -> str:
-        """Refuses the batch for what became of its records; else their counts as JSON."""
-        outcomes = jvm.java(self._spark).commit.Outcomes.of(commit_id)
-        if outcomes is None:
-            return "{}"
-        outcomes.check()
-        return str(outcomes.toJson())
-
-    def _changes(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as sf
-
-        # A transform may have made it of something that can be null.
-        return rows.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
 
     def _as_staged(self, rows: DataFrame, *, deletes: bool) -> DataFrame:
         """The columns that the table has, in its order; what is nested as JSON."""

@@ -142,8 +142,8 @@ def _a_record(records: Estimate, each: float | None, *, rests_on: str, unknown: 
 def _files(config: PipelineConfig, *, batches: Batches, past: Past, is_laid_out_anew: bool) -> Estimate:
     if not batches.count:
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
-    if config.sink.jdbc is not None:
-        return Estimate(first=0, all=0, rests_on="the rows go to a database")
+    if config.sink.jdbc is not None or config.sink.elasticsearch is not None:
+        return Estimate(first=0, all=0, rests_on=f"the rows go to a {'database' if config.sink.jdbc else 'server'}")
     sink = config.sink.iceberg or config.sink.parquet or config.sink.files
     if past.files is not None and not is_laid_out_anew:
         rests_on = f"the mean of {_batches_of(past)}"
@@ -171,7 +171,7 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
     parts = [CHECKPOINT if config.checkpoint else 0]
     names = ["2 of the checkpoint" if config.checkpoint else ""]
-    if config.sink.jdbc is None:
+    if config.sink.jdbc is None and config.sink.elasticsearch is None:
         parts.append(METADATA if config.sink.iceberg else SINK_LOG)
         names.append("3 of metadata" if config.sink.iceberg else "1 of the log")
     if past.deletes_metadata:

@@ -16,6 +16,7 @@ from lakefeed.commit.survey import Survey
 from lakefeed.config.models import Sink
 from lakefeed.dead_letters.place import TopicCreation
 from lakefeed.decode.resolve import put_credentials
+from lakefeed.elasticsearch.index import ElasticsearchIndex
 from lakefeed.errors import LakefeedError
 from lakefeed.jdbc.table import JdbcTable
 from lakefeed.schema.history import Entry
@@ -74,6 +75,8 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
         sink = _Table(feed.iceberg_table(spark))
     elif feed.config.sink.jdbc is not None:
         sink = _Table(feed.jdbc_table(spark, feed.config.sink.jdbc))
+    elif feed.config.sink.elasticsearch is not None:
+        sink = _Table(feed.search_index(spark, feed.config.sink.elasticsearch))
     else:
         put_credentials(spark, feed.config.decode)
         sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None, spark=spark)
@@ -105,7 +108,7 @@ class _Foretold(Target):
 
 
 class _Table(_Foretold):
-    def __init__(self, table: IcebergTable | JdbcTable) -> None:
+    def __init__(self, table: IcebergTable | JdbcTable | ElasticsearchIndex) -> None:
         super().__init__()
         self._table = table
 
@@ -113,10 +116,10 @@ class _Table(_Foretold):
         return self._table.recorded_schema()
 
     def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
-        if isinstance(self._table, JdbcTable):
-            self.changes = self._table.changes(rows)
-        else:
+        if isinstance(self._table, IcebergTable):
             self.changes = self._table.changes(rows, recorded, entries)
+        else:
+            self.changes = self._table.changes(rows)
 
 
 class _Elsewhere(_Foretold):

@@ -36,7 +36,10 @@ _LINES = {
     "ignoreTrailingWhiteSpace": "false",
 }
 # Spark's own text has milliseconds, its values microseconds.
-_EXACT_TIMES = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_EXACT_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,10 +194,17 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
 
         return encode_call(rows.sparkSession, fields, encoding.written, encoding.message, encoding.schema_id)
     if encoding.format in ("json", "json-schema"):
-        value = F.to_json(fields, {"ignoreNullFields": "false", **_EXACT_TIMES}).cast("binary")
+        value = json_of(fields).cast("binary")
     else:
         value = to_avro(fields, encoding.schema or "")
     return value if encoding.schema_id is None else F.concat(F.lit(header(encoding.schema_id)), value)
+
+
+def json_of(columns: Column) -> Column:
+    """A struct as the text of a JSON object: nulls as such, times to the microsecond, bytes as base64."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(columns, {"ignoreNullFields": "false", **_EXACT_TIMES})
 
 
 def header(schema_id: int) -> bytearray:

@@ -19,6 +19,40 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _RANK, _OF_KEY, _MOVED = "_lakefeed_rank", "_lakefeed_of_key", "_lakefeed_moved"
+MEASURED = (_OF_KEY, _MOVED)
+"""Columns that ``newest`` adds."""
+
+
+def deleting(changes: DataFrame) -> DataFrame:
+    """Changes of which each says whether it deletes; a transform may have made that of something that can be null."""
+    from pyspark.sql import functions as sf
+
+    return changes.withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
+
+
+def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: str) -> int:
+    """How many rows a batch of groups has.
+
+    Args:
+        groups: may be computed.
+        keys: of the sink.
+        where: the sink, as errors name it.
+        kind: of the sink, as the pipeline file has it.
+
+    Raises:
+        ConfigError: two of them have the same key.
+    """
+    from pyspark.sql import functions as sf
+
+    of_key = groups.groupBy(*(sf.col(name(key)) for key in keys)).count()
+    [row] = of_key.agg(sf.coalesce(sf.sum("count"), sf.lit(0)).alias("rows"), sf.max("count").alias("most")).collect()
+    if (row["most"] or 0) > 1:
+        raise ConfigError(
+            f"a batch has {row['most']} rows of one key: {', '.join(keys)} are not all that the transform groups by",
+            where=where,
+            hint=f"sink.{kind}.keys: all columns of the GROUP BY",
+        )
+    return int(row["rows"])
 
 
 def newest(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
@@ -55,8 +89,13 @@ class Measured:
     without_key: str | None
     moved: str | None
 
-    def check(self, *, keys: Sequence[str], table: str) -> None:
+    def check(self, *, keys: Sequence[str], table: str, orders: bool = True) -> None:
         """Refuses changes that cannot be landed.
+
+        Args:
+            keys: of the sink.
+            table: as errors name it.
+            orders: whether the sink takes ``order_by``.
 
         Raises:
             ConfigError: a change without a key, or a key with changes in two partitions that offsets cannot order.
@@ -69,7 +108,7 @@ class Measured:
                 "dead_letter}}; for tombstones, decode.key has to say how the record's key is read",
             )
         if self.moved is not None:
-            raise key_moved(table, self.moved)
+            raise key_moved(table, self.moved, orders=orders)
 
 
 def measured(newest_changes: DataFrame, *, keys: Sequence[str]) -> Measured:
@@ -98,13 +137,17 @@ def measured(newest_changes: DataFrame, *, keys: Sequence[str]) -> Measured:
     return Measured(upserts, tuple(bounds), _told(row["without_key"]), _told(row["moved"]))
 
 
-def key_moved(table: str, told: str | None = None) -> ConfigError:
+def key_moved(table: str, told: str | None = None, *, orders: bool = True) -> ConfigError:
     """The error for a key whose changes offsets cannot order."""
     return ConfigError(
         KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not tell which of them is newer",
         where=f"table {table}{f'; {told}' if told else ''}",
-        hint="producers have to send all changes of a key to one partition, and new partitions break that: name a "
-        "column that orders them, order_by: [kafka_timestamp] or one of the rows', with on_delete: mark",
+        hint="producers have to send all changes of a key to one partition, and new partitions break that: "
+        + (
+            "name a column that orders them, order_by: [kafka_timestamp] or one of the rows', with on_delete: mark"
+            if orders
+            else "land them in a new index, or in a table, which can be told a column that orders them"
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from lakefeed.schema.ddl import quoted
 from lakefeed.schema.fit import aligned
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
+from lakefeed.sinks.changes import counted_groups
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.table_change import TableChange
 
@@ -90,7 +91,7 @@ class UpdatedTable(IcebergTable):
         changed = aligned(rows, columns).persist()
         session = changed.sparkSession
         try:
-            count = self._count(changed)
+            count = counted_groups(changed, keys=self._sink.keys, where=f"table {self.name}", kind="iceberg")
             changed.createOrReplaceTempView(VIEW)
             self.ledger.run(self._statement(columns.names), properties, session=session)
         finally:
@@ -99,22 +100,6 @@ class UpdatedTable(IcebergTable):
         if self.ledger.rows_of(commit_id) is None:
             self.ledger.land_empty(properties)
         return count
-
-    def _count(self, changed: DataFrame) -> int:
-        from pyspark.sql import functions as sf
-
-        of_key = changed.groupBy(*(sf.col(quoted((key,))) for key in self._sink.keys)).count()
-        [row] = of_key.agg(
-            sf.coalesce(sf.sum("count"), sf.lit(0)).alias("rows"), sf.max("count").alias("most")
-        ).collect()
-        if (row["most"] or 0) > 1:
-            raise ConfigError(
-                f"a batch has {row['most']} rows of one key: {', '.join(self._sink.keys)} are not all that the "
-                "transform groups by",
-                where=f"table {self.name}",
-                hint="sink.iceberg.keys: all columns of the GROUP BY",
-            )
-        return int(row["rows"])
 
     def _statement(self, columns: Sequence[str]) -> str:
         # A window's or a group's key may be null, and is one key then.

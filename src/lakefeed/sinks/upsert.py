@@ -22,7 +22,7 @@ from lakefeed.schema.fit import aligned, find
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks.adaptive import adaptive
-from lakefeed.sinks.changes import key_moved, measured, newest
+from lakefeed.sinks.changes import deleting, key_moved, measured, newest
 from lakefeed.sinks.history import HistoryTable
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.merge import KEY_MOVED, Bound, Merge
@@ -113,14 +113,12 @@ class UpsertTable(IcebergTable):
             CheckpointMismatch: the topic was made again, and its offsets are no order to those in the table.
             Py4JJavaError: Spark could not, or the commit was refused.
         """
-        from pyspark.sql import functions as sf
 
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges.topic_ids)
         # Not those that ``follow`` saw: a backfill beside the feed may have added some.
         self._columns = self._spark.table(self.name).schema
-        # A transform may have made it of something that can be null.
-        changes = aligned(rows, self._changes_schema()).withColumn(DELETED, sf.coalesce(sf.col(DELETED), sf.lit(False)))
+        changes = deleting(aligned(rows, self._changes_schema()))
         with adaptive(rows.sparkSession):
             return self._landed(changes, commit, commit_id=commit_id)
 

@@ -1,0 +1,191 @@
+package io.lakefeed.elasticsearch;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.elasticsearch.BulkFailure.Kind;
+import io.lakefeed.elasticsearch.BulkTask.Action;
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.net.http.HttpResponse;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Sends actions until each of them is acknowledged, or one is refused for good.
+ *
+ * <p>Purpose: a bulk request may succeed in part. What the cluster had no room for is sent again, and nothing else; before
+ * anything is sent again, the ledger is asked whether another driver has taken over meanwhile. Limits: what is refused is
+ * told by the document's id and the cluster's reason, never by its content.
+ */
+final class BulkWriter {
+    /** Only what tells of each item how it went, so that a good answer is short. */
+    private static final String FILTER = "?filter_path=errors,error,items.*.status,items.*.error.type,items.*.error.reason";
+
+    private static final Set<Integer> PASSING = Set.of(429, 502, 503, 504);
+    private static final long FIRST_PAUSE_MS = 100;
+    private static final long LONGEST_PAUSE_MS = 5_000;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Cluster cluster;
+    private final BulkTarget target;
+    private int node;
+
+    BulkWriter(Cluster cluster, BulkTarget target, int node) {
+        this.cluster = cluster;
+        this.target = target;
+        this.node = node;
+    }
+
+    /** Returns when all of them are acknowledged. */
+    void write(List<Action> actions) {
+        List<Action> left = actions;
+        long pause = FIRST_PAUSE_MS;
+        long deadline = deadline();
+        while (true) {
+            Sent sent = send(left);
+            if (sent.left().isEmpty()) {
+                return;
+            }
+            if (sent.left().size() < left.size()) {
+                pause = FIRST_PAUSE_MS;
+                deadline = deadline();
+            }
+            left = sent.left();
+            if (System.nanoTime() > deadline) {
+                throw new BulkFailure(Kind.AWAY, sent.reason());
+            }
+            sleep(pause);
+            pause = Math.min(2 * pause, LONGEST_PAUSE_MS);
+            node++;
+            requireFence();
+        }
+    }
+
+    /** What is to be sent again, and why. */
+    private record Sent(List<Action> left, String reason) {
+        static final Sent ALL = new Sent(List.of(), "");
+    }
+
+    private Sent send(List<Action> actions) {
+        ByteArrayOutputStream body = new ByteArrayOutputStream();
+        actions.forEach(each -> body.writeBytes(each.lines()));
+        HttpResponse<byte[]> answer;
+        JsonNode document;
+        try {
+            answer = cluster.ask(node, target.bulk() + FILTER, body.toByteArray());
+            document = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
+        } catch (IOException away) {
+            // Also an answer that broke off: what it was about is written again.
+            return new Sent(actions, told(away));
+        } catch (InterruptedException killed) {
+            throw interrupted(killed);
+        }
+        int status = answer.statusCode();
+        if (PASSING.contains(status)) {
+            return new Sent(actions, "HTTP status " + status);
+        }
+        if (status == 413 && actions.size() > 1) {
+            int middle = actions.size() / 2;
+            write(actions.subList(0, middle));
+            return send(actions.subList(middle, actions.size()));
+        }
+        if (status == 401 || status == 403) {
+            throw new BulkFailure(Kind.DENIED, "HTTP status " + status);
+        }
+        if (status != 200) {
+            throw new BulkFailure(Kind.REFUSED, named(actions.get(0)) + "HTTP status " + status + reason(answer.body()));
+        }
+        return document.path("errors").asBoolean() ? sorted(actions, document.path("items")) : Sent.ALL;
+    }
+
+    /** What of an answer with errors is to be sent again. */
+    private static Sent sorted(List<Action> actions, JsonNode items) {
+        if (items.size() != actions.size()) {
+            return new Sent(actions, "an answer of " + items.size() + " items to " + actions.size());
+        }
+        List<Action> again = new ArrayList<>();
+        String reason = "";
+        for (int index = 0; index < actions.size(); index++) {
+            // {"index": {"status": 201}}: the name of the action is the only one there.
+            JsonNode item = items.get(index).elements().next();
+            int status = item.path("status").asInt();
+            // 404: a delete that has found nothing, unless there is an error.
+            if (status < 300 || (status == 404 && item.path("error").isMissingNode())) {
+                continue;
+            }
+            Action action = actions.get(index);
+            String told = named(action) + reason(item);
+            if (PASSING.contains(status)) {
+                again.add(action);
+                reason = told;
+            } else if (status == 409) {
+                throw new BulkFailure(Kind.STALE, told);
+            } else {
+                throw new BulkFailure(status == 403 ? Kind.DENIED : Kind.REFUSED, told);
+            }
+        }
+        return new Sent(again, reason);
+    }
+
+    /** A driver that has slept, or was cut off from the cluster, must not write over what came after it. */
+    private void requireFence() {
+        try {
+            HttpResponse<byte[]> answer = cluster.ask(node, target.ledger(), null);
+            if (answer.statusCode() == 200) {
+                String fence = JSON.readTree(answer.body()).path("_source").path("fence").asText();
+                if (!fence.equals(target.fence())) {
+                    throw new BulkFailure(Kind.STALE, "the fence is " + fence);
+                }
+            }
+        } catch (IOException away) {
+            // So are the documents: their request tells.
+        } catch (InterruptedException killed) {
+            throw interrupted(killed);
+        }
+    }
+
+    private long deadline() {
+        return System.nanoTime() + TimeUnit.SECONDS.toNanos(target.patienceSeconds());
+    }
+
+    private static String named(Action action) {
+        return "document " + action.id() + ": ";
+    }
+
+    private static String reason(JsonNode item) {
+        return withoutContent(item.path("error").path("type").asText() + ": " + item.path("error").path("reason").asText());
+    }
+
+    private static String reason(byte[] body) {
+        try {
+            JsonNode error = JSON.readTree(body).path("error");
+            return error.isObject() ? ", " + withoutContent(error.path("type").asText() + ": " + error.path("reason").asText()) : "";
+        } catch (IOException noJson) {
+            return "";
+        }
+    }
+
+    /** The cluster quotes what it could not read. */
+    private static String withoutContent(String reason) {
+        return reason.replaceAll("(?si)[.:]?\\s*(preview of field's value|for input string).*", "");
+    }
+
+    private static String told(IOException away) {
+        return away.getMessage() == null ? away.getClass().getSimpleName() : away.getMessage();
+    }
+
+    private static void sleep(long milliseconds) {
+        try {
+            Thread.sleep(milliseconds);
+        } catch (InterruptedException killed) {
+            throw interrupted(killed);
+        }
+    }
+
+    private static IllegalStateException interrupted(InterruptedException killed) {
+        Thread.currentThread().interrupt();
+        return new IllegalStateException("the task was killed", killed);
+    }
+}

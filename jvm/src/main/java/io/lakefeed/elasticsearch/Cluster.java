@@ -1,0 +1,85 @@
+package io.lakefeed.elasticsearch;
+
+import io.lakefeed.Secrets;
+import java.io.IOException;
+import java.io.Serializable;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpRequest.BodyPublishers;
+import java.net.http.HttpResponse;
+import java.net.http.HttpResponse.BodyHandlers;
+import java.time.Duration;
+import java.util.List;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+
+/**
+ * A cluster, and how to log in.
+ *
+ * <p>The login is copied out of {@link Secrets}, and travels to the executors inside serialised tasks only.
+ */
+public final class Cluster implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final Duration TIMEOUT = Duration.ofSeconds(30);
+
+    private final String[] urls;
+    private final String authorization;
+
+    private Cluster(List<String> urls, String authorization) {
+        this.urls = urls.toArray(String[]::new);
+        this.authorization = authorization;
+    }
+
+    /**
+     * Makes one.
+     *
+     * @param urls of its nodes, without a slash at their end
+     * @param secret the name among {@link Secrets} of the header that logs in, or null
+     */
+    public static Cluster of(List<String> urls, String secret) {
+        return new Cluster(urls, secret == null ? null : Secrets.get(secret));
+    }
+
+    /**
+     * Writes documents, and returns when the cluster has acknowledged all of them.
+     *
+     * @param documents id and JSON, both text; without JSON the document is deleted
+     * @param target the index, the version that they get, and whose they are
+     * @return how many they were
+     * @throws org.apache.spark.SparkException for a {@link BulkFailure} of one task
+     */
+    public long write(Dataset<Row> documents, BulkTarget target) {
+        return documents.mapPartitions(new BulkTask(this, target), Encoders.LONG()).collectAsList().stream()
+                .mapToLong(Long::longValue)
+                .sum();
+    }
+
+    /**
+     * Asks one of the nodes.
+     *
+     * @param node any number; the same number is the same node
+     * @param body null to get
+     */
+    HttpResponse<byte[]> ask(int node, String path, byte[] body) throws IOException, InterruptedException {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(urls[Math.floorMod(node, urls.length)] + path))
+                .timeout(TIMEOUT)
+                .header("Content-Type", "application/x-ndjson");
+        if (authorization != null) {
+            request.header("Authorization", authorization);
+        }
+        if (body != null) {
+            request.POST(BodyPublishers.ofByteArray(body));
+        }
+        return Client.SHARED.send(request.build(), BodyHandlers.ofByteArray());
+    }
+
+    /** One client for all tasks of a JVM, made with the first request: it keeps connections open, and threads. */
+    private static final class Client {
+        private static final HttpClient SHARED = HttpClient.newBuilder()
+                .version(HttpClient.Version.HTTP_1_1)
+                .connectTimeout(Duration.ofSeconds(10))
+                .build();
+    }
+}

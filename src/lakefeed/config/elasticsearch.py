@@ -1,0 +1,126 @@
+"""``sink.elasticsearch``: an index of Elasticsearch, or of OpenSearch, which has the same bulk API."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, PositiveInt, SecretStr, field_validator, model_validator
+
+from lakefeed.config.base import Complaint, complain
+from lakefeed.config.sinks import SinkBlock
+from lakefeed.config.transform import OutputMode
+from lakefeed.config.upserts import Deletes, in_sink
+
+INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
+"""What the server takes for a name."""
+OURS = "lakefeed_"
+"""Indexes of such names are the ledger's."""
+
+
+class ElasticsearchSink(SinkBlock):
+    """An index of Elasticsearch 7 to 9 or of OpenSearch, made from the rows' schema if it is missing."""
+
+    guarantee: ClassVar[str] = "exactly-once"
+    other_modes: ClassVar[str] = (
+        "update wants mode: upsert and keys; complete cannot be: no request replaces all documents at once"
+    )
+    rewinds: ClassVar[bool] = False
+
+    url: str | list[str] = Field(
+        min_length=1, description="http://host:9200 or https://…, one or several nodes; without credentials."
+    )
+    index: str = Field(description="The index, or an alias of one; the ledger's index lakefeed_feeds is beside it.")
+    username: str | None = Field(None, min_length=1, description="Who logs in.")
+    password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
+    api_key: SecretStr | None = Field(
+        None, description="Or an API key, encoded as Elasticsearch hands it out; give it as ${NAME}."
+    )
+    mode: Literal["append", "upsert"] = Field(
+        "append", description="One document for each record; or the newest row for each key."
+    )
+    keys: list[str] = Field(
+        default_factory=list, description="With upsert: the columns that a document is known by; they make its _id."
+    )
+    delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
+    on_delete: Literal["remove", "mark"] = Field(
+        "remove", description="With upsert: remove the document, or keep it with lakefeed_deleted = true."
+    )
+    settings: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, description="Settings of an index that lakefeed makes, as number_of_shards."
+    )
+    bulk_documents: PositiveInt = Field(5_000, description="Documents in one request at most.")
+    bulk_bytes: PositiveInt = Field(
+        5_000_000, description="Bytes of one request at most; a document that has more goes alone."
+    )
+
+    @field_validator("url")
+    @classmethod
+    def _addresses(cls, url: str | list[str]) -> str | list[str]:
+        for each in [url] if isinstance(url, str) else url:
+            if re.search(r"//[^/]*@", each):
+                raise ValueError(
+                    "credentials do not belong in a URL, which messages show: use username and password, or api_key"
+                )
+            try:
+                parts = urlsplit(each)
+                is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            except ValueError:
+                is_address = False
+            if not is_address or parts.query or parts.fragment:
+                raise ValueError(f"'{each}' is no address of a server: write http://host:9200 or https://host")
+        return url
+
+    @field_validator("index")
+    @classmethod
+    def _index_name(cls, index: str) -> str:
+        if not INDEX.fullmatch(index):
+            raise ValueError(
+                f"'{index}' can be no index's name: small letters, digits, - _ . within, and none of \\ / * ? \" < > |"
+            )
+        if index.startswith(OURS):
+            raise ValueError(f"names that start with {OURS} are the ledger's")
+        return index
+
+    @model_validator(mode="after")
+    def _one_login(self) -> ElasticsearchSink:
+        complaints = []
+        if (self.username is None) != (self.password is None):
+            complaints.append(
+                Complaint(key="username", what="username and password belong together", hint="give both or none")
+            )
+        if self.api_key is not None and self.username is not None:
+            complaints.append(Complaint(key="api_key", what="api_key and username are two logins", hint="give one"))
+        complain([*complaints, *in_sink(self)])
+        return self
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The nodes' addresses, without a slash at their end."""
+        return tuple(each.rstrip("/") for each in ([self.url] if isinstance(self.url, str) else self.url))
+
+    @property
+    def modes(self) -> tuple[OutputMode, ...]:
+        """Changes by key come from records (append) or from groups (update)."""
+        return ("append", "update") if self.mode == "upsert" else ("append",)
+
+    @property
+    def target(self) -> str:
+        """The index."""
+        return self.index
+
+    @property
+    def table(self) -> str:
+        """The same, for what speaks of tables."""
+        return self.index
+
+    @property
+    def order_by(self) -> list[str]:
+        """None: a document's version is its batch's, and nothing of the row's."""
+        return []
+
+    @property
+    def where(self) -> str:
+        """As errors name it."""
+        return f"index {self.index} at {', '.join(self.urls)}"

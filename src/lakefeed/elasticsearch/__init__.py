@@ -1,0 +1,1 @@
+"""A feed's rows as documents of Elasticsearch or OpenSearch."""

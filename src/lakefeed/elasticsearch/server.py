@@ -1,0 +1,145 @@
+"""The server as the control plane asks it: indexes and the ledger. Documents are ``io.lakefeed.elasticsearch``'s.
+
+The API is what Elasticsearch 7 to 9 and OpenSearch have in common: create index, get and put mapping, get and index
+document with ``if_seq_no`` and ``if_primary_term``.
+https://www.elastic.co/docs/api/doc/elasticsearch and https://docs.opensearch.org/latest/api-reference
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
+
+TIMEOUT_SECONDS = 10
+PASSING = (429, 502, 503, 504)
+"""What a server answers that has too much to do, or is on its way up or down."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server has answered.
+
+    Attributes:
+        status: of HTTP.
+        document: its JSON; empty if it has none.
+    """
+
+    status: int
+    document: Mapping[str, Any]
+
+    @property
+    def reason(self) -> str:
+        """Why it does not do what was asked."""
+        error = self.document.get("error")
+        if isinstance(error, dict):
+            return f"{error.get('type')}: {error.get('reason')}"[:500]
+        return str(error or f"HTTP status {self.status}")[:500]
+
+
+class Server:
+    """A cluster that is reached by one of its nodes.
+
+    Args:
+        sink: the sink's block in the pipeline file.
+    """
+
+    def __init__(self, sink: ElasticsearchSink) -> None:
+        self._sink = sink
+        self._headers = {"accept": "application/json", "content-type": "application/json"}
+        if (login := authorization(sink)) is not None:
+            self._headers["authorization"] = login
+
+    def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
+        """Asks the first node that answers.
+
+        Args:
+            method: of HTTP.
+            path: begins with a slash.
+            document: sent as JSON.
+
+        Raises:
+            Unreachable: none answers, or with an error that may pass.
+            AccessDenied: the login is wrong, or may not do that.
+            ConfigError: what answers is no such server.
+        """
+        failed: LakefeedError | None = None
+        for url in self._sink.urls:
+            try:
+                return self._asked(url, method, path, document)
+            except Unreachable as error:
+                failed = error
+        assert failed is not None  # There is at least one address.
+        raise failed
+
+    def _asked(self, url: str, method: str, path: str, document: Mapping[str, Any] | None) -> Answer:
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        try:
+            connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
+            try:
+                body = None if document is None else json.dumps(document).encode()
+                connection.request(method, f"{parts.path}{path}", body=body, headers=self._headers)
+                response = connection.getresponse()
+                status, text = response.status, response.read()
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Unreachable(
+                f"the search server does not answer: {why}",
+                where=url,
+                hint="check sink.elasticsearch.url and that the server runs",
+            ) from None
+        answer = Answer(status, _json(text))
+        if status in PASSING:
+            raise Unreachable(f"the search server cannot do that now: {answer.reason}", where=url)
+        if status == 401:
+            hint = "check sink.elasticsearch.username and password, or api_key"
+            raise AccessDenied("the search server refuses the login", where=url, hint=hint)
+        if status == 403:
+            hint = "the login has to create, read and write the index and lakefeed_feeds"
+            raise AccessDenied(f"the search server does not let it do that: {answer.reason}", where=url, hint=hint)
+        if not answer.document and method != "HEAD":
+            hint = "give the address of the server's REST API, usually at port 9200"
+            raise ConfigError(
+                f"this address answers, but not as Elasticsearch or OpenSearch does (HTTP status {status})",
+                where=url,
+                hint=hint,
+            )
+        return answer
+
+
+def authorization(sink: ElasticsearchSink) -> str | None:
+    """The header that logs in; None without a login."""
+    if sink.api_key is not None:
+        return f"ApiKey {sink.api_key.get_secret_value()}"
+    if sink.username is None or sink.password is None:
+        return None
+    login = f"{sink.username}:{sink.password.get_secret_value()}".encode()
+    return f"Basic {base64.b64encode(login).decode()}"
+
+
+def path_of(*parts: str) -> str:
+    """A path whose parts may have any letters."""
+    return "".join(f"/{quote(each, safe='')}" for each in parts)
+
+
+def refused(answer: Answer, *, where: str, hint: str | None = None) -> ConfigError:
+    """The error for an answer that says no."""
+    return ConfigError(f"the search server refuses: {answer.reason}", where=where, hint=hint)
+
+
+def _json(text: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

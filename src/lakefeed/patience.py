@@ -1,0 +1,28 @@
+"""Waits for a server that rows go to: a restart of it is to delay a batch, not to end the feed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+PATIENCE_SECONDS = 300
+PAUSE_SECONDS = 1
+Done = TypeVar("Done")
+
+
+def patiently(attempt: Callable[[], Done], *, passes: Callable[[Exception], bool]) -> Done:
+    """What an attempt returns; made again as long as its error may pass, for five minutes at most.
+
+    Args:
+        attempt: may be made again.
+        passes: whether it may succeed a moment after this error.
+    """
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return attempt()
+        except Exception as error:
+            if not passes(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(PAUSE_SECONDS)

@@ -1,0 +1,63 @@
+"""The verbs of a feed without Kafka, into a sink that keeps a ledger."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.commit.ledger import Commit
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.landing import RowSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CHANGES = (
+    "id BIGINT, city STRING, v STRING, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT, "
+    "lakefeed_deleted BOOLEAN"
+)
+Change = tuple[int | None, str | None, str | None, int, int]
+"""id, city, value (None deletes), partition, offset"""
+
+
+@dataclass
+class LedgerFeed:
+    """One test's feed.
+
+    Attributes:
+        spark: the session.
+        name: of the feed.
+        batch: the next one.
+        at: the offset that it begins at.
+        fence: of the driver that has begun last.
+    """
+
+    spark: SparkSession
+    name: str = field(default="shop", kw_only=True)
+    batch: int = field(default=0, kw_only=True)
+    at: int = field(default=0, kw_only=True)
+    fence: str | None = field(default=None, kw_only=True)
+
+    def changes(self, changes: Iterable[Change], topic: str = "topic") -> DataFrame:
+        rows = [
+            (key, city, value, topic, partition, offset, value is None)
+            for key, city, value, partition, offset in changes
+        ]
+        return self.spark.createDataFrame(rows, CHANGES)
+
+    def commit(self, records: int, **changes: Any) -> Commit:
+        """The next batch's."""
+        given = {"topic_id": "id-one", "batch": self.batch, "start": self.at, **changes}
+        ranges = OffsetRanges(
+            (OffsetRange("topic", 0, given["start"], given["start"] + records),), {"topic": given["topic_id"]}
+        )
+        return Commit(self.name, given["batch"], ranges, fence=given.get("fence", self.fence))
+
+    def land(self, sink: RowSink, rows: DataFrame, records: int = 10, **changes: Any) -> int | None:
+        """Lands the next batch."""
+        commit = self.commit(records, **changes)
+        landed = sink.land(rows, commit, commit_id=uuid.uuid4().hex)
+        self.batch, self.at = commit.batch_id + 1, commit.ranges.ranges[0].end
+        return landed
