@@ -116,3 +116,44 @@ def test_killed_there_state_of_ones_own_counts_each_record_once(
     found = sorted((each["zip"], each["n"]) for each in feed.rows())
     assert found == [(f"{zip_code}", n) for zip_code in range(3) for n in range(1, 41)]
     assert Pipeline.from_file(file, environment=feed.environment).verify().faults == ()
+
+
+def joined(feed: Feed) -> dict[str, Any]:
+    clicks, orders = f"{feed.name}-clicks", f"{feed.name}-orders"
+    late = {"column": "at", "delay": "5 minutes"}
+    within = "orders.at BETWEEN clicks.at AND clicks.at + INTERVAL 30 MINUTES"
+    common = settings(feed)
+    return {
+        **common,
+        "source": {"kafka": {**common["source"]["kafka"], "topics": [clicks, orders]}},
+        "decode": {"json": {"schema_ddl": "id BIGINT, at TIMESTAMP"}},
+        "transform": {
+            "streams": {"clicks": {"topic": clicks, "watermark": late}, "orders": {"topic": orders, "watermark": late}},
+            "sql": "SELECT clicks.id, orders.at AS ordered FROM clicks LEFT JOIN orders "
+            f"ON clicks.id = orders.id AND {within}",
+        },
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("point", [POINTS[0], POINTS[1], POINTS[3]], ids=str)
+def test_killed_there_each_pair_of_two_streams_is_there_once_after_a_restart(
+    feed: Feed, stack_proxy: FaultProxy, point: KillPoint
+) -> None:
+    blocks = joined(feed)
+    clicks, orders = blocks["source"]["kafka"]["topics"]
+    # Every third click has no order; the last one, a day later, tells of all before it that none can come any more.
+    clicked = [(number, START + timedelta(minutes=number)) for number in range(120)] + [
+        (120, START + timedelta(days=1))
+    ]
+    ordered = {number: at + timedelta(minutes=20) for number, at in clicked if number % 3 or number == 120}
+    for topic, events in ((clicks, clicked), (orders, list(ordered.items()))):
+        feed.create_topic(partitions=1, topic=topic)
+        feed.send([json.dumps({"id": number, "at": at.isoformat()}).encode() for number, at in events], topic=topic)
+    file = feed.write_file(**blocks)
+
+    killed_and_started_again(feed, file, stack_proxy, point)
+    rows = feed.rows()
+    assert {each["id"]: each["ordered"] for each in rows} == {number: ordered.get(number) for number, _ in clicked}
+    assert len(rows) == len(clicked)
+    assert Pipeline.from_file(file, environment=feed.environment).verify().faults == ()
