@@ -179,7 +179,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
             writer = landing.stream(records).writeStream.outputMode(feed.config.output_mode)
         else:
             writer = records.writeStream
-        with feed.plan(spark).state_store(spark):
+        with feed.plan(spark).settings(spark):
             return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=ends)
 
     budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None

@@ -26,6 +26,15 @@ REDACTED = (
     r"(?i)secret|password|passwd|token|access[._-]?key|credential|user[._-]?info|keystore[._-]key|api[_-]?key"
     r"|jaas|authorization"
 )
+# Settings that hold several: what a user adds stands behind what lakefeed needs.
+_LISTS = {
+    "spark.jars": ",",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.sql.extensions": ",",
+    "spark.plugins": ",",
+    "spark.redaction.regex": "|",
+    "spark.sql.redaction.options.regex": "|",
+}
 # S3A and S3FileIO with fewer requests: docs/s3-requests.md.
 S3A = "io.lakefeed.s3.DataFileSystem"
 S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
@@ -60,6 +69,10 @@ def settings(
         "spark.sql.session.timeZone": "UTC",
         # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
         "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
+        # The store has checksums of its own, and Spark's are a file and a listing beside each file of state; of RocksDB
+        # only what has changed: docs/s3-requests.md.
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # Brings the executors' counts of S3 requests to the driver.
         "spark.plugins": "io.lakefeed.s3.MeterPlugin",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -98,7 +111,8 @@ def session(
         connections: store and catalogs. Default: from the environment (AWS_ENDPOINT_URL_S3, AWS_REGION, the AWS
             key variables, LAKEFEED_CATALOG_URI, LAKEFEED_WAREHOUSE), else the local stack that is running.
         master: Spark master. Default: ``local[*]``.
-        conf: further Spark settings; they win over lakefeed's.
+        conf: further Spark settings. They win over lakefeed's, and are added to it where a setting is a list: jars,
+            class path, extensions, plugins.
         log_file: where the JVM writes its log, instead of this process's stderr.
 
     Raises:
@@ -133,7 +147,7 @@ def session(
                 # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.Builder()
-        for key, value in {**wanted, **(conf or {})}.items():
+        for key, value in with_own(wanted, conf or {}).items():
             builder = builder.config(key, value)
         with _java_log(log_file):
             running = builder.getOrCreate()
@@ -146,6 +160,12 @@ def session(
     _require_jars(running)
     _set_secrets(running, connections)
     return running
+
+
+def with_own(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Lakefeed's settings with the user's: theirs win, or stand behind lakefeed's in a setting that is a list."""
+    lists = {key: f"{wanted[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in wanted.keys() & own.keys()}
+    return {**wanted, **own, **lists}
 
 
 def activate(spark: SparkSession) -> None:

@@ -11,10 +11,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lakefeed.transform.plan import ROCKSDB
 from tests.contract.stores import Bucket
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
 
 STOPPED = "Failed to read log|MALFORMED_LOG|Incomplete log|end-of-input|CONCURRENT_STREAM|doesn't exist|BATCH_METADATA"
+UNREADABLE = "STATE"
+PACKAGE = "org.apache.spark.sql.execution.streaming.state"
+MEMORY = f"{PACKAGE}.HDFSBackedStateStoreProvider"
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,37 @@ def test_a_damaged_sink_log_stops_its_readers(spark: SparkSession, bucket: Bucke
             spark.read.parquet(bucket.url("table")).count()
         with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=STOPPED):
             run_until(start, last + 8)
+
+
+@pytest.mark.parametrize(
+    "damage", ["truncated", "missing", *(pytest.param(each, marks=pytest.mark.slow) for each in ("empty", "foreign"))]
+)
+@pytest.mark.parametrize(("kept", "end"), [(MEMORY, "delta"), (ROCKSDB, "changelog")], ids=["memory", "RocksDB"])
+def test_damaged_state_stops_the_query(spark: SparkSession, bucket: Bucket, kept: str, end: str, damage: str) -> None:
+    """Though there are no files of checksums beside those of the state."""
+
+    def start() -> StreamingQuery:
+        return (
+            numbers(spark)
+            .dropDuplicates(["value"])
+            .writeStream.format("parquet")
+            .option("checkpointLocation", bucket.url("c"))
+            .trigger(processingTime="0 seconds")
+            .start(bucket.url("table"))
+        )
+
+    with settings(spark, stateStore__providerClass=kept):
+        run_until(start, 3)
+        done = {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")}
+        last = max(done)
+        bucket.remove(f"c/offsets/{last + 1}")
+        state = [name for name in bucket.keys("c/state/") if name.endswith(f"/{last + 1}.{end}")]
+        assert len(state) == 2
+        for name in state:
+            spoil(bucket, name, damage)
+        with pytest.raises((AssertionError, PySparkException, Py4JJavaError), match=UNREADABLE):
+            run_until(start, last + 3)
+    assert {int(name.rpartition("/")[2]) for name in bucket.keys("c/commits/")} <= done
 
 
 def spoil(bucket: Bucket, key: str, damage: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from lakefeed.observe.progress import BatchProgress
 from lakefeed.observe.requests import s3_requests
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.tables.reader import open_table
+from lakefeed.transform.plan import PARTS, ROCKSDB, STATE_STORE
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -109,6 +111,29 @@ def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed
         )
         assert files.getFileStatus(place).getLen() == row.length > 0
         files.close()
+
+
+@pytest.fixture(params=[None, ROCKSDB], ids=["in memory", "RocksDB"])
+def plain(lake: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A session that says nothing of the parts of state; with either of Spark's stores."""
+    parts = str(lake.conf.get(PARTS))
+    lake.conf.unset(PARTS)
+    if request.param:
+        lake.conf.set(STATE_STORE, request.param)
+    yield lake
+    lake.conf.unset(STATE_STORE)
+    lake.conf.set(PARTS, parts)
+
+
+def test_state_makes_a_request_a_part(plain: SparkSession, feed: Feed) -> None:
+    sql = f"SELECT zone, count(*) AS rows FROM {feed.name} GROUP BY zone"
+    sink: dict[str, Any] = {"sink": {"memory": {}}, "transform": {"sql": sql, "output_mode": "complete"}}
+    _, batches = run(plain, feed, count=5, **sink)
+    assert len(batches) == 5
+    # Two for each of the two cores, which also read and shuffle; not Spark's 200.
+    for batch in batches[1:]:
+        assert calls(batch) == {**LOGS, "state": {"PutObject": 4}}
+    assert PARTS not in plain.conf.getAll
 
 
 def test_partitioned_parquet_counts_as_the_same_feed(lake: SparkSession, feed: Feed) -> None:

@@ -145,6 +145,7 @@ def test_decoding_inside_each_batch_of_a_stream(spark: SparkSession, tmp_path: P
 
 BROKEN_JSON = {
     b"": "empty: 0 bytes",
+    b'\0\0\0\0\x07{"a": 1}': "it begins as values of a schema registry do, with schema id 7",
     b"  ": "not a JSON object",
     b"null": "not a JSON object",
     b"5": "not a JSON object",

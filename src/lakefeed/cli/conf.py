@@ -32,7 +32,7 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
     With a pipeline file, for its store, catalogs and Spark settings; else for those of the environment or of
     the local stack that is running.
     """
-    from lakefeed.session import settings
+    from lakefeed.session import settings, with_own
 
     if pipeline is None:
         printed = settings(master=master)
@@ -41,7 +41,7 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
 
         declared = Pipeline.from_file(pipeline, overrides=overrides)
         printed = settings(declared.config.name, connections=declared.connections, master=master)
-        printed |= {key: str(value) for key, value in declared.config.spark.items()}
+        printed = with_own(printed, {key: str(value) for key, value in declared.config.spark.items()})
     if style == "json":
         click.echo(json.dumps(printed, indent=2))
     elif style == "arguments":

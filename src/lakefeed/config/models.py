@@ -170,7 +170,9 @@ class PipelineConfig(Model):
         description="Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE.",
     )
     spark: dict[str, Scalar] = Field(
-        default_factory=dict, description="Further Spark settings, such as spark.sql.shuffle.partitions."
+        default_factory=dict,
+        description="Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and "
+        "plugins are added to lakefeed's own.",
     )
 
     @field_validator("name")

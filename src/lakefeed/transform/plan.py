@@ -26,6 +26,8 @@ HINTS = {
     "Sorting is not supported": "a stream has no end to sort up to; sort where the table is read",
 }
 PROCESSOR = "transformWithState in Python"
+PARTS = "spark.sql.shuffle.partitions"
+LEAST_PARTS, MOST_PARTS = 4, 200
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -97,22 +99,26 @@ class QueryPlan:
         return plan
 
     @contextmanager
-    def state_store(self, spark: SparkSession) -> Iterator[None]:
-        """Lets a query that is started inside have the state store that its operators need.
+    def settings(self, spark: SparkSession) -> Iterator[None]:
+        """Gives a query that is started inside the settings that its state wants, where ``spark:`` names none.
 
-        Spark's default store, which has one kind of value for each operator, stays where it does; and where ``spark:``
-        names one, that one is taken. A query that has a checkpoint keeps the store that it has begun with.
+        Parts: each is a PUT of every batch, and Spark's default is 200. Store: Spark's default has one kind of value
+        for each operator. A query that has a checkpoint keeps the parts and the store that it has begun with.
         """
-        chosen = spark.conf.get(STATE_STORE, None)
+        wanted = {}
+        said = spark.conf.getAll
+        if self.state and PARTS not in said:
+            wanted[PARTS] = str(max(LEAST_PARTS, min(MOST_PARTS, 2 * spark.sparkContext.defaultParallelism)))
         needs_variables = any(each.startswith("transformWithState") for each in self.state)
-        if not needs_variables or (chosen is not None and "HDFSBackedStateStore" not in chosen):
-            yield
-            return
-        spark.conf.set(STATE_STORE, ROCKSDB)
+        if needs_variables and "HDFSBackedStateStore" in said.get(STATE_STORE, "HDFSBackedStateStore"):
+            wanted[STATE_STORE] = ROCKSDB
+        for key, value in wanted.items():
+            spark.conf.set(key, value)
         try:
             yield
         finally:
-            spark.conf.unset(STATE_STORE) if chosen is None else spark.conf.set(STATE_STORE, chosen)
+            for key in wanted:
+                spark.conf.unset(key) if key not in said else spark.conf.set(key, said[key])
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
         """Refuses to go on with state that another transform has made.

@@ -57,7 +57,7 @@ abstract class RecordReader {
         } catch (RegistryException outage) {
             throw outage;
         } catch (BadRecord | Malformed bad) {
-            return failed(schemaId, bad.getMessage());
+            return failed(schemaId, bad.getMessage() + (writers == null ? WireFormat.told(record) : ""));
         } catch (StackOverflowError deep) {
             return failed(schemaId, "nested too deeply");
         } catch (RuntimeException unreadable) {

@@ -28,4 +28,10 @@ final class WireFormat {
         }
         return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
     }
+
+    /** What to add to the error of a value that is read as if it had no header, and begins like one that has. */
+    static String told(byte[] record) {
+        boolean framed = record.length > HEADER && record[0] == MAGIC && schemaId(record) > 0;
+        return framed ? "; it begins as values of a schema registry do, with schema id " + schemaId(record) : "";
+    }
 }

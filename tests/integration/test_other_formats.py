@@ -1,0 +1,68 @@
+"""Formats of others, by their name: Delta Lake as a sink and as a source, its jar fetched as `spark:` says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakefeed.local import Endpoints
+from tests.cli import lakefeed
+from tests.feed import Feed
+
+pytestmark = pytest.mark.slow
+
+DELTA = {
+    "spark.jars.packages": "io.delta:delta-spark_4.1_2.13:4.4.0",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+
+
+def run(feed: Feed, file: Path) -> dict[str, Any]:
+    done = lakefeed("run", file, "--once", "--output", "json", environment=feed.environment)
+    assert done.returncode == 0, done.stderr
+    summary: dict[str, Any] = json.loads(done.stdout)
+    return summary
+
+
+def test_a_topic_goes_into_delta_and_on_into_iceberg(stack: Endpoints, tmp_path: Path) -> None:
+    feed, onward = Feed(stack, tmp_path), Feed(stack, tmp_path)
+    path = f"s3a://{stack.bucket}/delta/{feed.name}"
+    feed.create_topic(partitions=2)
+    into = feed.write_file(sink={"format": {"name": "delta", "path": path}}, spark=DELTA)
+    document = json.loads(
+        onward.write_file(source={"format": {"name": "delta", "path": path}}, spark=DELTA).read_text()
+    )
+    del document["decode"]
+    out_of = tmp_path / f"{onward.name}.yaml"
+    out_of.write_text(json.dumps(document))
+
+    for first in (0, 50):
+        feed.send(feed.avro({"id": number, "zone": f"z{number % 5}"} for number in range(first, first + 50)))
+        assert run(feed, into)["rows"] == 50
+        run(onward, out_of)
+        assert sorted(each["id"] for each in onward.rows()) == list(range(first + 50))
+
+
+def test_a_result_that_changes_replaces_the_one_before(stack: Endpoints, tmp_path: Path) -> None:
+    feed = Feed(stack, tmp_path)
+    path = f"s3a://{stack.bucket}/delta/{feed.name}"
+    feed.create_topic(partitions=2)
+    sql = f"SELECT zone, count(*) AS trips FROM {feed.name} GROUP BY zone"
+    file = feed.write_file(
+        sink={"format": {"name": "delta", "path": path}}, spark=DELTA, transform={"sql": sql, "output_mode": "complete"}
+    )
+    for _ in range(2):
+        feed.send(feed.avro({"id": number, "zone": f"z{number % 5}"} for number in range(50)))
+        assert run(feed, file)["rows"] == 5
+    onward = Feed(stack, tmp_path)
+    document = json.loads(onward.write_file(spark=DELTA).read_text())
+    del document["decode"]
+    document["source"] = {"format": {"name": "delta", "path": path}}
+    out_of = tmp_path / f"{onward.name}.yaml"
+    out_of.write_text(json.dumps(document))
+    run(onward, out_of)
+    assert {each["zone"]: each["trips"] for each in onward.rows()} == {f"z{number}": 20 for number in range(5)}
