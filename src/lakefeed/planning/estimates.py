@@ -24,6 +24,15 @@ METADATA = 3
 SINK_LOG = 1
 """PUTs of a Parquet batch beside its files: ``_spark_metadata/N``."""
 
+ELSEWHERE = {
+    "jdbc": "a database",
+    "elasticsearch": "a server",
+    "kafka": "a topic",
+    "memory": "the driver's memory",
+    "console": "the console",
+}
+UNKNOWN = ("format", "python")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -73,7 +82,13 @@ class Estimates:
 
 
 def estimates(
-    config: PipelineConfig, *, batches: Batches, past: Past, sample: Sample | None, is_laid_out_anew: bool
+    config: PipelineConfig,
+    *,
+    batches: Batches,
+    past: Past,
+    sample: Sample | None,
+    is_laid_out_anew: bool,
+    has_state: bool,
 ) -> Estimates:
     """Estimates what is there now.
 
@@ -83,11 +98,12 @@ def estimates(
         past: what batches were like until now.
         sample: some of the records; None if there was nothing to read.
         is_laid_out_anew: whether past files tell nothing of those to come.
+        has_state: whether the transform keeps state from batch to batch.
     """
     first = sum(each.records for each in batches.first)
     whole = sum(each.records for each in batches.backlog)
     records = Estimate(first=first, all=whole, rests_on="offsets that are there now")
-    files = _files(config, batches=batches, past=past, is_laid_out_anew=is_laid_out_anew)
+    files = _files(config, batches=batches, past=past, is_laid_out_anew=is_laid_out_anew, has_state=has_state)
     return Estimates(
         records=records,
         bytes=_a_record(
@@ -103,7 +119,7 @@ def estimates(
             unknown="the table has no batch yet",
         ),
         files=files,
-        requests=_requests(config, files, batches=batches, past=past),
+        requests=_requests(config, files, batches=batches, past=past, has_state=has_state),
         seconds=_seconds(records, past),
     )
 
@@ -139,17 +155,23 @@ def _a_record(records: Estimate, each: float | None, *, rests_on: str, unknown: 
     return Estimate(first=round(each * records.first), all=round(each * records.all), rests_on=rests_on)
 
 
-def _files(config: PipelineConfig, *, batches: Batches, past: Past, is_laid_out_anew: bool) -> Estimate:
+def _files(
+    config: PipelineConfig, *, batches: Batches, past: Past, is_laid_out_anew: bool, has_state: bool
+) -> Estimate:
     if not batches.count:
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
-    if config.sink.jdbc is not None or config.sink.elasticsearch is not None:
-        return Estimate(first=0, all=0, rests_on=f"the rows go to a {'database' if config.sink.jdbc else 'server'}")
+    if (elsewhere := ELSEWHERE.get(config.sink.kind)) is not None:
+        return Estimate(first=0, all=0, rests_on=f"the rows go to {elsewhere}")
+    if config.sink.kind in UNKNOWN:
+        return Estimate(first=None, all=None, rests_on=f"not known: sink.{config.sink.kind} writes in its own way")
     sink = config.sink.iceberg or config.sink.parquet or config.sink.files
     if past.files is not None and not is_laid_out_anew:
         rests_on = f"the mean of {_batches_of(past)}"
         return Estimate(first=math.ceil(past.files), all=math.ceil(past.files * batches.count), rests_on=rests_on)
     if config.sink.iceberg is not None and config.sink.iceberg.mode == "upsert":
         unknown = "how many files a MERGE writes depends on the rows that it finds, and the table has no batch yet"
+    elif has_state:
+        unknown = "the query says which groups and windows a batch hands on, and the table has no batch yet"
     elif sink is not None and sink.partition_by:
         unknown = "it depends on how many of the table's partitions the records are of" + (
             ", and new files are laid out in another way" if is_laid_out_anew and past.batches else ""
@@ -161,9 +183,12 @@ def _files(config: PipelineConfig, *, batches: Batches, past: Past, is_laid_out_
     return Estimate(first=None, all=None, rests_on=f"not known: {unknown}")
 
 
-def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past: Past) -> Estimate:
+def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past: Past, has_state: bool) -> Estimate:
     if config.sink.iceberg is not None and config.sink.iceberg.mode == "upsert" and batches.count:
         unknown = "a MERGE reads files of the table, as many as have rows of the batch's keys"
+        return Estimate(first=None, all=None, rests_on=f"not known: {unknown}")
+    if has_state and batches.count:
+        unknown = "beside the files each part of the state is a request of every batch (docs/s3-requests.md)"
         return Estimate(first=None, all=None, rests_on=f"not known: {unknown}")
     if files.first is None or files.all is None:
         return Estimate(first=None, all=None, rests_on="not known, as the files are not")
@@ -171,7 +196,7 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
     parts = [CHECKPOINT if config.checkpoint else 0]
     names = ["2 of the checkpoint" if config.checkpoint else ""]
-    if config.sink.jdbc is None and config.sink.elasticsearch is None:
+    if config.sink.kind not in ELSEWHERE:
         parts.append(METADATA if config.sink.iceberg else SINK_LOG)
         names.append("3 of metadata" if config.sink.iceberg else "1 of the log")
     if past.deletes_metadata:

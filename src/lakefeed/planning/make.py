@@ -207,6 +207,7 @@ def _plan(look: _Look, samples: Mapping[str, Sample], *, spark: Callable[[], Spa
             past=past,
             sample=_added(samples, survey.topics),
             is_laid_out_anew=any(each.is_laid_out_anew for each in ready.tables),
+            has_state=look.feed.plan(spark()).stateful,
         ),
         notes=(*ready.notes, *_notes(look, past)),
     )

@@ -45,9 +45,17 @@ def past(*batches: tuple[float, str, int, int], deletes_metadata: bool = False) 
     )
 
 
-def found(sink: dict[str, Any] = ICEBERG, known: Past | None = None, *, anew: bool = False) -> Estimates:
-    sample = Sample(records=10, bytes=1000)
-    return estimates(config(sink), batches=BATCHES, past=known or Past(), sample=sample, is_laid_out_anew=anew)
+def found(
+    sink: dict[str, Any] = ICEBERG, known: Past | None = None, *, anew: bool = False, state: bool = False
+) -> Estimates:
+    return estimates(
+        config(sink),
+        batches=BATCHES,
+        past=known or Past(),
+        sample=Sample(records=10, bytes=1000),
+        is_laid_out_anew=anew,
+        has_state=state,
+    )
 
 
 def figures(estimate: Any) -> tuple[Any, Any]:
@@ -102,6 +110,27 @@ def test_upserts_read_what_nobody_knows() -> None:
     assert figures(found(sink, known).requests) == (None, None)
 
 
+def test_state_makes_requests_that_nobody_has_counted() -> None:
+    assert figures(found(state=True).files) == (None, None)
+    known = past((10.0, "1 a", 100, 3))
+    assert figures(found(known=known, state=True).files) == (3, 9)
+    assert figures(found(known=known, state=True).requests) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("sink", "files", "requests"),
+    [
+        ({"kafka": {"topic": "out"}}, (0, 0), (2, 6)),
+        ({"memory": {}}, (0, 0), (2, 6)),
+        ({"format": {"name": "delta", "path": "s3a://lake/p"}}, (None, None), (None, None)),
+    ],
+)
+def test_what_is_known_of_other_sinks(sink: dict[str, Any], files: Any, requests: Any) -> None:
+    each = found(sink)
+    assert figures(each.files) == files
+    assert figures(each.requests) == requests
+
+
 def test_a_sum_of_what_is_not_known_is_not_known() -> None:
     one, other = found(), found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}})
     both = total([one, one])
@@ -113,5 +142,7 @@ def test_a_sum_of_what_is_not_known_is_not_known() -> None:
 
 def test_nothing_to_land_costs_nothing() -> None:
     nothing = Batches(first=(), backlog=(), count=0, reads=0)
-    each = estimates(config(ICEBERG), batches=nothing, past=Past(), sample=None, is_laid_out_anew=False)
+    each = estimates(
+        config(ICEBERG), batches=nothing, past=Past(), sample=None, is_laid_out_anew=False, has_state=False
+    )
     assert {figures(estimate) for _, estimate in each.named()} == {(0, 0)}
