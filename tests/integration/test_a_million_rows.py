@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 
 from lakefeed.kafka.topics import Topics
 from tests.feed import Feed
+from tests.servers.opensearch import OpenSearch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +50,21 @@ def of_topic(feed: Feed, lake: SparkSession) -> DataFrame:
     return records.selectExpr(
         "from_json(CAST(value AS STRING), 'id BIGINT, hits BIGINT') AS row", "partition", "offset"
     ).selectExpr("row.*", "partition", "offset")
+
+
+SEARCH: dict[str, OpenSearch] = {}
+"""The search server of each feed that has one."""
+
+
+def index(feed: Feed, **settings: Any) -> dict[str, Any]:
+    return {"elasticsearch": {"url": SEARCH[feed.name].url, "index": feed.name, **settings}}
+
+
+def of_index(feed: Feed, lake: SparkSession) -> DataFrame:
+    path = feed.folder / "documents.jsonl"
+    with path.open("w") as file:
+        file.writelines(f"{json.dumps(each)}\n" for each in SEARCH[feed.name].read_all(feed.name))
+    return lake.read.json(str(path))
 
 
 @dataclass(frozen=True)
@@ -93,6 +110,9 @@ CASES = {
     "format-orc": Case(lambda feed: {"format": {"name": "orc", "path": path(feed)}}, of_files("orc")),
     "kafka-append": Case(topic, of_topic),
     "kafka-update": Case(lambda feed: topic(feed, key="id"), of_topic, "update"),
+    "elasticsearch-append": Case(index, of_index),
+    "elasticsearch-upsert": Case(lambda feed: index(feed, mode="upsert", keys=["id"]), of_index),
+    "elasticsearch-update": Case(lambda feed: index(feed, mode="upsert", keys=["id"]), of_index, "update"),
     "kafka-complete": Case(lambda feed: topic(feed, key="id"), of_topic, "complete"),
 }
 
@@ -100,15 +120,17 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", CASES)
-def test_a_million_rows(feed: Feed, lake: SparkSession, name: str) -> None:
+def test_a_million_rows(feed: Feed, lake: SparkSession, name: str, request: pytest.FixtureRequest) -> None:
     from pyspark.sql import functions as sf
 
     case, brokers = CASES[name], feed.stack.bootstrap_servers
+    if name.startswith("elasticsearch"):
+        SEARCH[feed.name] = request.getfixturevalue("search")
     feed.create_topic(partitions=4)
     lake.sql(f"SELECT to_json(named_struct('id', id)) AS value FROM range({COUNT})").write.format("kafka").option(
         "kafka.bootstrap.servers", brokers
     ).option("topic", feed.topic).save()
-    sql = CHANGES if name == "iceberg-upsert" else ROWS if case.mode == "append" else GROUPS
+    sql = CHANGES if name.endswith("-upsert") else ROWS if case.mode == "append" else GROUPS
     pipeline = feed.pipeline(
         source={"kafka": {"bootstrap_servers": brokers, "topics": [feed.topic], "max_records_per_batch": COUNT // 4}},
         decode={"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]},

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import http.client
 import json
 import os
 import secrets
 import shutil
+import ssl
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from lakefeed import jars
 from lakefeed.java import require_java
@@ -53,6 +61,14 @@ class OpenSearch:
         found = self.ask("GET", f"/{index}/_search?size=10000")["hits"]
         assert found["total"]["relation"] == "eq"
         return {each["_id"]: each["_source"] for each in found["hits"]}
+
+    def read_all(self, index: str) -> Iterator[dict[str, Any]]:
+        """Each document of a large index, with its ``_id``."""
+        self.ask("POST", f"/{index}/_refresh")
+        found = self.ask("POST", f"/{index}/_search?scroll=5m", {"size": 10_000, "sort": ["_doc"]})
+        while hits := found["hits"]["hits"]:
+            yield from ({"_id": each["_id"], **each["_source"]} for each in hits)
+            found = self.ask("POST", "/_search/scroll", {"scroll": "5m", "scroll_id": found["_scroll_id"]})
 
     def answers(self) -> bool:
         """Whether it is up, and has its indexes."""
@@ -103,6 +119,7 @@ class Gate:
         before: an answer in place of the server's, if it returns one for method, path and body.
         after: what is answered in place of what the server has answered; None cuts the connection.
         seen: method and path of what has come.
+        certificate: what it shows to those who come by https; None if they come by http.
     """
 
     port: int = 0
@@ -111,11 +128,12 @@ class Gate:
     before: Callable[[str, str, bytes], Answer | None] = lambda method, path, body: None
     after: Callable[[str, str, Answer], Answer | None] = lambda method, path, answer: answer
     seen: list[tuple[str, str]] = field(default_factory=list)
+    certificate: Path | None = None
 
     @property
     def url(self) -> str:
         """For clients."""
-        return f"http://{LOOPBACK}:{self.port}"
+        return f"{'http' if self.certificate is None else 'https'}://{LOOPBACK}:{self.port}"
 
     @property
     def login(self) -> str:
@@ -128,11 +146,20 @@ class Gate:
 
 
 @contextmanager
-def gate(server: OpenSearch) -> Iterator[Gate]:
-    """A gate before a server until the block ends."""
-    made = Gate()
-    http_server = ThreadingHTTPServer((LOOPBACK, 0), type("Handler", (_Handler,), {"gate": made, "behind": server}))
-    http_server.daemon_threads = True
+def gate(server: OpenSearch, *, certificate: Path | None = None) -> Iterator[Gate]:
+    """A gate before a server until the block ends.
+
+    Args:
+        server: behind it.
+        certificate: speak https with this certificate, whose key is in the same file.
+    """
+    made = Gate(certificate=certificate)
+    http_server = _Server((LOOPBACK, 0), type("Handler", (_Handler,), {"gate": made, "behind": server}))
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        # The handshake is the thread's that serves the connection, not the one's that accepts all.
+        http_server.socket = context.wrap_socket(http_server.socket, server_side=True, do_handshake_on_connect=False)
     made.port = http_server.server_address[1]
     thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -141,6 +168,31 @@ def gate(server: OpenSearch) -> Iterator[Gate]:
     finally:
         http_server.shutdown()
         http_server.server_close()
+
+
+def write_certificate(path: Path) -> Path:
+    """Makes a certificate of the loopback interface, signed by itself, with its key behind it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakefeed tests")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    kept = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(made.public_bytes(Encoding.PEM) + kept)
+    return path
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that does not trust the certificate, or was killed."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -164,8 +216,12 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self.gate.before(self.command, self.path, body)
             if answer is None:
                 headers = {"content-type": self.headers.get("content-type") or "application/json"}
-                answer = _sent(self.behind.port, self.command, self.path, headers, body or None)
-                answer = self.gate.after(self.command, self.path, answer)
+                try:
+                    answer = _sent(self.behind.port, self.command, self.path, headers, body or None)
+                    answer = self.gate.after(self.command, self.path, answer)
+                except (OSError, http.client.HTTPException):
+                    # The server is away: so is the gate.
+                    answer = None
         if answer is None:
             self.close_connection = True
             return

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, LakefeedError
-from tests.servers.opensearch import Answer, OpenSearch, gate
+from tests.servers.opensearch import Answer, OpenSearch, gate, write_certificate
 from tests.spark.search_feed import SearchFeed
 
 if TYPE_CHECKING:
@@ -111,6 +112,22 @@ def test_what_an_older_driver_still_writes_does_not_come_over_what_is_newer(shop
     with pytest.raises(CheckpointMismatch, match="taken over"):
         shop.land(older, shop.changes([(1, "Bern", "old", 0, 5)]), batch=0, start=0, fence=fence)
     assert [each["v"] for each in shop.documents().values()] == ["new"]
+
+
+def test_a_commit_that_was_on_its_way_when_the_fence_was_taken_does_not_land(shop: SearchFeed) -> None:
+    older = shop.started()
+    fence = shop.fence
+
+    def overtaken(method: str, path: str, body: bytes) -> Answer | None:
+        if method == "PUT" and "if_seq_no" in path:
+            shop.gate.before = lambda method, path, body: None
+            shop.started()
+        return None
+
+    shop.gate.before = overtaken
+    with pytest.raises(CheckpointMismatch, match="taken over"):
+        shop.land(older, shop.rows(10), batch=0, start=0, fence=fence)
+    assert older.position() is None
 
 
 @pytest.mark.slow
@@ -353,6 +370,21 @@ def test_a_wrong_login_and_one_that_may_not_write(shop: SearchFeed) -> None:
     shop.gate.before = lambda method, path, body: (403, b"{}") if "/_bulk" in path else None
     with pytest.raises(AccessDenied, match="does not let it write"):
         shop.land(index, shop.rows(10))
+
+
+def test_a_server_whose_certificate_is_of_ones_own_authority(
+    spark: SparkSession, search: OpenSearch, tmp_path: Path
+) -> None:
+    certificate = write_certificate(tmp_path / "server.pem")
+    with gate(search, certificate=certificate) as opened:
+        shop = SearchFeed(spark, search, opened)
+        with pytest.raises(ConfigError, match="is not trusted") as raised:
+            shop.started()
+        assert "ca_file" in str(raised.value)
+        with pytest.raises(ConfigError, match="cannot be read"):
+            shop.started(ca_file=tmp_path / "nowhere.pem")
+        assert shop.land(shop.started(ca_file=certificate), shop.rows(10)) == 10
+        assert len(shop.documents()) == 10
 
 
 @pytest.mark.slow

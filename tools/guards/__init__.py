@@ -9,6 +9,7 @@ from tools.guards.in_the_commit import IN_THE_COMMIT
 from tools.guards.of_a_batch import BEFORE_THE_COMMIT, DEAD_LETTERS
 from tools.guards.of_a_database import IN_A_DATABASE
 from tools.guards.of_a_topic import IN_A_TOPIC
+from tools.guards.of_an_index import IN_AN_INDEX
 
 __all__ = ["GUARDS", "Guard"]
 
@@ -21,4 +22,5 @@ GUARDS = (
     *DEAD_LETTERS,
     *IN_A_DATABASE,
     *IN_A_TOPIC,
+    *IN_AN_INDEX,
 )

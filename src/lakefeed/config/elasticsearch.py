@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -36,6 +37,11 @@ class ElasticsearchSink(SinkBlock):
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
     api_key: SecretStr | None = Field(
         None, description="Or an API key, encoded as Elasticsearch hands it out; give it as ${NAME}."
+    )
+    ca_file: Path | None = Field(
+        None,
+        description="Certificates (PEM) of the authority that the server's is signed by, such as Elasticsearch's "
+        "http_ca.crt. Default: those that Java and Python trust.",
     )
     mode: Literal["append", "upsert"] = Field(
         "append", description="One document for each record; or the newest row for each key."

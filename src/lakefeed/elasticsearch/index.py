@@ -26,7 +26,7 @@ from lakefeed.config.upserts import keyed
 from lakefeed.elasticsearch.documents import Documents
 from lakefeed.elasticsearch.layout import Layout
 from lakefeed.elasticsearch.ledger import ElasticsearchLedger
-from lakefeed.elasticsearch.server import Server, authorization, path_of
+from lakefeed.elasticsearch.server import Server, authority, authorization, path_of
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
 from lakefeed.patience import PATIENCE_SECONDS, patiently
 from lakefeed.schema.history import Entry
@@ -228,7 +228,7 @@ class ElasticsearchIndex:
             PATIENCE_SECONDS,
         )
         try:
-            java.Cluster.of(list(self._sink.urls), secret).write(documents._jdf, target)
+            java.Cluster.of(list(self._sink.urls), secret, authority(self._sink)).write(documents._jdf, target)
         except Exception as error:
             if (found := FAILURE.search(str(error))) is None:
                 raise

@@ -10,15 +10,18 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
 
 TIMEOUT_SECONDS = 10
+CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 PASSING = (429, 502, 503, 504)
 """What a server answers that has too much to do, or is on its way up or down."""
 
@@ -81,9 +84,8 @@ class Server:
 
     def _asked(self, url: str, method: str, path: str, document: Mapping[str, Any] | None) -> Answer:
         parts = urlsplit(url)
-        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = self._connection(parts)
         try:
-            connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT_SECONDS)
             try:
                 body = None if document is None else json.dumps(document).encode()
                 connection.request(method, f"{parts.path}{path}", body=body, headers=self._headers)
@@ -91,6 +93,12 @@ class Server:
                 status, text = response.status, response.read()
             finally:
                 connection.close()
+        except ssl.SSLCertVerificationError as error:
+            raise ConfigError(
+                f"the search server's certificate is not trusted: {error.verify_message}",
+                where=url,
+                hint="sink.elasticsearch.ca_file: the certificate of the authority that has signed it",
+            ) from None
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unreachable(
@@ -116,6 +124,18 @@ class Server:
             )
         return answer
 
+    def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
+        host, port = parts.hostname or "", parts.port
+        if parts.scheme == "http":
+            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+        trusted = authority(self._sink)
+        try:
+            context = ssl.create_default_context(cadata=trusted)
+        except ssl.SSLError:
+            where = f"sink.elasticsearch.ca_file: {self._sink.ca_file}"
+            raise ConfigError("the file has no certificates that can be read (PEM)", where=where) from None
+        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=context)
+
 
 def authorization(sink: ElasticsearchSink) -> str | None:
     """The header that logs in; None without a login."""
@@ -125,6 +145,25 @@ def authorization(sink: ElasticsearchSink) -> str | None:
         return None
     login = f"{sink.username}:{sink.password.get_secret_value()}".encode()
     return f"Basic {base64.b64encode(login).decode()}"
+
+
+def authority(sink: ElasticsearchSink) -> str | None:
+    """The certificates that the server's is to be signed by; None for those that are trusted anyway.
+
+    Raises:
+        ConfigError: the file cannot be read, or has none.
+    """
+    if sink.ca_file is None:
+        return None
+    try:
+        found = CERTIFICATE.findall(sink.ca_file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or 'they are no text'}"
+        raise ConfigError(what, where=f"sink.elasticsearch.ca_file: {sink.ca_file}") from None
+    if not found:
+        raise ConfigError("the file has no certificate (PEM)", where=f"sink.elasticsearch.ca_file: {sink.ca_file}")
+    # No key that is in the file, too.
+    return "\n".join(found)
 
 
 def path_of(*parts: str) -> str:

@@ -4,7 +4,6 @@ import io.lakefeed.Secrets;
 import java.io.IOException;
 import java.io.Serializable;
 import java.net.URI;
-import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
@@ -26,10 +25,12 @@ public final class Cluster implements Serializable {
 
     private final String[] urls;
     private final String authorization;
+    private final String authority;
 
-    private Cluster(List<String> urls, String authorization) {
+    private Cluster(List<String> urls, String authorization, String authority) {
         this.urls = urls.toArray(String[]::new);
         this.authorization = authorization;
+        this.authority = authority;
     }
 
     /**
@@ -37,9 +38,10 @@ public final class Cluster implements Serializable {
      *
      * @param urls of its nodes, without a slash at their end
      * @param secret the name among {@link Secrets} of the header that logs in, or null
+     * @param authority the certificates (PEM) that the nodes' are signed by, or null for those that Java trusts
      */
-    public static Cluster of(List<String> urls, String secret) {
-        return new Cluster(urls, secret == null ? null : Secrets.get(secret));
+    public static Cluster of(List<String> urls, String secret, String authority) {
+        return new Cluster(urls, secret == null ? null : Secrets.get(secret), authority);
     }
 
     /**
@@ -72,14 +74,6 @@ public final class Cluster implements Serializable {
         if (body != null) {
             request.POST(BodyPublishers.ofByteArray(body));
         }
-        return Client.SHARED.send(request.build(), BodyHandlers.ofByteArray());
-    }
-
-    /** One client for all tasks of a JVM, made with the first request: it keeps connections open, and threads. */
-    private static final class Client {
-        private static final HttpClient SHARED = HttpClient.newBuilder()
-                .version(HttpClient.Version.HTTP_1_1)
-                .connectTimeout(Duration.ofSeconds(10))
-                .build();
+        return Clients.trusting(authority).send(request.build(), BodyHandlers.ofByteArray());
     }
 }

@@ -1,0 +1,57 @@
+package io.lakefeed.elasticsearch;
+
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.net.http.HttpClient;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.TrustManagerFactory;
+
+/** One HTTP client for all tasks of a JVM that trust the same: it keeps connections open, and threads. */
+final class Clients {
+    private static final Map<String, HttpClient> MADE = new ConcurrentHashMap<>();
+
+    private Clients() {}
+
+    /**
+     * The client that trusts an authority.
+     *
+     * @param authority certificates (PEM), or null for those that Java trusts
+     */
+    static HttpClient trusting(String authority) {
+        return MADE.computeIfAbsent(authority == null ? "" : authority, Clients::made);
+    }
+
+    private static HttpClient made(String authority) {
+        HttpClient.Builder client = HttpClient.newBuilder()
+                .version(HttpClient.Version.HTTP_1_1)
+                .connectTimeout(Duration.ofSeconds(10));
+        return (authority.isEmpty() ? client : client.sslContext(context(authority))).build();
+    }
+
+    private static SSLContext context(String authority) {
+        try {
+            KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
+            trusted.load(null, null);
+            byte[] text = authority.getBytes(StandardCharsets.US_ASCII);
+            for (Certificate each :
+                    CertificateFactory.getInstance("X.509").generateCertificates(new ByteArrayInputStream(text))) {
+                trusted.setCertificateEntry("authority-" + trusted.size(), each);
+            }
+            TrustManagerFactory managers = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+            managers.init(trusted);
+            SSLContext context = SSLContext.getInstance("TLS");
+            context.init(null, managers.getTrustManagers(), null);
+            return context;
+        } catch (GeneralSecurityException | IOException unusable) {
+            throw new IllegalArgumentException("sink.elasticsearch.ca_file has no usable certificates", unusable);
+        }
+    }
+}
