@@ -83,6 +83,16 @@ def test_changes_of_keys(feed: Feed, search: OpenSearch, opened: Gate, lake: Spa
 
 
 @pytest.mark.slow
+def test_a_run_as_a_batch(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
+    feed.create_topic()
+    pipeline = pipeline_of(feed, opened)
+    for start in (0, 20):
+        feed.send(feed.avro(trips(20, start=start)))
+        assert pipeline.run_batch(spark=lake).rows == 20
+    assert sorted(each["id"] for each in search.documents(feed.name).values()) == list(range(40))
+
+
+@pytest.mark.slow
 def test_beside_another_sink(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic()
     sinks = {"search": sink_of(feed, opened)}

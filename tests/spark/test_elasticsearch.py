@@ -190,7 +190,7 @@ def test_a_document_that_the_server_refuses_stops_the_feed_without_its_content(s
 
 
 def test_the_newest_change_of_each_key_wins_and_deletes_delete(shop: SearchFeed) -> None:
-    index = shop.started(**UPSERT)
+    index = shop.started(mode="upsert", keys=["ID", "city"])
     first = [(1, "Bern", "a", 0, 0), (1, "Bern", "b", 0, 1), (2, "Basel", "c", 0, 2), (3, "a/b", "d", 0, 3)]
     assert shop.land(index, shop.changes(first)) == 3
     assert {each: found["v"] for each, found in shop.documents().items()} == {
@@ -324,6 +324,9 @@ def test_rows_without_a_record_of_their_own_are_refused(shop: SearchFeed) -> Non
     index = shop.started()
     with pytest.raises(ConfigError, match="rows lack kafka_topic"):
         shop.driver().follow(shop.rows(1).drop("kafka_topic").schema)
+    unknown = shop.rows(2).selectExpr("id", "kafka_topic", "kafka_partition", "nullif(kafka_offset, 1) AS kafka_offset")
+    with pytest.raises(ConfigError, match="1 rows of the batch have no"):
+        shop.land(index, unknown)
     twice = shop.rows(2).selectExpr("explode(array(1, 2)) AS n", "*")
     with pytest.raises(ConfigError, match="several of one"):
         shop.land(index, twice)

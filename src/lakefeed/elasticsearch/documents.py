@@ -7,7 +7,7 @@ row is written, in whichever session, so that a batch that is written twice leav
 from __future__ import annotations
 
 from functools import reduce
-from operator import and_
+from operator import or_
 from typing import TYPE_CHECKING
 
 from lakefeed import jvm
@@ -88,6 +88,21 @@ class Documents:
                 hint="mode: upsert with keys that tell the rows apart; for groups also transform.output_mode: update",
             )
 
+    def keys(self, rows: DataFrame) -> list[str]:
+        """The sink's keys as the rows spell them."""
+        spelt = {each.lower(): each for each in rows.columns}
+        return [spelt[key.lower()] for key in self._sink.keys]
+
+    def counted(self, rows: DataFrame) -> tuple[int, int]:
+        """How many rows there are, and how many of them tell no record that an id could be made of."""
+        from pyspark.sql import functions as sf
+
+        unknown = sf.lit(False)
+        if self._sink.mode == "append":
+            unknown = reduce(or_, (sf.col(each).isNull() for each in POSITION_COLUMNS))
+        [row] = rows.agg(sf.count(sf.lit(1)).alias("rows"), sf.count_if(unknown).alias("unknown")).collect()
+        return int(row["rows"]), int(row["unknown"])
+
     def columns(self, rows: StructType) -> StructType:
         """What the documents of such rows have: what their id tells is left out."""
         from pyspark.sql.types import StructType
@@ -110,11 +125,8 @@ class Documents:
         from pyspark.sql import functions as sf
 
         if self._sink.mode == "append":
-            is_known = reduce(and_, (sf.col(each).isNotNull() for each in POSITION_COLUMNS))
-            unknown = sf.raise_error(sf.lit("lakefeed: a row has no topic, partition and offset of its record"))
-            return sf.when(is_known, sf.concat_ws("/", *POSITION_COLUMNS)).otherwise(unknown.cast("string"))
-        types = {each.name.lower(): each.dataType for each in rows.schema.fields}
-        return id_of([(sf.col(quoted((key,))), types[key.lower()]) for key in self._sink.keys])
+            return sf.concat_ws("/", *POSITION_COLUMNS)
+        return id_of([(sf.col(quoted((key,))), rows.schema[key].dataType) for key in self.keys(rows)])
 
 
 def id_of(keys: list[tuple[Column, DataType]]) -> Column:

@@ -22,7 +22,7 @@ from lakefeed.commit.fence import ONE_PLACE, TAKEN_OVER
 from lakefeed.commit.ledger import Commit, SnapshotProperties, is_last
 from lakefeed.commit.outcomes import checked
 from lakefeed.config.elasticsearch import ElasticsearchSink
-from lakefeed.config.upserts import keyed
+from lakefeed.config.upserts import POSITION_COLUMNS, keyed
 from lakefeed.elasticsearch.documents import Documents
 from lakefeed.elasticsearch.layout import Layout
 from lakefeed.elasticsearch.ledger import ElasticsearchLedger
@@ -171,7 +171,7 @@ class ElasticsearchIndex:
             raise ConfigError("a feed into a search server takes batches only", where=self._sink.where)
         self._documents.require_records(rows, stateful=has_state(commit.ranges))
         if self._documents.has_changes:
-            rows = newest(deleting(rows), keys=self._sink.keys, order_by=())
+            rows = newest(deleting(rows), keys=self._documents.keys(rows), order_by=())
         kept = rows.persist()
         try:
             counted = replace(commit, rows=self._judged(kept, commit_id))
@@ -186,16 +186,24 @@ class ElasticsearchIndex:
 
     def _judged(self, kept: DataFrame, commit_id: str) -> int:
         """Computes the rows, and how many they are; nothing is written of a batch that must not land."""
+        keys = self._documents.keys(kept)
         if self._documents.has_changes:
-            changes = measured(kept, keys=self._sink.keys)
+            changes = measured(kept, keys=keys)
             # Before what is wrong with the rows: they may be of a schema that is yet to be met.
             checked(self._spark, commit_id)
-            changes.check(keys=self._sink.keys, table=self._sink.index, orders=False)
+            changes.check(keys=keys, table=self._sink.index, orders=False)
             return changes.upserts.keys
-        count = kept.count()
+        count, without_record = self._documents.counted(kept)
         checked(self._spark, commit_id)
+        if without_record:
+            raise ConfigError(
+                f"{without_record:,} rows of the batch have no {' or '.join(POSITION_COLUMNS)}, by which a document "
+                "is known",
+                where=self._sink.where,
+                hint="transform.sql has to keep them as they are; or mode: upsert with keys",
+            )
         if self._sink.mode == "upsert":
-            return counted_groups(kept, keys=self._sink.keys, where=self._sink.where, kind="elasticsearch")
+            return counted_groups(kept, keys=keys, where=self._sink.where, kind="elasticsearch")
         return count
 
     def _written(self, kept: DataFrame, commit: Commit, *, commit_id: str, counts: str) -> int:
@@ -255,6 +263,6 @@ class ElasticsearchIndex:
         return CheckpointMismatch(
             f"the index has a newer version of a document than the ledger can have given it: {told}",
             where=where,
-            hint="another feed writes the same documents, or lakefeed_feeds was restored without the index: give the "
+            hint="somebody else writes the same documents, or lakefeed_feeds was restored without the index: give the "
             "feed an index of its own",
         )
