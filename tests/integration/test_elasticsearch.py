@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from lakefeed.analysis import analysed
+from lakefeed.cli.check import check
 from lakefeed.config.connect import preflight
 from lakefeed.config.load import read
 from lakefeed.config.problem import errors_of
@@ -80,6 +82,20 @@ def test_changes_of_keys(feed: Feed, search: OpenSearch, opened: Gate, lake: Spa
     pipeline.run(spark=lake, once=True)
     found = {name: each["zone"] for name, each in search.documents(feed.name).items()}
     assert (found["3"], found["4"], "5" in found, len(found)) == ("back", "moved", False, 49)
+
+
+def test_check_ends_with_a_status(feed: Feed, opened: Gate, lake: SparkSession) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(1)))
+
+    def status(**environment: str) -> int:
+        pipeline = feed.write_file(sink=sink_of(feed, opened, url="${SEARCH_URL}"))
+        known = {**environment_of(feed, opened), "SEARCH_URL": opened.url, **environment}
+        return CliRunner().invoke(check, [str(pipeline), "--connect"], env=known).exit_code
+
+    assert status() == 0
+    assert status(SEARCH_PASSWORD="wrong") == 2
+    assert status(SEARCH_URL="http://127.0.0.1:1") == 1
 
 
 @pytest.mark.slow
