@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -52,6 +52,26 @@ def complain(complaints: Iterable[Complaint]) -> None:
     """Raises what there is to complain of."""
     if found := list(complaints):
         raise Complaints(found)
+
+
+def readable(parse: Callable[[str], object]) -> Callable[[Any], Any]:
+    """A validator of lists of texts, which complains of each entry that cannot be read.
+
+    Args:
+        parse: reads one; raises ValueError.
+    """
+
+    def each(items: Any) -> Any:
+        complaints = []
+        for index, item in entries(items):
+            try:
+                parse(str(item))
+            except ValueError as error:
+                complaints.append(Complaint(key=index, what=str(error)))
+        complain(complaints)
+        return items
+
+    return each
 
 
 class OneOf(Model):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from lakefeed.config.base import complain
 from lakefeed.config.names import TableTemplate, catalog_of
-from lakefeed.config.partitions import known_transforms
+from lakefeed.config.partitions import PartitionTransforms
 from lakefeed.config.sinks import SinkBlock
-from lakefeed.config.sorting import known_order
+from lakefeed.config.sorting import SortOrder
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
 
@@ -21,12 +21,12 @@ class IcebergSink(SinkBlock):
     table: TableTemplate = Field(
         description="catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."
     )
-    partition_by: list[str] = Field(
+    partition_by: PartitionTransforms = Field(
         default_factory=list,
         description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
         "truncate(n, column).",
     )
-    sort_by: list[str] = Field(
+    sort_by: SortOrder = Field(
         default_factory=list,
         description="Order of the rows in each file: column, column desc, column desc nulls first. If partition_by or "
         "sort_by change here, the table's new files follow at the next start.",
@@ -63,16 +63,6 @@ class IcebergSink(SinkBlock):
     def _upserts(self) -> IcebergSink:
         complain(in_sink(self))
         return self
-
-    @field_validator("partition_by", mode="before")
-    @classmethod
-    def _known_transforms(cls, transforms: Any) -> Any:
-        return known_transforms(transforms)
-
-    @field_validator("sort_by", mode="before")
-    @classmethod
-    def _known_order(cls, columns: Any) -> Any:
-        return known_order(columns)
 
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = "update wants mode: upsert and keys, complete wants mode: overwrite"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, PositiveInt, field_validator
 
@@ -10,8 +10,8 @@ from lakefeed.config.base import Model
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, seconds_of
 from lakefeed.config.names import TableName
-from lakefeed.config.partitions import known_transforms
-from lakefeed.config.sorting import known_order
+from lakefeed.config.partitions import PartitionTransforms
+from lakefeed.config.sorting import SortOrder
 from lakefeed.config.transform import Transform
 
 OnFailure = Literal["pause", "stop", "fail"]
@@ -21,8 +21,8 @@ class OneTable(Model):
     """What is special to one topic and its table; what stands here replaces what the pipeline says."""
 
     table: TableName | None = Field(None, description="Another table than the template makes of the topic's name.")
-    partition_by: list[str] | None = Field(None, description="As in sink.iceberg.")
-    sort_by: list[str] | None = Field(None, description="As in sink.iceberg.")
+    partition_by: PartitionTransforms | None = Field(None, description="As in sink.iceberg.")
+    sort_by: SortOrder | None = Field(None, description="As in sink.iceberg.")
     properties: dict[str, str] | None = Field(None, description="As in sink.iceberg.")
     keys: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
     order_by: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
@@ -33,16 +33,6 @@ class OneTable(Model):
     dead_letters: DeadLetters | None = None
     transform: Transform | None = None
     on_failure: OnFailure | None = Field(None, description="As in tables.")
-
-    @field_validator("partition_by", mode="before")
-    @classmethod
-    def _known_transforms(cls, transforms: Any) -> Any:
-        return known_transforms(transforms)
-
-    @field_validator("sort_by", mode="before")
-    @classmethod
-    def _known_order(cls, columns: Any) -> Any:
-        return known_order(columns)
 
 
 class Tables(Model):

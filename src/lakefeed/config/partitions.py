@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from lakefeed.config.base import Complaint, Model, complain, entries
+from pydantic import BeforeValidator
+
+from lakefeed.config.base import Model, readable
 from lakefeed.config.names import Identifier
 
 
@@ -35,17 +37,4 @@ class PartitionTransform(Model):
         )
 
 
-def known_transforms(transforms: Any) -> Any:
-    """The same list, if each of its entries is a partition transform.
-
-    Raises:
-        Complaints: about each that is none.
-    """
-    complaints = []
-    for index, transform in entries(transforms):
-        try:
-            PartitionTransform.parse(str(transform))
-        except ValueError as error:
-            complaints.append(Complaint(key=index, what=str(error)))
-    complain(complaints)
-    return transforms
+PartitionTransforms = Annotated[list[str], BeforeValidator(readable(PartitionTransform.parse))]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated
 
-from lakefeed.config.base import Complaint, Model, complain, entries
+from pydantic import BeforeValidator
+
+from lakefeed.config.base import Model, readable
 from lakefeed.config.names import Identifier
 
 
@@ -32,17 +34,4 @@ class SortColumn(Model):
         return cls(column=match[1], descending=descending, nulls_first=nulls_first)
 
 
-def known_order(columns: Any) -> Any:
-    """The columns themselves, each of which can be read.
-
-    Raises:
-        Complaints: naming those that cannot.
-    """
-    complaints = []
-    for index, column in entries(columns):
-        try:
-            SortColumn.parse(str(column))
-        except ValueError as error:
-            complaints.append(Complaint(key=index, what=str(error)))
-    complain(complaints)
-    return columns
+SortOrder = Annotated[list[str], BeforeValidator(readable(SortColumn.parse))]
