@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,8 @@ class BatchProgress:
         records: records read.
         rows: rows landed; None where the sink does not say.
         seconds: how long the whole batch took.
-        lag: records in the topics, when the batch was planned, that no batch has read yet.
+        lag: records in the topics, when the batch was planned, that no batch has read yet; None where nobody says: of
+            a batch that another driver has planned, or of a source whose offsets count no records.
         requests: requests to S3, of driver and executors; None if they were not counted.
         request_budget: how many there should be at most; None for no budget.
         dead_letters: records that became dead letters.
@@ -36,7 +37,7 @@ class BatchProgress:
     records: int
     rows: int | None
     seconds: float
-    lag: int
+    lag: int | None
     requests: S3Requests | None = None
     request_budget: int | None = None
     dead_letters: int = 0
@@ -63,8 +64,8 @@ class BatchProgress:
     @property
     def seconds_left(self) -> float | None:
         """How long the lag takes at this rate; None if that cannot be said."""
-        if self.lag == 0:
-            return 0.0
+        if not self.lag:
+            return None if self.lag is None else 0.0
         return self.lag / self.input_rate if self.input_rate > 0 else None
 
     @classmethod
@@ -83,7 +84,7 @@ class BatchProgress:
             records=landed.counts.records if landed and landed.counts.records else int(report["numInputRows"]),
             rows=landed.rows if landed else None,
             seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
-            lag=sum(_lag(source) for source in report["sources"]),
+            lag=_sum([_lag(source) for source in report["sources"]]),
             requests=requests,
             request_budget=request_budget,
             dead_letters=landed.counts.dead_letters if landed else 0,
@@ -92,14 +93,19 @@ class BatchProgress:
         )
 
 
-def _lag(source: Mapping[str, Any]) -> int:
+def _sum(lags: Sequence[int | None]) -> int | None:
+    known = [each for each in lags if each is not None]
+    return sum(known) if len(known) == len(lags) else None
+
+
+def _lag(source: Mapping[str, Any]) -> int | None:
     latest, ends = source.get("latestOffset"), source.get("endOffset")
     if not isinstance(latest, dict) or not isinstance(ends, dict):
-        return 0
+        return None
     if not all(isinstance(offsets, dict) for offsets in latest.values()):
-        return 0  # A source whose offsets count no records.
+        return None  # A source whose offsets count no records.
     return sum(
-        max(0, offset - ends.get(topic, {}).get(partition, 0))
+        max(0, int(offset) - int(ends.get(topic, {}).get(partition, 0)))
         for topic, offsets in latest.items()
         for partition, offset in offsets.items()
     )

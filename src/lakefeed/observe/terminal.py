@@ -98,7 +98,8 @@ class ProgressView(LiveLine):
         if progress.skipped:
             parts.append(f"skipped {progress.skipped:,}")
         parts.append(f"{progress.seconds:.1f} s")
-        parts.append(f"lag {progress.lag:,}")
+        if progress.lag is not None:
+            parts.append(f"lag {progress.lag:,}")
         if progress.requests is not None:
             budget = f", budget {progress.request_budget:,}" if progress.over_budget else ""
             parts.append(f"S3 {progress.requests.total:,}{budget}")

@@ -28,6 +28,24 @@ def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
     assert progress.seconds_left == 0.1
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"latestOffset": None, "endOffset": {"t": {"0": 100}}},
+        {"latestOffset": {"logOffset": 4}, "endOffset": {"logOffset": 4}},
+    ],
+    ids=["planned by another driver", "files"],
+)
+def test_a_lag_that_nobody_knows_is_not_said_to_be_none(source: dict[str, object]) -> None:
+    progress = BatchProgress.of({**REPORT, "sources": [source]}, landed=None)
+    assert progress.lag is None
+    assert progress.seconds_left is None
+    out = io.StringIO()
+    with ProgressView("taxi", console=Console(file=out, width=200)) as view:
+        view.batch(progress)
+    assert "lag" not in out.getvalue()
+
+
 def test_nothing_left_and_nothing_known() -> None:
     assert BatchProgress(0, 10, None, 1.0, 0).seconds_left == 0
     assert BatchProgress(0, 0, None, 1.0, 10).seconds_left is None
