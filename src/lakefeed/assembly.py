@@ -10,17 +10,10 @@ from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.connections import Connections
-from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.config.failures import DeadLetters
-from lakefeed.config.file_sinks import FilesSink, ParquetSink
-from lakefeed.config.iceberg_sink import IcebergSink
-from lakefeed.config.jdbc import JdbcSink
-from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.models import Sink as SinkConfig
 from lakefeed.config.names import catalog_of
-from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink, PythonSink
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.dead_letters.letters import TableReader
 from lakefeed.dead_letters.place import DeadLetterPlace, DeadLetterReader
@@ -30,9 +23,7 @@ from lakefeed.dead_letters.topic_reader import TopicReader
 from lakefeed.decode import Expectation, Policy, Raw, decoded, rows
 from lakefeed.decode.deletes import delete_rule
 from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
-from lakefeed.elasticsearch.index import ElasticsearchIndex
 from lakefeed.errors import ConfigError
-from lakefeed.jdbc.table import JdbcTable
 from lakefeed.kafka.copies import marked
 from lakefeed.kafka.source import read_batch, read_stream
 from lakefeed.kafka.topic_ids import SourceTopics
@@ -40,14 +31,8 @@ from lakefeed.kinesis.stream import KinesisStream
 from lakefeed.landing import Landing, RowSink, Sink
 from lakefeed.reading import BatchRead
 from lakefeed.schema.reader import ReaderSchema
-from lakefeed.sinks.files import LoggedFiles
+from lakefeed.sinks.choose import Sinks, Table
 from lakefeed.sinks.iceberg import IcebergTable
-from lakefeed.sinks.own import OwnSink
-from lakefeed.sinks.plain import AnyFormat, Console, MemoryView
-from lakefeed.sinks.results import OverwrittenTable, UpdatedTable
-from lakefeed.sinks.several import SeveralSinks, Side
-from lakefeed.sinks.topic import TopicSink
-from lakefeed.sinks.upsert import UpsertTable
 from lakefeed.sources import read_rows
 from lakefeed.stateful import RowsLanding, StatefulLanding
 from lakefeed.transform.plan import QueryPlan
@@ -325,71 +310,25 @@ class Assembly:
         Raises:
             ConfigError: the table's catalog is not declared, or there is no such class.
         """
-        main = self._sink(spark, claim, self.config.sink)
-        if not self.config.sinks:
-            return main
-        begun = tuple(claim.noted.sinks)
-        sides = [
-            Side(name, self._sink(spark, claim, each), each.on_failure == "pause", is_new=name not in begun)
-            for name, each in self.config.sinks.items()
-        ]
-        if new := [each.name for each in sides if each.is_new]:
-            claim.remember(sinks=(*begun, *new))
-        return SeveralSinks(self.config.name, main, sides, note=note)
+        return self._sinks(spark).of_feed(claim, note=note)
 
-    def _sink(self, spark: SparkSession, claim: Claim, sink: SinkConfig) -> Sink:
-        mode = self.config.output_mode
-        put_credentials(spark, self.config.decode)
-        match sink.chosen:
-            case JdbcSink() as jdbc:
-                return self.jdbc_table(spark, jdbc)
-            case ElasticsearchSink() as search:
-                return self.search_index(spark, search)
-            case KafkaSink() as topic:
-                return TopicSink(spark, topic, claim, source=self.config.source.kafka)
-            case ParquetSink() | FilesSink() as files:
-                return LoggedFiles(spark, files, claim)
-            case MemorySink() as memory:
-                return MemoryView(spark, memory, claim, view=f"{self.config.name}_rows", output_mode=mode)
-            case ConsoleSink() as console:
-                return Console(console, claim, say=print)
-            case FormatSink() as some:
-                return AnyFormat(some, claim, output_mode=mode)
-            case PythonSink() as own:
-                return OwnSink(own, claim, output_mode=mode, folder=self._folder)
-        return self.iceberg_table(spark, sink.iceberg)
+    def table(self, spark: SparkSession) -> Table | None:
+        """The feed's own sink, where it can tell how its shape would change: see ``Sinks.table``."""
+        return self._sinks(spark).table(self.config.sink)
 
-    def iceberg_table(self, spark: SparkSession, block: IcebergSink | None = None) -> IcebergTable:
-        """The feed's own sink, or another one, where it is an Iceberg table.
+    def iceberg_table(self, spark: SparkSession) -> IcebergTable:
+        """The feed's own sink, which is known to be an Iceberg table.
 
         Raises:
             ConfigError: its catalog is not declared.
         """
-        sink = block or self.config.sink.iceberg
-        assert sink is not None
-        put_credentials(spark, self.config.decode)
-        self.connections.catalog(sink.catalog)
-        if sink.history is not None:
-            self.connections.catalog(catalog_of(sink.history))
-        tables = {
-            ("upsert", "append"): UpsertTable,
-            ("upsert", "update"): UpdatedTable,
-            ("overwrite", "complete"): OverwrittenTable,
-        }
-        table = tables.get((sink.mode, self.config.output_mode), IcebergTable)
-        return table(spark, sink, feed=self.config.name, evolves=self.config.schema_.on_change == "evolve")
+        table = self.table(spark)
+        assert isinstance(table, IcebergTable)
+        return table
 
-    def jdbc_table(self, spark: SparkSession, sink: JdbcSink) -> JdbcTable:
-        """A table of a database."""
+    def _sinks(self, spark: SparkSession) -> Sinks:
         put_credentials(spark, self.config.decode)
-        evolves, groups = self.config.schema_.on_change == "evolve", self.config.output_mode == "update"
-        return JdbcTable(spark, sink, feed=self.config.name, evolves=evolves, groups=groups)
-
-    def search_index(self, spark: SparkSession, sink: ElasticsearchSink) -> ElasticsearchIndex:
-        """An index of a search server."""
-        put_credentials(spark, self.config.decode)
-        evolves, groups = self.config.schema_.on_change == "evolve", self.config.output_mode == "update"
-        return ElasticsearchIndex(spark, sink, feed=self.config.name, evolves=evolves, groups=groups)
+        return Sinks(spark, self.config, self.connections, folder=self._folder)
 
     def dead_letters(self) -> DeadLetterReader:
         """The dead letters, to look at without Spark.

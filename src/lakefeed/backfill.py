@@ -15,8 +15,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.covered import Position
+from lakefeed.commit.entries import Backfill
 from lakefeed.commit.intervals import portions
-from lakefeed.commit.ledger import Backfill
 from lakefeed.commit.missing import Missing, Wanted, missing
 from lakefeed.commit.outcomes import ZERO, Counts, total
 from lakefeed.commit.ranges import OffsetRange

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.commit.checkpoint import Claim, Owner
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.base import validated

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from lakefeed.commit.batches import has_state
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.covered import Position
-from lakefeed.commit.ledger import Commit, SnapshotProperties
+from lakefeed.commit.entries import Commit, SnapshotProperties
 from lakefeed.commit.opening import MovableSink, moved_by
 from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
 from lakefeed.commit.ranges import OffsetRanges

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.errors import SchemaChanged

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from lakefeed.commit.ledger import BATCH_ID, COMMIT_ID, COUNTS, FEED, RANGES
+from lakefeed.commit.entries import BATCH_ID, COMMIT_ID, COUNTS, FEED, RANGES
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.commit.verify import Verification, verified
 from lakefeed.dead_letters.letters import Choice

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.commit.ledger import COMMIT_ID, Backfill, Commit, Ledger
+from lakefeed.commit.entries import COMMIT_ID, Backfill, Commit
+from lakefeed.commit.ledger import Ledger
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakefeed.commit.entries import CONTINUITY, ROWS, Commit
 from lakefeed.commit.fence import take_fence
-from lakefeed.commit.ledger import CONTINUITY, ROWS, Commit
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.dead_letters.replay import REPLAYS, ReplayCommit

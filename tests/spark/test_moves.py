@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.fence import take_fence
-from lakefeed.commit.ledger import Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.errors import CheckpointMismatch

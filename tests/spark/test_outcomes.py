@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed import jvm
-from lakefeed.commit.ledger import COMMIT_ID, COUNTS, Commit
+from lakefeed.commit.entries import COMMIT_ID, COUNTS, Commit
 from lakefeed.commit.outcomes import BatchOutcomes, Counts
 from lakefeed.decode.verdict import DEAD_LETTER, RECORD, ROW, SKIPPED, STOP
 from tests.spark.feed_table import FEED, Table, refused, span

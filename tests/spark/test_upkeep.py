@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger
+from lakefeed.commit.entries import COMMIT_ID, Commit
+from lakefeed.commit.ledger import Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Step, Upkeep

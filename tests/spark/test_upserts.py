@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakefeed.commit.ledger import COMMIT_ID, Backfill, Commit
+from lakefeed.commit.entries import COMMIT_ID, Backfill, Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.iceberg_sink import IcebergSink

@@ -85,7 +85,7 @@ BEFORE_THE_COMMIT = (
     ),
     python(
         "fence: carried by each commit",
-        "commit/ledger",
+        "commit/entries",
         "self.move.to_json(self.ranges)\n"
         "        return written if self.fence is None else {**written, FENCE: self.fence}",
         "self.move.to_json(self.ranges)\n        return written",

@@ -9,8 +9,8 @@ from lakefeed.commit.audit_backfills import backfill_findings
 from lakefeed.commit.audit_rows import letter_findings, row_findings
 from lakefeed.commit.audit_upserts import upsert_findings
 from lakefeed.commit.batches import without_batches
+from lakefeed.commit.entries import Backfill, Commit
 from lakefeed.commit.evidence import Evidence, Finding, Partition
-from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, total
 
 

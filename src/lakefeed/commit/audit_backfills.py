@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lakefeed.commit.entries import Backfill, Commit
 from lakefeed.commit.evidence import Evidence, Finding
 from lakefeed.commit.intervals import common, subtracted, united
-from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.ranges import OffsetRange
 
 

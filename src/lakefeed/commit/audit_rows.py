@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
+from lakefeed.commit.entries import Backfill, Commit
 from lakefeed.commit.evidence import Evidence, Finding, Letters, Partition, Placed, covered
 from lakefeed.commit.intervals import Offsets
-from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import total
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.rewound import doubled, fates, renamed

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.ranges import OffsetRanges
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakefeed.commit.batches import without_batches
+from lakefeed.commit.entries import Backfill, Commit
 from lakefeed.commit.intervals import united
-from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.kafka.topics import TopicDescription

@@ -9,7 +9,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.ledger import FENCE, Commit, properties_of
+from lakefeed.commit.entries import FENCE, Commit
+from lakefeed.commit.ledger import properties_of
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.schema.ddl import set_properties
 

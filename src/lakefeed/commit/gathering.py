@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.covered import Position
+from lakefeed.commit.entries import FENCE, POSITION, Backfill, Commit
 from lakefeed.commit.evidence import Evidence, Keyed, Letter, Letters, Placed, covered, spans, sparse
-from lakefeed.commit.ledger import FENCE, POSITION, Backfill, Commit
 from lakefeed.commit.positions import IcebergRows, keyed_rows, placed
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of, upserts_in

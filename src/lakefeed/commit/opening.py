@@ -10,7 +10,7 @@ from typing import Protocol
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.checkpoint_state import CheckpointState, Partition
 from lakefeed.commit.covered import Position
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.losses import Loss
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OLDEST, OffsetRange, OffsetRanges

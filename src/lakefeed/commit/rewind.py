@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakefeed.commit.checkpoint_state import Partition
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.move import Move, Reason
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.checkpoint_state import Partition
-from lakefeed.commit.ledger import FEED, RANGES, Commit
+from lakefeed.commit.entries import FEED, RANGES, Commit
 from lakefeed.commit.rewind import written_offsets
 from lakefeed.commit.snapshots import summaries
 from lakefeed.commit.survey import Survey

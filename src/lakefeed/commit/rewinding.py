@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.commit.batches import has_state
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.checkpoint_state import Partition
-from lakefeed.commit.ledger import FEED, POSITION, RANGES, Commit
+from lakefeed.commit.entries import FEED, POSITION, RANGES, Commit
 from lakefeed.commit.opening import MovableSink, moved_by
 from lakefeed.commit.outcomes import ZERO
 from lakefeed.commit.positions import OFFSET, PARTITION, TOPIC

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lakefeed.commit.entries import Backfill, Commit
 from lakefeed.commit.evidence import Partition
-from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.outcomes import ZERO, Counts
 from lakefeed.commit.ranges import OffsetRange
 

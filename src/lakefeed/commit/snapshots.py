@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.evidence import OtherCommit, ReplayCommit
-from lakefeed.commit.ledger import (
+from lakefeed.commit.entries import (
     BACKFILL_OF,
     COMMIT_ID,
     COUNTS,
@@ -19,6 +18,7 @@ from lakefeed.commit.ledger import (
     Commit,
     Upserts,
 )
+from lakefeed.commit.evidence import OtherCommit, ReplayCommit
 from lakefeed.commit.outcomes import counts_by_partition
 
 if TYPE_CHECKING:

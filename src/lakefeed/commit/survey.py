@@ -10,7 +10,7 @@ from lakefeed.commit.checkpoint import Note, Owner, noted, owned
 from lakefeed.commit.checkpoint_state import CheckpointState, Partition, checkpoint_state
 from lakefeed.commit.checkpoint_store import StoredFiles
 from lakefeed.commit.covered import ROLLED_BACK, Position
-from lakefeed.commit.ledger import FEED, POSITION, RANGES, Commit
+from lakefeed.commit.entries import FEED, POSITION, RANGES, Commit
 from lakefeed.commit.opening import moved_by
 from lakefeed.commit.snapshots import ancestors, summaries
 from lakefeed.commit.start import Facts, Start, decide, ends

@@ -8,9 +8,9 @@ from typing import Any
 
 from lakefeed.commit.audit import findings
 from lakefeed.commit.batches import without_batches
+from lakefeed.commit.entries import Upserts
 from lakefeed.commit.evidence import Evidence, Finding, spans
 from lakefeed.commit.gathering import gathered
-from lakefeed.commit.ledger import Upserts
 from lakefeed.commit.outcomes import ZERO, total
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakefeed.commit.ledger import BATCH_ID, FEED, RANGES
+from lakefeed.commit.entries import BATCH_ID, FEED, RANGES
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.sinks.table_change import TableChange

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.ledger import FENCE, REPLAY, REPLAY_OF, Ledger
+from lakefeed.commit.entries import FENCE, REPLAY, REPLAY_OF
+from lakefeed.commit.ledger import Ledger
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import DeadLetterPlace
 from lakefeed.decode import RECORD

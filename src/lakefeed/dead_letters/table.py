@@ -11,7 +11,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.commit.ledger import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS, Ledger
+from lakefeed.commit.entries import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
+from lakefeed.commit.ledger import Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.commit.rewind import StepBack, rows_where, step_back
 from lakefeed.dead_letters.letters import Choice

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from lakefeed import jvm
 from lakefeed.commit.batches import has_state
 from lakefeed.commit.covered import Position
+from lakefeed.commit.entries import Commit, SnapshotProperties
 from lakefeed.commit.fence import ONE_PLACE, TAKEN_OVER
-from lakefeed.commit.ledger import Commit, SnapshotProperties, is_last
+from lakefeed.commit.ledger import is_last
 from lakefeed.commit.outcomes import checked
 from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.config.upserts import POSITION_COLUMNS, keyed

@@ -14,8 +14,8 @@ from typing import Any
 
 from lakefeed.commit.continuity import faults
 from lakefeed.commit.covered import Position
+from lakefeed.commit.entries import Commit, Upserts
 from lakefeed.commit.fence import ONE_PLACE, TAKEN_OVER, next_fence
-from lakefeed.commit.ledger import Commit, Upserts
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import counts_by_partition
 from lakefeed.commit.ranges import OffsetRanges

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from lakefeed.commit.continuity import made_again
 from lakefeed.commit.covered import Position
-from lakefeed.commit.ledger import Commit, SnapshotProperties, Upserts, is_last
+from lakefeed.commit.entries import Commit, SnapshotProperties, Upserts
+from lakefeed.commit.ledger import is_last
 from lakefeed.commit.outcomes import checked
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.upserts import DELETED, in_rows, keyed

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.covered import Position
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.losses import Loss, losses
 from lakefeed.commit.opening import loss_move
 from lakefeed.commit.outcomes import ZERO, Counts

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.ledger import FEED, RANGES, Commit
+from lakefeed.commit.entries import FEED, RANGES, Commit
 from lakefeed.commit.outcomes import total
 from lakefeed.commit.snapshots import ancestors
 from lakefeed.config.connections import Connections

@@ -15,7 +15,6 @@ from lakefeed.commit.opening import moved_by
 from lakefeed.commit.survey import Survey
 from lakefeed.config.models import Sink
 from lakefeed.dead_letters.place import TopicCreation
-from lakefeed.decode.resolve import put_credentials
 from lakefeed.elasticsearch.index import ElasticsearchIndex
 from lakefeed.errors import LakefeedError
 from lakefeed.jdbc.table import JdbcTable
@@ -71,14 +70,9 @@ def prepared(feed: Assembly, survey: Survey, *, spark: SparkSession) -> Prepared
 
 def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepared) -> None:
     sink: _Foretold
-    if feed.config.sink.iceberg is not None:
-        sink = _Table(feed.iceberg_table(spark))
-    elif feed.config.sink.jdbc is not None:
-        sink = _Table(feed.jdbc_table(spark, feed.config.sink.jdbc))
-    elif feed.config.sink.elasticsearch is not None:
-        sink = _Table(feed.search_index(spark, feed.config.sink.elasticsearch))
+    if (table := feed.table(spark)) is not None:
+        sink = _Table(table)
     else:
-        put_credentials(spark, feed.config.decode)
         sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None, spark=spark)
     letters = feed.dead_letter_place(spark) if feed.config.dead_letters is not None else None
     if letters is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from lakefeed import jvm
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.covered import Position
-from lakefeed.commit.ledger import Commit, SnapshotProperties
+from lakefeed.commit.entries import Commit, SnapshotProperties
 from lakefeed.errors import ConfigError
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded

@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.commit.ledger import Upserts
+from lakefeed.commit.entries import Upserts
 from lakefeed.config.upserts import DELETED, POSITION_COLUMNS
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import type_sql

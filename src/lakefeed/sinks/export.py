@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed import jvm
-from lakefeed.commit.ledger import COMMIT_ID, Commit, SnapshotProperties, properties_of
+from lakefeed.commit.entries import COMMIT_ID, Commit, SnapshotProperties
+from lakefeed.commit.ledger import properties_of
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from lakefeed import jvm
 from lakefeed.commit.checkpoint import Claim
-from lakefeed.commit.ledger import Commit, SnapshotProperties
+from lakefeed.commit.entries import Commit, SnapshotProperties
 from lakefeed.config.file_sinks import FilesSink, ParquetSink
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import quoted, type_sql

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from lakefeed.commit.ledger import COMMIT_ID, Commit, SnapshotProperties
+from lakefeed.commit.entries import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.commit.move import Move, Reason
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.iceberg_sink import IcebergSink

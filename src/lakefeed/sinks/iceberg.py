@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.covered import Position
+from lakefeed.commit.entries import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.commit.fence import require_fence, take_fence
-from lakefeed.commit.ledger import COMMIT_ID, Commit, Ledger, SnapshotProperties
+from lakefeed.commit.ledger import Ledger
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.partitions import PartitionTransform
 from lakefeed.errors import CheckpointMismatch, ConfigError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.covered import Position
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.config.sinks import EVERY_MODE, PythonSink
 from lakefeed.config.transform import OutputMode

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.checkpoint import Claim
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError

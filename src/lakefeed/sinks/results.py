@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lakefeed.commit.ledger import COMMIT_ID, SnapshotProperties
+from lakefeed.commit.entries import COMMIT_ID, SnapshotProperties
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.errors import ConfigError
 from lakefeed.schema.ddl import quoted

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed import jvm
 from lakefeed.commit.covered import Position
-from lakefeed.commit.ledger import Commit, SnapshotProperties
+from lakefeed.commit.entries import Commit, SnapshotProperties
 from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.errors import CheckpointMismatch, LakefeedError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from lakefeed import jvm
 from lakefeed.commit.batches import has_state
 from lakefeed.commit.checkpoint import Claim
-from lakefeed.commit.ledger import Commit, SnapshotProperties
+from lakefeed.commit.entries import Commit, SnapshotProperties
 from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakefeed import jvm
-from lakefeed.commit.ledger import COMMIT_ID, UPSERTED, Commit, SnapshotProperties
+from lakefeed.commit.entries import COMMIT_ID, UPSERTED, Commit, SnapshotProperties
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.upserts import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import CheckpointMismatch, ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.commit.ledger import FEED, RANGES, REPLAY, REPLAY_OF
+from lakefeed.commit.entries import FEED, RANGES, REPLAY, REPLAY_OF
 from lakefeed.commit.snapshots import ancestors
 from lakefeed.config.connections import Connections
 from lakefeed.tables.reader import open_table

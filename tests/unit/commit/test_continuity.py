@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.commit.continuity import faults
-from lakefeed.commit.ledger import Commit
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lakefeed.commit.audit import findings
 from lakefeed.commit.covered import Covered, Position
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.evidence import Evidence
-from lakefeed.commit.ledger import Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.commit.audit import findings
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.evidence import Evidence, Letter, Letters, Placed
-from lakefeed.commit.ledger import Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges

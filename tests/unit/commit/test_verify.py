@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lakefeed.commit.audit import findings
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.evidence import (
     Evidence,
     Finding,
@@ -21,7 +22,6 @@ from lakefeed.commit.evidence import (
     spans,
     sparse,
 )
-from lakefeed.commit.ledger import Commit
 from lakefeed.commit.outcomes import Counts, total
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.kafka.topics import PartitionDescription, TopicDescription

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.commit.audit import findings
+from lakefeed.commit.entries import Backfill, Commit
 from lakefeed.commit.evidence import Evidence, Letter, Letters, Placed
-from lakefeed.commit.ledger import Backfill, Commit
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges

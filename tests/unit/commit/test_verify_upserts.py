@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.commit.audit import findings
+from lakefeed.commit.entries import Commit, Upserts
 from lakefeed.commit.evidence import Evidence, Keyed, Letters, OtherCommit, Placed
-from lakefeed.commit.ledger import Commit, Upserts
 from lakefeed.commit.outcomes import Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 
