@@ -11,14 +11,17 @@ PAUSE_SECONDS = 1
 Done = TypeVar("Done")
 
 
-def patiently(attempt: Callable[[], Done], *, passes: Callable[[Exception], bool]) -> Done:
-    """What an attempt returns; made again as long as its error may pass, for five minutes at most.
+def patiently(
+    attempt: Callable[[], Done], *, passes: Callable[[Exception], bool], seconds: float = PATIENCE_SECONDS
+) -> Done:
+    """What an attempt returns; made again as long as its error may pass.
 
     Args:
         attempt: may be made again.
         passes: whether it may succeed a moment after this error.
+        seconds: for how long, at most.
     """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return attempt()

@@ -16,7 +16,7 @@ from lakefeed.pipeline import Pipeline
 from tests.faults.drivers import SHORT_LIVED, driver
 from tests.feed import Feed
 from tests.lake import spark_on
-from tests.search_pipeline import environment_of, pipeline_of
+from tests.search_pipeline import environment_of, pipeline_of, sink_of
 from tests.servers.opensearch import Answer, Gate, OpenSearch, gate
 
 if TYPE_CHECKING:
@@ -97,6 +97,35 @@ def test_a_server_that_is_killed_in_mid_batch(feed: Feed, search: OpenSearch, op
     starting[0].join(60)
     assert ids(search, feed) == list(range(3 * BATCH))
     assert {each.lag for each in pipeline.survey().partitions} == {0}
+
+
+@pytest.mark.slow
+def test_a_server_that_is_away_holds_up_no_other_sink(
+    feed: Feed, search: OpenSearch, opened: Gate, here: SparkSession
+) -> None:
+    copied = {**sink_of(feed, opened), "on_failure": "pause"}
+    sql = f"SELECT id, zone, kafka_topic, kafka_partition, kafka_offset FROM {feed.name}"
+    metadata = ["topic", "partition", "offset"]
+    file = feed.write_file(
+        sinks={"copy": copied},
+        decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": metadata},
+        transform={"sql": sql},
+    )
+    pipeline, process = Pipeline.from_file(file, environment=environment_of(feed, opened)), search.process
+    assert process is not None
+    feed.create_topic(partitions=2)
+    send(feed, 100)
+    pipeline.run(spark=here, once=True)
+    process.kill()
+    send(feed, 50, start=100)
+    try:
+        summary = pipeline.run(spark=here, once=True)
+    finally:
+        process.start_again()
+    assert list(summary.paused) == ["copy"]
+    assert len(feed.rows()) == 150
+    assert pipeline.run(spark=here, once=True).paused == {}
+    assert ids(search, feed) == list(range(150))
 
 
 @pytest.mark.slow

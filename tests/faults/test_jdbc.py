@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakefeed.config.connect import preflight
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
 from tests.faults.drivers import SHORT_LIVED, Driver, driver
@@ -24,6 +25,7 @@ from tests.jdbc_feed import (
     ids,
     is_committing,
     pipeline_of,
+    sink_of,
     sleeping_ledger,
     staging_tables,
     wait_for,
@@ -108,6 +110,40 @@ def test_a_database_that_is_killed_in_mid_batch(feed: Feed, server: Server, here
     assert pipeline.verify(deep=True).findings == ()
     pipeline.run(spark=here, once=True)
     assert staging_tables(server) == []
+
+
+@pytest.mark.parametrize("server", ["mariadb", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True)
+def test_a_database_that_is_away_holds_up_no_other_sink(feed: Feed, server: Server, here: SparkSession) -> None:
+    def pipeline(**sinks: Any) -> Pipeline:
+        return Pipeline.from_file(feed.write_file(sinks=sinks), environment=environment_of(feed, server))
+
+    feed.create_topic(partitions=2)
+    send(feed, 100)
+    pipeline().run(spark=here, once=True)
+    # Named beside a feed that has run before, it begins with the next batch.
+    both = pipeline(copy={**sink_of(server), "on_failure": "pause"})
+    send(feed, 50, start=100)
+    both.run(spark=here, once=True)
+    assert ids(server) == list(range(100, 150))
+
+    process = server.process
+    assert process is not None
+    process.kill()
+    send(feed, 50, start=150)
+    try:
+        found = preflight(both.config, connections=both.connections)
+        assert [(each.key, each.severity) for each in found] == [("sinks.copy.jdbc.url", "warning")]
+        told: list[str] = []
+        summary = both.run(spark=here, once=True, on_note=told.append)
+    finally:
+        process.start_again()
+    assert list(summary.paused) == ["copy"]
+    assert any("'copy' waits" in each for each in told)
+    assert len(feed.rows()) == 200
+    assert ids(server) == list(range(100, 150))
+
+    assert both.run(spark=here, once=True).paused == {}
+    assert ids(server) == list(range(100, 200))
 
 
 @contextmanager

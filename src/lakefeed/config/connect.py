@@ -41,7 +41,7 @@ Check = Callable[[], list[Problem]]
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None) -> list[Problem]:
-    """Every problem with what the pipeline points at; empty if a run can begin.
+    """Every problem with what the pipeline points at; none but warnings if a run can begin.
 
     Args:
         config: the pipeline.
@@ -52,7 +52,14 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
     checks += [*_sink_topics(config), *_search(config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
-        return [problem for found in pool.map(lambda check: check(), checks) for problem in found]
+        problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
+    waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.on_failure == "pause")
+    return [
+        replace(each, severity="warning", hint="the feed goes on without it, and it catches up by itself")
+        if each.key.startswith(waiting) and issubclass(each.error, Unreachable)
+        else each
+        for each in problems
+    ]
 
 
 def _checked(key: str, ask: Callable[[], object]) -> Check:

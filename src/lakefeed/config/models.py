@@ -96,7 +96,7 @@ class SideSink(Sink):
     on_failure: Literal["stop", "pause"] = Field(
         "stop",
         description="When it cannot be written, the feed stops; or goes on without it, and it catches up later by "
-        "itself. To pause, a sink has to keep a ledger (iceberg), and the transform no state.",
+        "itself. To pause, a sink has to keep a ledger (iceberg, jdbc, elasticsearch), and the transform no state.",
     )
 
     @model_validator(mode="after")
@@ -105,7 +105,7 @@ class SideSink(Sink):
             hint = "make it the pipeline's sink, and the other one of sinks; or sink.iceberg"
             what = f"{self.kind} cannot be beside another sink: its log knows batch ids, and no offsets"
             raise Complaints([Complaint(key=self.kind, what=what, hint=hint)])
-        if self.on_failure == "pause" and self.iceberg is None:
+        if self.on_failure == "pause" and not (self.iceberg or self.jdbc or self.elasticsearch):
             what = f"{self.kind} keeps no ledger that it could catch up from"
             raise Complaints([Complaint(key="on_failure", what=what, hint="on_failure: stop")])
         return self

@@ -58,10 +58,18 @@ class ElasticsearchIndex:
     keeps_log = False
 
     def __init__(
-        self, spark: SparkSession, sink: ElasticsearchSink, *, feed: str, evolves: bool = True, groups: bool = False
+        self,
+        spark: SparkSession,
+        sink: ElasticsearchSink,
+        *,
+        feed: str,
+        evolves: bool = True,
+        groups: bool = False,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._spark = spark
         self._sink = sink
+        self._patience = patience
         self._evolves = evolves
         self._documents = Documents(sink, groups=groups)
         self._server = Server(sink)
@@ -181,7 +189,7 @@ class ElasticsearchIndex:
             def attempt() -> int:
                 return self._written(kept, counted, commit_id=commit_id, counts=counts)
 
-            return patiently(attempt, passes=lambda error: isinstance(error, Unreachable))
+            return patiently(attempt, passes=lambda error: isinstance(error, Unreachable), seconds=self._patience)
         finally:
             kept.unpersist()
 
@@ -234,7 +242,7 @@ class ElasticsearchIndex:
             version,
             self._sink.bulk_documents,
             self._sink.bulk_bytes,
-            PATIENCE_SECONDS,
+            int(self._patience),
         )
         try:
             java.Cluster.of(list(self._sink.urls), secret, authority(self._sink)).write(documents._jdf, target)

@@ -28,7 +28,7 @@ from lakefeed.jdbc.layout import Layout
 from lakefeed.jdbc.ledger import JdbcLedger
 from lakefeed.jdbc.merge import JdbcMerge
 from lakefeed.jdbc.session import JvmDatabase, Refusal, Session
-from lakefeed.patience import patiently
+from lakefeed.patience import PATIENCE_SECONDS, patiently
 from lakefeed.schema.fit import holds_values, refuse_same_but_for_case
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
@@ -59,10 +59,18 @@ class JdbcTable:
     keeps_log = False
 
     def __init__(
-        self, spark: SparkSession, sink: JdbcSink, *, feed: str, evolves: bool = True, groups: bool = False
+        self,
+        spark: SparkSession,
+        sink: JdbcSink,
+        *,
+        feed: str,
+        evolves: bool = True,
+        groups: bool = False,
+        patience: float = PATIENCE_SECONDS,
     ) -> None:
         self._spark = spark
         self._sink = sink
+        self._patience = patience
         self._groups = groups
         self._has_changes = sink.mode == "upsert" and not groups
         self._evolves = evolves
@@ -273,7 +281,7 @@ class JdbcTable:
             return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
 
         try:
-            return patiently(attempt, passes=passes)
+            return patiently(attempt, passes=passes, seconds=self._patience)
         except Exception as error:
             if (refusal := Refusal.of(error)) is None:
                 raise

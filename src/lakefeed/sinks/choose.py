@@ -13,13 +13,14 @@ from lakefeed.config.file_sinks import FilesSink, ParquetSink
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.jdbc import JdbcSink
 from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import PipelineConfig
+from lakefeed.config.models import PipelineConfig, SideSink
 from lakefeed.config.models import Sink as SinkConfig
 from lakefeed.config.names import catalog_of
 from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink, PythonSink
 from lakefeed.elasticsearch.index import ElasticsearchIndex
 from lakefeed.jdbc.table import JdbcTable
 from lakefeed.landing import Sink
+from lakefeed.patience import PATIENCE_SECONDS
 from lakefeed.sinks.files import LoggedFiles
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sinks.own import OwnSink
@@ -99,9 +100,13 @@ class Sinks:
             case IcebergSink() as iceberg:
                 return self._iceberg(iceberg, evolves=evolves)
             case JdbcSink() as jdbc:
-                return JdbcTable(self._spark, jdbc, feed=feed, evolves=evolves, groups=groups)
+                return JdbcTable(
+                    self._spark, jdbc, feed=feed, evolves=evolves, groups=groups, patience=patience_of(sink)
+                )
             case ElasticsearchSink() as search:
-                return ElasticsearchIndex(self._spark, search, feed=feed, evolves=evolves, groups=groups)
+                return ElasticsearchIndex(
+                    self._spark, search, feed=feed, evolves=evolves, groups=groups, patience=patience_of(sink)
+                )
         return None
 
     def _iceberg(self, sink: IcebergSink, *, evolves: bool) -> IcebergTable:
@@ -115,3 +120,8 @@ class Sinks:
         }
         table = tables.get((sink.mode, self._config.output_mode), IcebergTable)
         return table(self._spark, sink, feed=self._config.name, evolves=evolves)
+
+
+def patience_of(sink: SinkConfig) -> float:
+    """Seconds to wait for a server that is away: none where the feed may go on without it."""
+    return 0 if isinstance(sink, SideSink) and sink.on_failure == "pause" else PATIENCE_SECONDS
