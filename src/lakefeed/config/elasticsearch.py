@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, PositiveInt, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, complain
-from lakefeed.config.sinks import SinkBlock
+from lakefeed.config.sinks import MODES, SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
 
@@ -108,8 +108,8 @@ class ElasticsearchSink(SinkBlock):
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """Changes by key come from records (append) or from groups (update)."""
-        return ("append", "update") if self.mode == "upsert" else ("append",)
+        """Those of its ``mode``."""
+        return MODES[self.mode]
 
     @property
     def target(self) -> str:

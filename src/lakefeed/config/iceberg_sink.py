@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from lakefeed.config.base import complain
 from lakefeed.config.names import TableTemplate, catalog_of
 from lakefeed.config.partitions import PartitionTransforms
-from lakefeed.config.sinks import SinkBlock
+from lakefeed.config.sinks import MODES, SinkBlock
 from lakefeed.config.sorting import SortOrder
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
@@ -69,9 +69,8 @@ class IcebergSink(SinkBlock):
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """One for each ``mode``; changes by key come from records (append) or from groups (update)."""
-        modes: dict[str, tuple[OutputMode, ...]] = {"upsert": ("append", "update"), "overwrite": ("complete",)}
-        return modes.get(self.mode, ("append",))
+        """Those of its ``mode``."""
+        return MODES[self.mode]
 
     @property
     def target(self) -> str:

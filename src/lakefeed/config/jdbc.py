@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from lakefeed.config.base import complain
-from lakefeed.config.sinks import SinkBlock
+from lakefeed.config.sinks import MODES, SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
 from lakefeed.errors import ConfigError
@@ -78,9 +78,8 @@ class JdbcSink(SinkBlock):
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """One for each ``mode``; changes by key come from records (append) or from groups (update)."""
-        modes: dict[str, tuple[OutputMode, ...]] = {"upsert": ("append", "update"), "overwrite": ("complete",)}
-        return modes.get(self.mode, ("append",))
+        """Those of its ``mode``."""
+        return MODES[self.mode]
 
     @property
     def target(self) -> str:

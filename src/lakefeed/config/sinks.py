@@ -11,6 +11,12 @@ from lakefeed.config.names import Identifier
 from lakefeed.config.transform import FUNCTION, OutputMode
 
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
+MODES: dict[str, tuple[OutputMode, ...]] = {
+    "append": ("append",),
+    "upsert": ("append", "update"),
+    "overwrite": ("complete",),
+}
+"""By a sink's ``mode``; changes by key come from records (append) or from groups (update)."""
 
 
 class SinkBlock(Model):
