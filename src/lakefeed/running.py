@@ -123,7 +123,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     stateful = feed.plan(spark).stateful or topics is None
     sink = feed.sink(spark, claim, note=how.on_note)
     for name, side in feed.config.sinks.items():
-        if stateful and side.on_failure == "pause":
+        if stateful and side.pauses:
             raise ConfigError(
                 "the transform keeps state, and a sink that pauses could not be given what it has missed",
                 where=f"sinks.{name}.on_failure",

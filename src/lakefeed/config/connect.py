@@ -53,7 +53,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None)
     checks += [*_sink_topics(config), *_search(config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
-    waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.on_failure == "pause")
+    waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.pauses)
     return [
         replace(each, severity="warning", hint="the feed goes on without it, and it catches up by itself")
         if each.key.startswith(waiting) and issubclass(each.error, Unreachable)

@@ -105,10 +105,15 @@ class SideSink(Sink):
             hint = "make it the pipeline's sink, and the other one of sinks; or sink.iceberg"
             what = f"{self.kind} cannot be beside another sink: its log knows batch ids, and no offsets"
             raise Complaints([Complaint(key=self.kind, what=what, hint=hint)])
-        if self.on_failure == "pause" and not (self.iceberg or self.jdbc or self.elasticsearch):
+        if self.pauses and not (self.iceberg or self.jdbc or self.elasticsearch):
             what = f"{self.kind} keeps no ledger that it could catch up from"
             raise Complaints([Complaint(key="on_failure", what=what, hint="on_failure: stop")])
         return self
+
+    @property
+    def pauses(self) -> bool:
+        """Whether the feed goes on without it when it fails."""
+        return self.on_failure == "pause"
 
 
 class Budget(Model):

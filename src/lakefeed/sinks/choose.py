@@ -62,7 +62,7 @@ class Sinks:
             return main
         begun = tuple(claim.noted.sinks)
         sides = [
-            Side(name, self._sink(claim, each), each.on_failure == "pause", is_new=name not in begun)
+            Side(name, self._sink(claim, each), each.pauses, is_new=name not in begun)
             for name, each in self._config.sinks.items()
         ]
         if new := [each.name for each in sides if each.is_new]:
@@ -124,4 +124,4 @@ class Sinks:
 
 def patience_of(sink: SinkConfig) -> float:
     """Seconds to wait for a server that is away: none where the feed may go on without it."""
-    return 0 if isinstance(sink, SideSink) and sink.on_failure == "pause" else PATIENCE_SECONDS
+    return 0 if isinstance(sink, SideSink) and sink.pauses else PATIENCE_SECONDS
