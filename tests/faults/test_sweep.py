@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,11 +29,16 @@ Spoilt = tuple[Kind, str, int]
 
 
 def seeds() -> list[int]:
-    """SEED alone, or as many new ones as SEEDS says; one that is always the same if nobody asks."""
+    """SEED alone, or as many new ones as SEEDS says; one that is always the same if nobody asks.
+
+    All workers of one run must draw the same seeds, else pytest-xdist refuses what they collect. Hence they draw
+    from the id of the run, which is None, and then random, without workers.
+    """
     if seed := os.environ.get("SEED"):
         return [int(seed)]
     if count := os.environ.get("SEEDS"):
-        return [secrets.randbelow(1_000_000) for _ in range(int(count))]
+        dice = random.Random(os.environ.get("PYTEST_XDIST_TESTRUNUID"))
+        return [dice.randrange(1_000_000) for _ in range(int(count))]
     return [1]
 
 
