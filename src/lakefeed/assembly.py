@@ -137,7 +137,9 @@ class Assembly:
         source = self.config.source.numbered
         if source is None:
             return self.transformed(records)
-        policy, spec, key = self.policy(), self._decoding().spec, key_spec_of(self.config.decode, source)
+        spark = records.sparkSession
+        spec, key = self._decoding(spark).spec, key_spec_of(spark, self.config.decode, source)
+        policy = self.policy()
 
         def read(some: DataFrame) -> DataFrame:
             return rows(
@@ -204,7 +206,7 @@ class Assembly:
             ready: for a query with state: see ``landing``.
         """
         config, source = self.config, self.config.source.numbered
-        decoding = self._decoding(sink)
+        decoding = self._decoding(spark, sink)
         schema = ReaderSchema(
             decoding.spec,
             policy=config.schema_.on_change,
@@ -220,7 +222,7 @@ class Assembly:
             "keep": kept_metadata(config),
             "transform": self.transformed,
             "streams": self.functions().streams,
-            "key": key_spec_of(config.decode, source) if source is not None else None,
+            "key": key_spec_of(spark, config.decode, source) if source is not None else None,
             "dead_letters": dead_letters,
             "budget": config.dead_letters.budget if config.dead_letters else None,
         }
@@ -370,12 +372,14 @@ class Assembly:
             )
         return self.config.dead_letters
 
-    def _decoding(self, sink: RowSink | None = None) -> Decoding:
+    def _decoding(self, spark: SparkSession, sink: RowSink | None = None) -> Decoding:
         if self._resolved is None:
             recorded = sink.recorded_schema() if sink is not None and self.config.decode.is_sampled else None
             sampled = recorded.schema if recorded else None
             source = self.config.source.numbered
             self._resolved = (
-                Decoding(spec=Raw()) if source is None else decoding_of(self.config.decode, source, sampled=sampled)
+                Decoding(spec=Raw())
+                if source is None
+                else decoding_of(spark, self.config.decode, source, sampled=sampled)
             )
         return self._resolved

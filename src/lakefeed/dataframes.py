@@ -105,7 +105,7 @@ def read_topic(
         records = read_batch(spark, source, ranges=wanted, headers=headers)
         records = newest_per_key(records) if latest_per_key else records
     put_credentials(spark, how)
-    values = decoded(records, decoding_of(how, source).spec, key=key_spec_of(how, source))
+    values = decoded(records, decoding_of(spark, how, source).spec, key=key_spec_of(spark, how, source))
     return rows(values, keep=list(how.metadata), on_null=how.on_null)
 
 

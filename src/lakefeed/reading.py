@@ -145,7 +145,7 @@ class BatchRead:
 
     def _landing(self, spark: SparkSession, target: Target) -> Landing:
         put_credentials(spark, self.decode)
-        decoding = decoding_of(self.decode, self.source)
+        decoding = decoding_of(spark, self.decode, self.source)
         schema = ReaderSchema(
             decoding.spec,
             # Older records may well have another schema: that is no change that one could stop at.
@@ -162,7 +162,7 @@ class BatchRead:
             policy=self.policy,
             keep=tuple(self.decode.metadata),
             transform=self.transform,
-            key=key_spec_of(self.decode, self.source),
+            key=key_spec_of(spark, self.decode, self.source),
         )
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:

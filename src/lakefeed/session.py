@@ -132,7 +132,7 @@ def session(
         raise MissingExtra.of("pyspark", "spark", "lakefeed.session()") from None
 
     connections = connections or default_connections()
-    running = SparkSession.getActiveSession()
+    running = _running()
     if running is None:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
         wanted = settings(name, connections=connections, master=master)
@@ -179,8 +179,20 @@ def activate(spark: SparkSession) -> None:
 
 def is_running() -> bool:
     """Whether a session runs in this process already, which ``session`` would take."""
-    loaded = sys.modules.get("pyspark.sql")
-    return loaded is not None and loaded.SparkSession.getActiveSession() is not None
+    return "pyspark.sql" in sys.modules and _running() is not None
+
+
+def _running() -> SparkSession | None:
+    """The thread's active session, or else the process's: a thread that the caller starts has no active one."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        found = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    context: Any = found.sparkContext
+    return found if context._jsc is not None else None  # Without one it is stopped.
 
 
 def default_environment() -> dict[str, str]:

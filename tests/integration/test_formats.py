@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +36,10 @@ def expected(count: int = 20) -> list[dict[str, Any]]:
 
 
 def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any]]:
-    assert feed.pipeline(**blocks).run(spark=spark, once=True).rows == 20
+    # In a thread of the caller's own, which has no active session.
+    with ThreadPoolExecutor(1) as thread:
+        ran = thread.submit(feed.pipeline(**blocks).run, spark=spark, once=True)
+        assert ran.result().rows == 20
     return sorted(feed.rows(), key=lambda row: int(row["id"]))
 
 

@@ -54,10 +54,12 @@ class Decoding:
     writer_schema: Callable[[int], str] | None = None
 
 
-def decoding_of(decode: Decode, source: NumberedSource, *, sampled: str | None = None) -> Decoding:
-    """What decodes the values of a source. Protobuf schemas and samples want a running Spark session.
+def decoding_of(spark: SparkSession, decode: Decode, source: NumberedSource, *, sampled: str | None = None) -> Decoding:
+    """What decodes the values of a source.
 
     Args:
+        spark: the session whose JVM reads Protobuf schemas and samples. Never the thread's active session: a thread
+            that the caller starts has none.
         decode: the block.
         source: where the values come from.
         sampled: with ``json: {schema: sample}``, the schema that was guessed the first time. Default: one is
@@ -71,20 +73,20 @@ def decoding_of(decode: Decode, source: NumberedSource, *, sampled: str | None =
     if sampled is not None and decode.is_sampled:
         return Decoding(Json(schema=sampled, sampled=True))
     latest = _latest(decode, source, "value")
-    spec = _spec(decode, source, latest)
+    spec = _spec(spark, decode, source, latest)
     registry = decode.registry
     if registry is None:
         return Decoding(spec)
     client = _client(registry)
     writer_schema: Callable[[int], str] = client.by_id
     if decode.protobuf is not None or decode.json_schema is not None:
-        writer_schema = partial(_avro_schema, client, decode.protobuf.message if decode.protobuf else None)
+        writer_schema = partial(_avro_schema, spark, client, decode.protobuf.message if decode.protobuf else None)
     return Decoding(spec, latest.schema_id if latest else None, writer_schema)
 
 
-def key_spec_of(decode: Decode, source: NumberedSource) -> DecodeSpec | None:
+def key_spec_of(spark: SparkSession, decode: Decode, source: NumberedSource) -> DecodeSpec | None:
     """What decodes the keys; None if they stay bytes. Errors are those of ``decoding_of``."""
-    return _spec(decode.key, source, _latest(decode.key, source, "key")) if decode.key is not None else None
+    return _spec(spark, decode.key, source, _latest(decode.key, source, "key")) if decode.key is not None else None
 
 
 def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredSchema | None:
@@ -94,15 +96,15 @@ def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredS
     return _client(encoded.registry).latest(subject_of(encoded.subject, source, part))
 
 
-def _spec(encoded: Encoded, source: NumberedSource, latest: RegisteredSchema | None) -> DecodeSpec:
+def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest: RegisteredSchema | None) -> DecodeSpec:
     if encoded.avro is not None:
         return _avro(encoded.avro, latest)
     if encoded.protobuf is not None and encoded.protobuf.registry is None:
         return _plain_protobuf(encoded.protobuf)
     if latest is not None:
-        return _registered(encoded, latest)
+        return _registered(spark, encoded, latest)
     if encoded.json_ is not None:
-        return Json(schema=_json_schema(encoded.json_, source), sampled=encoded.is_sampled)
+        return Json(schema=_json_schema(spark, encoded.json_, source), sampled=encoded.is_sampled)
     if encoded.csv is not None:
         return _csv(encoded.csv)
     return String() if encoded.string is not None else Raw()
@@ -120,7 +122,7 @@ def _avro(avro: AvroDecode, latest: RegisteredSchema | None) -> DecodeSpec:
     )
 
 
-def _registered(encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
+def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
     registry = encoded.registry
     assert registry is not None  # The models of these formats want one.
     message = encoded.protobuf.message if encoded.protobuf else None
@@ -131,7 +133,7 @@ def _registered(encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
             where=registry.url,
             hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
         )
-    reader = avro_schema_of_schema(_session(), latest, message=message)
+    reader = avro_schema_of_schema(spark, latest, message=message)
     return made(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry))
 
 
@@ -173,8 +175,8 @@ def _csv(csv: CsvDecode) -> DecodeSpec:
     return Csv(schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value)
 
 
-def _avro_schema(client: SchemaRegistry, message: str | None, schema_id: int) -> str:
-    return avro_schema_of(_session(), client, schema_id, message=message)
+def _avro_schema(spark: SparkSession, client: SchemaRegistry, message: str | None, schema_id: int) -> str:
+    return avro_schema_of(spark, client, schema_id, message=message)
 
 
 def put_credentials(spark: SparkSession, decode: Decode) -> None:
@@ -211,7 +213,7 @@ def _credentials_name(registry: Registry) -> str | None:
     return f"{registry.username}@{registry.url}" if registry.username else None
 
 
-def _json_schema(json: JsonDecode, source: NumberedSource) -> str:
+def _json_schema(spark: SparkSession, json: JsonDecode, source: NumberedSource) -> str:
     if json.schema_ddl is not None:
         return json.schema_ddl
     if json.schema_file is not None:
@@ -219,14 +221,4 @@ def _json_schema(json: JsonDecode, source: NumberedSource) -> str:
     from lakefeed.decode.sample import sampled_schema
 
     assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
-    return sampled_schema(_session(), source, records=json.sample_records)
-
-
-def _session() -> SparkSession:
-    """The session of whoever decodes: translating a schema needs its JVM."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise ConfigError("this schema can be read in a Spark session only", hint="lakefeed.session(…) first")
-    return session
+    return sampled_schema(spark, source, records=json.sample_records)
