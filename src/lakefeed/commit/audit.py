@@ -93,37 +93,43 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
 def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
     """What a move leaves out or reads again; sets the ends to where it goes, if it goes from there."""
     assert commit.move is not None
+    ids, left = commit.ranges.topic_ids, commit.left_ids
     for (topic, partition), (start, to) in sorted(commit.move.positions.items()):
         if ends.get((topic, partition), start) == start:
             ends[topic, partition] = to
         name, count = f"{topic}-{partition}", abs(to - start)
         first, last = sorted((start, to))
-        if to > start or commit.move.reason == "accepted-loss":
+        is_left = topic in left
+        if is_left:
+            what = (
+                f"the feed left {name} of the topic with the id {left[topic]} at {start}, and resumes at {to} of the "
+                f"topic with the id {ids.get(topic)}"
+            )
+        elif to > start:
             what = f"{count:,} offsets of {name}, [{first}, {last}), were given up: --accept-loss"
         else:
             rows = "kept" if commit.move.deleted_rows is None else "deleted"
-            what = f"{name} was rewound from {start} to {to}; the rows of these {count:,} offsets were {rows}"
+            what = f"{name} went back from {start} to {to}; the rows of the offsets [{first}, {last}) were {rows}"
         yield Finding(
             kind=commit.move.reason,
             what=f"snapshot {commit.snapshot_id}: {what}",
             fault=False,
             topic=topic,
             partition=partition,
-            start=first,
-            end=last,
+            start=None if is_left else first,
+            end=None if is_left else last,
             batch_id=commit.batch_id,
             snapshot_id=commit.snapshot_id,
         )
-    for topic, topic_id in sorted(commit.move.left_ids.items()):
-        if topic_id != commit.ranges.topic_ids.get(topic):
-            yield Finding(
-                kind=commit.move.reason,
-                what=f"snapshot {commit.snapshot_id}: the feed has left the topic {topic} with the id {topic_id}",
-                fault=False,
-                topic=topic,
-                batch_id=commit.batch_id,
-                snapshot_id=commit.snapshot_id,
-            )
+    for topic, topic_id in sorted(left.items()):
+        yield Finding(
+            kind=commit.move.reason,
+            what=f"snapshot {commit.snapshot_id}: the feed has left the topic {topic} with the id {topic_id}",
+            fault=False,
+            topic=topic,
+            batch_id=commit.batch_id,
+            snapshot_id=commit.snapshot_id,
+        )
 
 
 def _topics(evidence: Evidence) -> Iterator[Finding]:

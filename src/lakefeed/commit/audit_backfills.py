@@ -25,11 +25,7 @@ def backfill_findings(evidence: Evidence) -> Iterator[Finding]:
                 by_feed = [each for each in by_feed if each.topic != topic]
                 by_backfills = [each for each in by_backfills if each.topic != topic]
         if landed.move is not None:
-            rewound = [
-                OffsetRange(topic, partition, to, start)
-                for (topic, partition), (start, to) in landed.move.positions.items()
-                if to < start
-            ]
+            rewound = [OffsetRange(*key, start, end) for key, (start, end) in landed.rewound.items()]
             by_feed, by_backfills = subtracted(by_feed, rewound), subtracted(by_backfills, rewound)
             continue
         here = landed.ranges.ranges

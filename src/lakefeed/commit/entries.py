@@ -115,6 +115,21 @@ class Commit:
         """As findings call it."""
         return f"batch {self.batch_id}, snapshot {self.snapshot_id}"
 
+    @property
+    def left_ids(self) -> dict[str, str]:
+        """Topics that a move leaves, with their ids: dropped by the pipeline, or recreated under the same name."""
+        left = self.move.left_ids if self.move else {}
+        return {topic: each for topic, each in left.items() if each != self.ranges.topic_ids.get(topic)}
+
+    @property
+    def rewound(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """The offsets ``[start, end)`` that a move makes the feed read again.
+
+        A recreated topic has none: its offsets are those of other records.
+        """
+        positions, left = self.move.positions if self.move else {}, self.left_ids
+        return {key: (to, start) for key, (start, to) in positions.items() if to < start and key[0] not in left}
+
     def properties(self) -> dict[str, str]:
         """What is written into the snapshot's summary, in one step with the data."""
         written = {FEED: self.feed, BATCH_ID: str(self.batch_id), RANGES: self.ranges.to_json()}
@@ -177,6 +192,16 @@ class Backfill:
     def move(self) -> None:
         """It moves nothing."""
         return None
+
+    @property
+    def rewound(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """It makes the feed read nothing again."""
+        return {}
+
+    @property
+    def left_ids(self) -> dict[str, str]:
+        """It leaves no topic."""
+        return {}
 
     @property
     def title(self) -> str:

@@ -63,14 +63,9 @@ def fates(commits: Sequence[Commit | Backfill]) -> list[Fate]:
     left: frozenset[str] = frozenset()
     for commit in reversed(commits):
         found.append(Fate(commit=commit, limits=dict(limits), left=left))
-        if commit.move is None:
-            continue
-        for key, (start, to) in commit.move.positions.items():
-            if to < start:
-                limits[key] = min(to, limits.get(key, to))
-        left |= {
-            topic for topic, topic_id in commit.move.left_ids.items() if topic_id != commit.ranges.topic_ids.get(topic)
-        }
+        for key, (start, _) in commit.rewound.items():
+            limits[key] = min(start, limits.get(key, start))
+        left |= commit.left_ids.keys()
     return found[::-1]
 
 
@@ -80,8 +75,7 @@ def doubled(commits: tuple[Commit, ...]) -> set[Partition]:
         key
         for commit in commits
         if commit.move is not None and commit.move.deleted_rows is None
-        for key, (start, to) in commit.move.positions.items()
-        if to < start
+        for key in commit.rewound
     }
 
 

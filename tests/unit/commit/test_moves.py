@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lakefeed.commit.audit import findings
 from lakefeed.commit.covered import Covered, Position
 from lakefeed.commit.entries import Commit
-from lakefeed.commit.evidence import Evidence
+from lakefeed.commit.evidence import Evidence, Finding
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
@@ -116,3 +116,29 @@ def test_another_topic_is_a_fault_unless_a_move_has_left_the_old_one() -> None:
     left = Commit("f", 0, at(0, topic_id="two"), move=Move("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"}))
     assert kinds(batch(0, 0, 4), left, batch(1, 0, 3, topic_id="two"), fault=True) == []
     assert kinds(batch(0, 0, 4), batch(1, 0, 3, topic_id="two"), fault=True) == ["topic-changed"]
+
+
+def moved(move: Move, ranges: OffsetRanges) -> list[Finding]:
+    """The notes on a move after a batch of four records."""
+    commits = (batch(0, 0, 4), Commit("f", 0, ranges, snapshot_id=9, move=move))
+    return [each for each in findings(Evidence(commits=commits)) if each.kind == move.reason]
+
+
+@pytest.mark.parametrize("begin", [0, 2])
+def test_a_recreated_topic_gives_up_no_committed_offset(begin: int) -> None:
+    move = Move("accepted-loss", {("t", 0): (4, begin)}, {"t": "one"})
+    found = moved(move, at(begin, topic_id="two"))
+    assert not [each for each in found if "given up" in each.what]
+    [partition] = [each for each in found if each.partition == 0]
+    assert f"t-0 of the topic with the id one at 4, and resumes at {begin} of the topic with the id two" in (
+        partition.what
+    )
+    assert (partition.start, partition.end) == (None, None)
+
+
+def test_a_topic_that_ends_before_the_position_gives_up_no_committed_offset() -> None:
+    [found] = moved(Move("accepted-loss", {("t", 0): (4, 3)}, {"t": "one"}), at(3))
+    assert "given up" not in found.what
+    assert "t-0 went back from 4 to 3; the rows of the offsets [3, 4) were kept" in found.what
+    [forward] = moved(Move("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}), at(9))
+    assert "5 offsets of t-0, [4, 9), were given up" in forward.what
