@@ -103,6 +103,8 @@ def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered:
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102, 104], [3, 5, 7])
     assert lettered.standing() == (8, 8, 8)
     assert lettered.faults() == []
+    done = lettered.pipeline().verify()
+    assert (done.rows, done.rows_added, done.rows_rewound, done.offsets, done.offsets_again) == (5, 8, 3, 14, 6)
     [partition] = lettered.pipeline().survey().partitions
     assert partition.covered == ((0, 8),)
 

@@ -89,7 +89,8 @@ def _print_sums(done: Verification) -> None:
     click.echo(f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}{backfills}: {since}")
     without = done.offsets - done.records
     hold = f", {without:,} hold no record (transaction markers, aborted or compacted records)" if without else ""
-    click.echo(f"  offsets  {done.offsets:,}{hold}")
+    again = f", {done.offsets_again:,} read again after a rewind" if done.offsets_again else ""
+    click.echo(f"  offsets  {done.offsets:,}{again}{hold}")
     rest = done.records - done.dead_letters - done.skipped
     click.echo(
         f"  records  {done.records:,} = {rest:,} good + {done.dead_letters:,} dead letters + {done.skipped:,} skipped"
@@ -99,9 +100,19 @@ def _print_sums(done: Verification) -> None:
             f"  changes  {upserts.changes:,} = {upserts.inserted:,} inserted + {upserts.updated:,} updated + "
             f"{upserts.deleted:,} deleted + {upserts.superseded:,} superseded + {upserts.void:,} without effect"
         )
-    replayed = f", and {done.replayed:,} of dead letters that were replayed" if done.replayed else ""
+    parts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (done.rows_before, "from before the oldest commit"),
+            (done.rows_added, "written"),
+            (done.replayed, "of replayed dead letters"),
+            (-done.rows_rewound, "deleted by rewinds"),
+        )
+        if count
+    ]
+    sums = f" in the table: {', '.join(parts)}" if len(parts) > 1 else ""
     compared = ", compared by their own offsets" if done.deep else ""
-    click.echo(f"  rows     {done.rows:,}{replayed}{compared}")
+    click.echo(f"  rows     {done.rows:,}{sums}{compared}")
 
 
 def _print_partitions(done: Verification) -> None:

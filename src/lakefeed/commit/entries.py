@@ -84,6 +84,19 @@ class Upserts:
         return cls(*json.loads(summary[UPSERTED]), *merged)
 
 
+def net_rows(summary: Mapping[str, str]) -> int:
+    """How many rows more a table has after a snapshot than before it."""
+    plus, minus = ("added-records", "removed-position-deletes"), ("deleted-records", "added-position-deletes")
+    return sum(int(summary.get(key, 0)) for key in plus) - sum(int(summary.get(key, 0)) for key in minus)
+
+
+def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
+    """How many rows a commit has written, and how many more the table has since."""
+    if (upserts := Upserts.of(summary)) is not None:
+        return upserts.landed, upserts.inserted - upserts.deleted
+    return int(summary.get("added-records", 0)), net_rows(summary)
+
+
 class SnapshotProperties(Protocol):
     """Whatever tells what a commit's snapshot is to carry."""
 
@@ -101,6 +114,8 @@ class Commit:
     fence: str | None = None
     snapshot_id: int | None = None
     rows: int = 0
+    grown: int = 0
+    """How many rows more the table has since this commit; fewer, if a move deletes rows."""
     files: int = 0
     counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
     committed_at: float = 0.0
@@ -141,20 +156,23 @@ class Commit:
     def of(cls, snapshot_id: int, summary: Mapping[str, str], *, committed_at: float = 0.0) -> Commit:
         """Reads a snapshot's summary that has these properties."""
         move = Move.from_json(summary[MOVED]) if MOVED in summary else None
-        upserts = Upserts.of(summary)
+        rows, grown = rows_of(summary)
+        if move is not None:
+            # A move that deletes rows writes those anew that it leaves in a file; it adds none.
+            rows, grown = 0, -sum((move.deleted_rows or {}).values())
         return cls(
             feed=summary[FEED],
             batch_id=int(summary[BATCH_ID]),
             ranges=OffsetRanges.from_json(summary[RANGES]),
             fence=summary.get(FENCE),
             snapshot_id=snapshot_id,
-            # A move that deletes rows writes those anew that it leaves in a file; it adds none.
-            rows=0 if move else upserts.landed if upserts else int(summary.get("added-records", 0)),
+            rows=rows,
+            grown=grown,
             files=int(summary.get("added-data-files", 0)),
             counts=counts_by_partition(summary.get(COUNTS, "{}")),
             committed_at=committed_at,
             move=move,
-            upserts=upserts,
+            upserts=Upserts.of(summary),
         )
 
 
@@ -168,6 +186,8 @@ class Backfill:
         fence: of the feed's backfills, ``<feed>.backfills``.
         number: the snapshot's sequence number, which later ones exceed; its time in ms where the table has none.
         commit_id: known to it alone.
+        rows: rows that it has written.
+        grown: how many rows more the table has since.
         committed_at: seconds since 1970.
         after: how many commits of the feed came before it; told by whoever audits.
     """
@@ -179,6 +199,7 @@ class Backfill:
     number: int = 0
     commit_id: str | None = None
     rows: int = 0
+    grown: int = 0
     counts: Mapping[tuple[str, int], Counts] = field(default_factory=dict)
     committed_at: float = 0.0
     after: int = 0
@@ -226,6 +247,7 @@ class Backfill:
             milliseconds: its time.
             after: how many commits of the feed came before it.
         """
+        rows, grown = rows_of(summary)
         return cls(
             feed=summary[BACKFILL_OF],
             ranges=OffsetRanges.from_json(summary[RANGES]),
@@ -233,7 +255,8 @@ class Backfill:
             snapshot_id=snapshot_id,
             number=number or milliseconds,
             commit_id=summary.get(COMMIT_ID),
-            rows=int(summary.get("added-records", 0)),
+            rows=rows,
+            grown=grown,
             counts=counts_by_partition(summary.get(COUNTS, "{}")),
             committed_at=milliseconds / 1000,
             after=after,

@@ -50,6 +50,8 @@ class ReplayCommit:
     snapshot_id: int
     rows: int
     counts: Mapping[Partition, Counts]
+    grown: int = 0
+    """How many rows more the table has since."""
     batch_id: None = None
 
     @property
@@ -144,6 +146,7 @@ class Evidence:
     Attributes:
         commits: the feed's, oldest first, that the table's present state descends from.
         whole: whether no snapshot of the table has expired.
+        older_rows: rows that the table had before the oldest snapshot that is left.
         recorded: the newest position by the table's property; None without one.
         recorded_known: False if the property says that the table was rolled back to before what it knows.
         fence: the fence that was taken last.
@@ -163,6 +166,7 @@ class Evidence:
 
     commits: tuple[Commit, ...]
     whole: bool = True
+    older_rows: int = 0
     recorded: OffsetRanges | None = None
     recorded_known: bool = True
     fence: str | None = None

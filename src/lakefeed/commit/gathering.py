@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.covered import Position
@@ -10,7 +11,15 @@ from lakefeed.commit.entries import FENCE, POSITION, Backfill, Commit
 from lakefeed.commit.evidence import Evidence, Keyed, Letter, Letters, Placed, covered, spans, sparse
 from lakefeed.commit.positions import IcebergRows, keyed_rows, placed
 from lakefeed.commit.ranges import OffsetRange
-from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, others_in, replays_of, upserts_in
+from lakefeed.commit.snapshots import (
+    ancestors,
+    backfills_of,
+    commits_of,
+    others_in,
+    replays_of,
+    rows_before,
+    upserts_in,
+)
 from lakefeed.config.connections import Connections
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.jdbc import JdbcSink
@@ -69,6 +78,7 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
     return Evidence(
         commits=commits,
         whole=whole,
+        older_rows=rows_before(line),
         recorded=None if position is None else position.ranges,
         recorded_known=recorded is None or position is not None,
         fence=table.properties.get(f"{FENCE}.{feed}"),
@@ -157,6 +167,9 @@ def _of_database(config: PipelineConfig, sink: JdbcSink, connections: Connection
         # One moment: the newest commit, and the rows that were there with it.
         session.one_moment()
         commits = tuple(commit for commit, _ in ledger.commits(session))[::-1]
+        if sink.mode == "overwrite":
+            # Each batch replaces all rows of the one before.
+            commits = (*(replace(each, grown=0) for each in commits[:-1]), *commits[-1:])
         standing = ledger.standing(session)
         letters = None
         if config.dead_letters is not None and config.dead_letters.table is not None:

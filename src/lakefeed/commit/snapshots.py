@@ -17,6 +17,8 @@ from lakefeed.commit.entries import (
     Backfill,
     Commit,
     Upserts,
+    net_rows,
+    rows_of,
 )
 from lakefeed.commit.evidence import OtherCommit, ReplayCommit
 from lakefeed.commit.outcomes import counts_by_partition
@@ -81,8 +83,17 @@ def replays_of(line: Sequence[Snapshot], feed: str) -> Iterator[ReplayCommit]:
         summary = _summary(snapshot)
         if summary.get(REPLAY_OF) == feed and REPLAY in summary:
             counts = counts_by_partition(summary.get(COUNTS, "{}"))
-            rows = int(summary.get("added-records", 0))
-            yield ReplayCommit(summary[REPLAY], snapshot.snapshot_id, rows, counts)
+            rows, grown = rows_of(summary)
+            yield ReplayCommit(summary[REPLAY], snapshot.snapshot_id, rows, counts, grown)
+
+
+def rows_before(line: Sequence[Snapshot]) -> int:
+    """How many rows the table had before the oldest snapshot that is left."""
+    if not line or line[0].parent_snapshot_id is None:
+        return 0
+    summary = _summary(line[0])
+    after = int(summary.get("total-records", 0)) - int(summary.get("total-position-deletes", 0))
+    return max(0, after - net_rows(summary))
 
 
 def others_in(line: Sequence[Snapshot]) -> Iterator[OtherCommit]:

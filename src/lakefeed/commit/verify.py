@@ -61,9 +61,14 @@ class Verification:
         records: records among them.
         dead_letters: of the records.
         skipped: of the records.
-        rows: rows that the commits added.
+        rows: rows that the table has of the feed: those of the commits, less those that a rewind or a later batch has
+            deleted. Where older snapshots have expired, with the rows that were there before.
+        rows_added: rows that the commits wrote.
+        rows_rewound: rows that rewinds deleted.
+        rows_before: rows from before the oldest commit.
+        offsets_again: offsets that were read again after a rewind; they are among ``offsets`` twice.
         backfills: commits of backfills, whose records and rows are among the others.
-        replayed: rows that replays of dead letters added.
+        replayed: rows that replays of dead letters wrote.
         upserts: what became of all changes; None where rows are appended.
         partitions: where each stands.
         findings: faults first, then notes.
@@ -81,6 +86,10 @@ class Verification:
     dead_letters: int
     skipped: int
     rows: int
+    rows_added: int
+    rows_rewound: int
+    rows_before: int
+    offsets_again: int
     backfills: int
     replayed: int
     upserts: Upserts | None
@@ -149,7 +158,11 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         records=counts.records,
         dead_letters=counts.dead_letters,
         skipped=counts.skipped,
-        rows=sum(each.rows for each in evidence.landed),
+        rows=evidence.older_rows + sum(each.grown for each in (*evidence.landed, *evidence.replays)),
+        rows_added=sum(each.rows for each in evidence.landed),
+        rows_rewound=-sum(each.grown for each in commits if each.move is not None),
+        rows_before=evidence.older_rows,
+        offsets_again=sum(end - start for each in commits for start, end in each.rewound.values()),
         backfills=len(evidence.backfills),
         replayed=sum(each.rows for each in evidence.replays),
         upserts=Upserts.sum(each.upserts for each in commits) if evidence.keyed else None,

@@ -177,6 +177,7 @@ class JdbcLedger:
 
     def _commit(self, row: tuple[Any, ...]) -> Commit:
         number, _, batch_id, fence, ranges, counts, landed, upserted, moved, at = row
+        upserts = None if upserted is None else Upserts(*json.loads(upserted))
         return Commit(
             feed=self.feed,
             batch_id=int(batch_id),
@@ -184,10 +185,11 @@ class JdbcLedger:
             fence=fence,
             snapshot_id=int(number),
             rows=int(landed),
+            grown=int(landed) if upserts is None else upserts.inserted - upserts.deleted,
             counts=counts_by_partition(counts),
             committed_at=float(at),
             move=None if moved is None else Move.from_json(moved),
-            upserts=None if upserted is None else Upserts(*json.loads(upserted)),
+            upserts=upserts,
         )
 
     def count_rows(self, session: Session) -> int:

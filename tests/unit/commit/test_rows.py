@@ -1,0 +1,67 @@
+"""The rows that commits account for, compared with the rows of a real Iceberg table in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+
+from lakefeed.commit.entries import BACKFILL_OF, BATCH_ID, FEED, MOVED, RANGES, REPLAY, REPLAY_OF
+from lakefeed.commit.move import Move
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, replays_of, rows_before
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
+    opened = load_catalog("c", **properties)
+    opened.create_namespace("ns")
+    yield opened
+    opened.close()
+
+
+def rows(start: int, end: int) -> pa.Table:
+    return pa.Table.from_pylist([{"id": each} for each in range(start, end)], schema=SCHEMA)
+
+
+def summary(start: int, end: int, **others: str) -> dict[str, Any]:
+    ranges = OffsetRanges((OffsetRange("t", 0, start, end),), {"t": "one"}).to_json()
+    return {FEED: "f", BATCH_ID: "0", RANGES: ranges, **others}
+
+
+def test_rows_of_the_commits_are_the_rows_of_the_table(catalog: Catalog) -> None:
+    table = catalog.create_table("ns.rows", schema=SCHEMA)
+    table.append(rows(0, 20), snapshot_properties=summary(0, 20))
+    table.append(rows(20, 30), snapshot_properties=summary(20, 30))
+    rewind = Move("rewind", {("t", 0): (30, 20)}, {"t": "one"}, {("t", 0): 10})
+    moved = rewind.to_json(OffsetRanges((OffsetRange("t", 0, 20, 20),), {"t": "one"}))
+    table.delete("id >= 20", snapshot_properties=summary(20, 20, **{MOVED: moved}))
+    table.append(rows(20, 40), snapshot_properties=summary(20, 40))
+    backfill = {BACKFILL_OF: "f", RANGES: summary(0, 1)[RANGES]}
+    table.append(rows(100, 103), snapshot_properties=backfill)
+    replay = {REPLAY_OF: "f", REPLAY: "r", "lakefeed.counts": json.dumps({"t": {"0": [2, 0, 0]}})}
+    table.append(rows(200, 202), snapshot_properties=replay)
+    # As output mode complete: each batch replaces all rows.
+    table.overwrite(rows(0, 4), snapshot_properties=summary(40, 41))
+
+    line, whole = ancestors(table)
+    assert whole
+    held = {each.snapshot_id: table.scan(snapshot_id=each.snapshot_id).to_arrow().num_rows for each in line}
+    for number in range(len(line)):
+        # As if the snapshots before had expired.
+        left = line[number:]
+        grown = sum(each.grown for each in commits_of(left, "f"))
+        grown += sum(each.grown for each in backfills_of(left, "f"))
+        grown += sum(each.grown for each in replays_of(left, "f"))
+        before = rows_before(left)
+        assert before == (held[line[number - 1].snapshot_id] if number else 0)
+        # PyIceberg overwrites in two snapshots, of which both have the summary.
+        assert before + grown == held[line[-1].snapshot_id] == 4
