@@ -63,7 +63,7 @@ def test_a_broken_record_stops_the_job_and_says_where(spark: SparkSession) -> No
     error = decode_error_of(stopped.value)
     assert error is not None
     assert error.where == "topic trips.v1-x, partition 0, offset 2"
-    assert error.what == "A record cannot be decoded: truncated: 1 more byte(s) wanted at byte 1 of 1"
+    assert error.what == "A record cannot be decoded: b: truncated: 1 more byte(s) wanted at byte 1 of 1"
 
 
 @pytest.mark.parametrize("spec", [AVRO, JSON, Raw()])

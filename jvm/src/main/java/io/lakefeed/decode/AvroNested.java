@@ -21,13 +21,20 @@ final class AvroNested {
         private AvroStep[] steps;
         private int[] places;
         private String[] names;
+        private String[] written;
         private byte[] common;
 
-        /** To be called once; later than the constructor since a record may lie in itself. */
-        void become(AvroStep[] steps, int[] places, String[] names) {
+        /**
+         * To be called once; later than the constructor since a record may lie in itself.
+         *
+         * @param names the reader's fields
+         * @param written the name of each step's field, for errors
+         */
+        void become(AvroStep[] steps, int[] places, String[] names, String[] written) {
             this.steps = steps;
             this.places = places;
             this.names = names;
+            this.written = written;
             this.common = new byte[steps.length];
             for (int at = 0; at < steps.length; at++) {
                 common[at] = steps[at].common();
@@ -43,15 +50,20 @@ final class AvroNested {
             final AvroStep[] all = steps;
             final int[] into = places;
             final byte[] kinds = common;
-            for (int at = 0; at < all.length; at++) {
-                int field = into[at];
-                switch (kinds[at]) {
-                    case INT -> row.put(field, (long) in.readInt());
-                    case LONG -> row.put(field, in.readLong());
-                    case DOUBLE -> row.put(field, in.readDouble());
-                    case STRING -> row.put(field, in.readString());
-                    default -> all[at].read(in, row, field);
+            int at = 0;
+            try {
+                for (; at < all.length; at++) {
+                    int field = into[at];
+                    switch (kinds[at]) {
+                        case INT -> row.put(field, (long) in.readInt());
+                        case LONG -> row.put(field, in.readLong());
+                        case DOUBLE -> row.put(field, in.readDouble());
+                        case STRING -> row.put(field, in.readString());
+                        default -> all[at].read(in, row, field);
+                    }
                 }
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).at(written[at]);
             }
         }
 
@@ -66,11 +78,16 @@ final class AvroNested {
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
             in.enter();
             json.writeStartObject();
-            for (int at = 0; at < steps.length; at++) {
-                if (places[at] != NOWHERE) {
-                    json.writeFieldName(names[places[at]]);
+            int at = 0;
+            try {
+                for (; at < steps.length; at++) {
+                    if (places[at] != NOWHERE) {
+                        json.writeFieldName(names[places[at]]);
+                    }
+                    steps[at].write(in, json);
                 }
-                steps[at].write(in, json);
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).at(written[at]);
             }
             json.writeEndObject();
             in.leave();
@@ -150,7 +167,11 @@ final class AvroNested {
                     row.setNullAt(each);
                 }
             }
-            step.read(in, row, member);
+            try {
+                step.read(in, row, member);
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).at(AvroTypes.member(member));
+            }
             return row;
         }
 
@@ -158,7 +179,11 @@ final class AvroNested {
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
             json.writeStartObject();
             json.writeFieldName(AvroTypes.member(member));
-            step.write(in, json);
+            try {
+                step.write(in, json);
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).at(AvroTypes.member(member));
+            }
             json.writeEndObject();
         }
     }
@@ -178,9 +203,14 @@ final class AvroNested {
         @Override
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
             json.writeStartArray();
+            long index = 0;
             for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
-                for (; count > 0; count--) {
-                    item.write(in, json);
+                try {
+                    for (; count > 0; count--, index++) {
+                        item.write(in, json);
+                    }
+                } catch (RuntimeException bad) {
+                    throw BadRecord.of(bad).item(index);
                 }
             }
             json.writeEndArray();
@@ -205,21 +235,26 @@ final class AvroNested {
             Object[] values = NONE;
             Map<Object, Integer> places = null;
             int size = 0;
+            long index = 0;
             for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
                 keys = roomFor(size + count, keys);
                 values = roomFor(size + count, values);
-                for (; count > 0; count--) {
-                    UTF8String key = in.readString();
-                    if (size == FEW && places == null) {
-                        places = new HashMap<>();
-                        for (int at = 0; at < size; at++) {
-                            places.put(keys[at], at);
+                try {
+                    for (; count > 0; count--, index++) {
+                        UTF8String key = in.readString();
+                        if (size == FEW && places == null) {
+                            places = new HashMap<>();
+                            for (int at = 0; at < size; at++) {
+                                places.put(keys[at], at);
+                            }
                         }
+                        int place = place(key, keys, size, places);
+                        keys[place] = key;
+                        values[place] = value.read(in);
+                        size += place == size ? 1 : 0;
                     }
-                    int place = place(key, keys, size, places);
-                    keys[place] = key;
-                    values[place] = value.read(in);
-                    size += place == size ? 1 : 0;
+                } catch (RuntimeException bad) {
+                    throw BadRecord.of(bad).item(index);
                 }
             }
             if (size < keys.length) {
@@ -245,10 +280,15 @@ final class AvroNested {
         @Override
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
             json.writeStartObject();
+            long index = 0;
             for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
-                for (; count > 0; count--) {
-                    json.writeFieldName(in.readString().toString());
-                    value.write(in, json);
+                try {
+                    for (; count > 0; count--, index++) {
+                        json.writeFieldName(in.readString().toString());
+                        value.write(in, json);
+                    }
+                } catch (RuntimeException bad) {
+                    throw BadRecord.of(bad).item(index);
                 }
             }
             json.writeEndObject();

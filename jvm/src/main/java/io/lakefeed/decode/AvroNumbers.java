@@ -35,8 +35,12 @@ final class AvroNumbers {
             int size = 0;
             for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
                 items = roomFor(size + count, items, bytes);
-                for (int until = size + count; size < until; size++) {
-                    read(in, items, Platform.BYTE_ARRAY_OFFSET + (long) size * bytes);
+                try {
+                    for (int until = size + count; size < until; size++) {
+                        read(in, items, Platform.BYTE_ARRAY_OFFSET + (long) size * bytes);
+                    }
+                } catch (RuntimeException bad) {
+                    throw BadRecord.of(bad).item(size);
                 }
             }
             return UnsafeArrayData.fromPrimitiveArray(items, Platform.BYTE_ARRAY_OFFSET, size, bytes);

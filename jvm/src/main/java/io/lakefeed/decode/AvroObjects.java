@@ -2,14 +2,10 @@ package io.lakefeed.decode;
 
 import com.fasterxml.jackson.core.JsonGenerator;
 import java.io.IOException;
-import java.math.BigDecimal;
-import java.math.BigInteger;
-import java.math.RoundingMode;
 import java.util.List;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -106,51 +102,35 @@ final class AvroObjects {
         }
     }
 
-    /** A decimal as the two's complement of its unscaled value, big end first. */
+    /** A decimal in bytes; {@code size} of them, or as many as a length before them tells. */
     static final class OfDecimal extends Single {
         private final int size;
-        private final int writtenScale;
-        private final DecimalType type;
+        private final AvroDecimal decimal;
 
         OfDecimal(Schema writer, int writtenScale, DecimalType type) {
             super(type);
             this.size = sizeOf(writer);
-            this.writtenScale = writtenScale;
-            this.type = type;
+            this.decimal = new AvroDecimal(writtenScale, type);
         }
 
         @Override
         Object read(BoundedDecoder in) {
-            byte[] bytes = bytes(in, size);
-            if (bytes.length == 0) {
-                throw new BadRecord("a decimal of 0 bytes before byte " + in.position());
-            }
-            if (bytes.length <= 8 && writtenScale == type.scale()) {
-                long unscaled = bytes[0];
-                for (int at = 1; at < bytes.length; at++) {
-                    unscaled = unscaled << 8 | bytes[at] & 0xFF;
-                }
-                return Decimal.apply(unscaled, type.precision(), type.scale());
-            }
-            // A number that had to be rounded would be another one: it fails here.
-            BigDecimal exact = new BigDecimal(new BigInteger(bytes), writtenScale)
-                    .setScale(type.scale(), RoundingMode.UNNECESSARY);
-            return Decimal.apply(exact, type.precision(), type.scale());
+            return decimal.of(bytes(in, size));
         }
     }
 
     /** Spark's own way of writing a decimal as a long. */
     static final class OfLongDecimal extends Single {
-        private final DecimalType type;
+        private final AvroDecimal decimal;
 
         OfLongDecimal(DecimalType type) {
             super(type);
-            this.type = type;
+            this.decimal = new AvroDecimal(type.scale(), type);
         }
 
         @Override
         Object read(BoundedDecoder in) {
-            return Decimal.apply(in.readLong(), type.precision(), type.scale());
+            return decimal.of(in.readLong());
         }
     }
 

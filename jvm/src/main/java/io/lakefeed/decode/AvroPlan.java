@@ -144,9 +144,11 @@ final class AvroPlan {
         int defaults = action.readerOrder.length - action.firstDefault;
         AvroStep[] steps = new AvroStep[action.fieldActions.length + defaults];
         int[] places = new int[steps.length];
+        String[] written = new String[steps.length];
         int next = 0;
         for (int at = 0; at < action.fieldActions.length; at++) {
             Action field = action.fieldActions[at];
+            written[at] = action.writer.getFields().get(at).name();
             if (field.type == Action.Type.SKIP) {
                 places[at] = AvroNested.OfRecord.NOWHERE;
                 steps[at] = new AvroNested.Skipped(AvroSkip.of(field.writer));
@@ -158,11 +160,12 @@ final class AvroPlan {
         for (int at = action.fieldActions.length; at < steps.length; at++) {
             Schema.Field field = action.readerOrder[next];
             places[at] = field.pos();
+            written[at] = field.name();
             steps[at] = constant(field.schema(), action.defaults[next++ - action.firstDefault], inside);
         }
         String[] names =
                 action.reader.getFields().stream().map(Schema.Field::name).toArray(String[]::new);
-        record.become(steps, places, names);
+        record.become(steps, places, names, written);
         return record;
     }
 

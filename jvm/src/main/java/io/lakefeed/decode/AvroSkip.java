@@ -17,7 +17,7 @@ interface AvroSkip {
     private static AvroSkip of(Schema writer, Map<Schema, OfRecord> records) {
         return switch (writer.getType()) {
             case NULL -> in -> {};
-            case BOOLEAN -> in -> in.skip(1);
+            case BOOLEAN -> BoundedDecoder::readBoolean;
             case INT, LONG, ENUM -> BoundedDecoder::readLong;
             case FLOAT -> in -> in.skip(Float.BYTES);
             case DOUBLE -> in -> in.skip(Double.BYTES);
@@ -47,6 +47,7 @@ interface AvroSkip {
                 if (known == null) {
                     known = new OfRecord();
                     records.put(writer, known);
+                    known.names = writer.getFields().stream().map(Schema.Field::name).toArray(String[]::new);
                     known.fields =
                             writer.getFields().stream().map(each -> of(each.schema(), records)).toArray(AvroSkip[]::new);
                 }
@@ -56,9 +57,14 @@ interface AvroSkip {
     }
 
     private static void items(BoundedDecoder in, AvroSkip item) {
+        long index = 0;
         for (int count = in.skipItems(); count != 0; count = in.skipItems()) {
-            for (; count > 0; count--) {
-                item.over(in);
+            try {
+                for (; count > 0; count--, index++) {
+                    item.over(in);
+                }
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).item(index);
             }
         }
     }
@@ -66,14 +72,20 @@ interface AvroSkip {
     /** A record, which may lie in itself. */
     final class OfRecord implements AvroSkip {
         private AvroSkip[] fields;
+        private String[] names;
 
         private OfRecord() {}
 
         @Override
         public void over(BoundedDecoder in) {
             in.enter();
-            for (AvroSkip field : fields) {
-                field.over(in);
+            int at = 0;
+            try {
+                for (; at < fields.length; at++) {
+                    fields[at].over(in);
+                }
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).at(names[at]);
             }
             in.leave();
         }

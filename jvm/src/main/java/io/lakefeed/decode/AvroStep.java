@@ -46,8 +46,12 @@ abstract class AvroStep {
         int size = 0;
         for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
             items = roomFor(size + count, items);
-            for (int until = size + count; size < until; size++) {
-                items[size] = read(in);
+            try {
+                for (int until = size + count; size < until; size++) {
+                    items[size] = read(in);
+                }
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).item(size);
             }
         }
         return new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));

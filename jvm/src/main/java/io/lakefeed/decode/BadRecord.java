@@ -1,10 +1,96 @@
 package io.lakefeed.decode;
 
-/** One record cannot be read; its message becomes the record's error. Costs no stack trace. */
+import io.lakefeed.protobuf.Malformed;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * One record cannot be read; its message becomes the record's error: {@code items[3].price: why}. Costs no stack trace.
+ *
+ * <p>Who reads a value knows what is wrong with it, and who reads the values around it knows where it is. So a format
+ * throws this with a reason alone, and each level that it passes adds its own name with {@link #at} or {@link #item}:
+ *
+ * <pre>{@code
+ * try {
+ *     value = step.read(in);
+ * } catch (RuntimeException bad) {
+ *     throw BadRecord.of(bad).at(field.name());
+ * }
+ * }</pre>
+ *
+ * <p>A block of {@code try} costs nothing while nothing is thrown; put it around the loop over the fields, not into it.
+ * Reasons have neither values of the record nor a text of Java's.
+ */
 final class BadRecord extends RuntimeException {
     private static final long serialVersionUID = 1L;
+    private static final Logger LOG = LoggerFactory.getLogger(BadRecord.class);
+    /** Of a longer path the names at both ends are shown. */
+    private static final int SHOWN_AT_EACH_END = 8;
+    /** The reason for a failure that no part of the decoder expects. */
+    private static final String DEFECT = "the decoder fails on this value, which is a defect of lakefeed: please report it";
+
+    private static final int MOST_DEFECTS_LOGGED = 20;
+    private static final AtomicInteger DEFECTS_LOGGED = new AtomicInteger();
+
+    private final transient List<String> inside = new ArrayList<>(2);
 
     BadRecord(String message) {
         super(message, null, false, false);
+    }
+
+    /**
+     * What a reader caught as a reason: a {@link BadRecord} as it is; a {@link RegistryException} is thrown on, since
+     * it is no fault of the record; anything else is a defect of the decoder and is logged, without its message, which may hold
+     * values.
+     */
+    static BadRecord of(RuntimeException caught) {
+        if (caught instanceof BadRecord bad) {
+            return bad;
+        }
+        if (caught instanceof RegistryException outage) {
+            throw outage;
+        }
+        if (caught instanceof Malformed malformed) {
+            return new BadRecord(malformed.getMessage());
+        }
+        if (DEFECTS_LOGGED.getAndIncrement() < MOST_DEFECTS_LOGGED) {
+            StackTraceElement[] frames = caught.getStackTrace();
+            LOG.warn("{}: {} {}", DEFECT, caught.getClass().getName(), frames.length == 0 ? "" : "at " + frames[0]);
+        }
+        return new BadRecord(DEFECT);
+    }
+
+    /** This reason, for a value inside the field {@code name}. */
+    BadRecord at(String name) {
+        inside.add(name);
+        return this;
+    }
+
+    /** This reason, for a value inside the item at {@code index} of an array, or the entry there of a map. */
+    BadRecord item(long index) {
+        inside.add("[" + index + "]");
+        return this;
+    }
+
+    @Override
+    public String getMessage() {
+        return inside.isEmpty() ? super.getMessage() : path() + ": " + super.getMessage();
+    }
+
+    private String path() {
+        StringBuilder path = new StringBuilder();
+        for (int at = inside.size() - 1; at >= 0; at--) {
+            int depth = inside.size() - 1 - at;
+            if (depth == SHOWN_AT_EACH_END && at > SHOWN_AT_EACH_END) {
+                path.append("…");
+                at = SHOWN_AT_EACH_END;
+            }
+            String name = inside.get(at);
+            path.append(path.isEmpty() || name.startsWith("[") ? "" : ".").append(name);
+        }
+        return path.toString();
     }
 }

@@ -83,14 +83,19 @@ final class BoundedDecoder {
         if (at >= end) {
             throw truncated(1);
         }
-        return bytes[at++] == 1;
+        byte value = bytes[at];
+        if ((value & ~1) != 0) {
+            throw new BadRecord("a boolean is neither 0 nor 1 at byte " + at);
+        }
+        at++;
+        return value != 0;
     }
 
     int readInt() {
         long value = readLong();
         int narrow = (int) value;
         if (narrow != value) {
-            throw new BadRecord("an int is out of range: " + value + " before byte " + at);
+            throw new BadRecord("an int is out of range before byte " + at);
         }
         return narrow;
     }
@@ -186,7 +191,7 @@ final class BoundedDecoder {
     int readIndex(int count, String of) {
         long index = readLong();
         if (index < 0 || index >= count) {
-            throw new BadRecord("not readable: " + of + " has index " + index + " of " + count + " before byte " + at);
+            throw new BadRecord(of + " has index " + index + " of " + count + " before byte " + at);
         }
         return (int) index;
     }

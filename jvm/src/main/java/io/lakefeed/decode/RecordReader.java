@@ -1,6 +1,5 @@
 package io.lakefeed.decode;
 
-import io.lakefeed.protobuf.Malformed;
 import java.time.Duration;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -9,13 +8,16 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Reads the records of one thread in one format; makes of each the struct (value, schema id, error).
  *
- * <p>A format says how bytes become the value, and throws {@link BadRecord} or {@link Malformed} for a record that
- * it cannot read. Whatever else goes wrong with one record becomes its error too; a {@link RegistryException} alone
- * is let through.
+ * <p>A format says how bytes become the value, and throws {@link BadRecord} for a record that it cannot read, with the path
+ * of the field. It charges {@link #budget} for what a record can repeat. Whatever else goes wrong with one record becomes
+ * its error too, also when the memory does not suffice; a {@link RegistryException} alone is let through.
  */
 abstract class RecordReader {
     private static final int LONGEST_ERROR = 1_000;
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
+
+    /** The memory that the present record may take. */
+    final MemoryBudget budget = new MemoryBudget();
 
     private final Writers<?> writers;
     private Integer latest = 0;
@@ -53,15 +55,14 @@ abstract class RecordReader {
                 schemaId = boxed(WireFormat.schemaId(record));
                 from = WireFormat.HEADER;
             }
+            budget.start(record.length);
             return result(value(record, from, schemaId == null ? 0 : schemaId), schemaId, null);
-        } catch (RegistryException outage) {
-            throw outage;
-        } catch (BadRecord | Malformed bad) {
-            return failed(schemaId, bad.getMessage() + (writers == null ? WireFormat.told(record) : ""));
         } catch (StackOverflowError deep) {
             return failed(schemaId, "nested too deeply");
-        } catch (RuntimeException unreadable) {
-            return failed(schemaId, "not readable: " + unreadable);
+        } catch (OutOfMemoryError full) {
+            return failed(schemaId, "the memory does not suffice for this record, of " + record.length + " bytes");
+        } catch (RuntimeException bad) {
+            return failed(schemaId, BadRecord.of(bad).getMessage() + (writers == null ? WireFormat.told(record) : ""));
         }
     }
 
