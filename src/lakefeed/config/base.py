@@ -17,7 +17,9 @@ Scalar = str | int | float | bool
 class Model(BaseModel):
     """A frozen model that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True, allow_inf_nan=False
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

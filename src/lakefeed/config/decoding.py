@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf
 from lakefeed.config.connections import Registry
+from lakefeed.config.ddl import Ddl
+from lakefeed.config.names import Count
 
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
@@ -82,14 +84,14 @@ class JsonSchemaDecode(Model):
 class JsonDecode(Model):
     """JSON values with a given schema, or one that is guessed from records."""
 
-    schema_ddl: str | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
+    schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
     schema_file: Path | None = Field(None, description="Or a file: an .avsc, or a Spark schema as .json.")
     schema_: Literal["sample"] | None = Field(
         None,
         alias="schema",
         description="Or sample: guessed from the newest records when the feed first runs, then kept with the table.",
     )
-    sample_records: PositiveInt = Field(1_000, description="How many records schema: sample looks at, at most.")
+    sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
 
     @model_validator(mode="after")
     def _one_schema(self) -> JsonDecode:
@@ -101,7 +103,7 @@ class JsonDecode(Model):
 class CsvDecode(Model):
     """Values that are one line of CSV each, without a header line."""
 
-    schema_ddl: str | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
+    schema_ddl: Ddl | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
     schema_file: Path | None = Field(None, description="Or a file: an .avsc, or a Spark schema as .json.")
     delimiter: str = Field(",", description="Between two values; one character, such as ';' or \"\\t\".")
     quote: str = Field('"', description="Around values that hold the delimiter, a quote or a line end.")

@@ -83,6 +83,14 @@ class Document:
                 return found
         return Location(file="pipeline", line=None, column=None)
 
+    def rename(self, old: Place, new: Place) -> None:
+        """Lets what stands at ``old`` be known at ``new`` too: a misspelt key's value under the right key."""
+        for known in (self.keys, self.contents, self.written, self.variables):
+            moved: dict[Place, Any] = {p: each for p, each in known.items() if p[: len(old)] == old}
+            known.update({(*new, *p[len(old) :]): each for p, each in moved.items()})
+        for places in (self.broken, self.secret_places):
+            places |= {(*new, *p[len(old) :]) for p in places if p[: len(old)] == old}
+
     def add(
         self, what: str, *, place: Place, location: Location, hint: str | None = None, warning: bool = False
     ) -> None:
@@ -176,6 +184,9 @@ class _Conversion:
         for name in outcome.undefined:
             hint = f"set it (export {name}=…), or give a default: ${{{name}:-value}}"
             self.broken(f"the environment variable {name} is not set", place, location, hint)
+        for name in outcome.empty if not outcome.text.strip() else ():
+            hint = f"give it a value; or write ${{{name}:-}} where the setting may be left out"
+            self.broken(f"the environment variable {name} is empty", place, location, hint)
         for text in outcome.malformed:
             shown = "a ${…}" if secret else f"'{text}'"
             hint = "write ${NAME} or ${NAME:-default}; $$ stands for one dollar sign"

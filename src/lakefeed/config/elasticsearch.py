@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import ClassVar, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, PositiveInt, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, complain
+from lakefeed.config.names import Count
 from lakefeed.config.sinks import MODES, SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
@@ -56,8 +57,8 @@ class ElasticsearchSink(SinkBlock):
     settings: dict[str, str | int | float | bool] = Field(
         default_factory=dict, description="Settings of an index that lakefeed makes, as number_of_shards."
     )
-    bulk_documents: PositiveInt = Field(5_000, description="Documents in one request at most.")
-    bulk_bytes: PositiveInt = Field(
+    bulk_documents: Count = Field(5_000, description="Documents in one request at most.")
+    bulk_bytes: Count = Field(
         5_000_000, description="Bytes of one request at most; a document that has more goes alone."
     )
 

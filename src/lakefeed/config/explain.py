@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from lakefeed.config import shape
-from lakefeed.config.base import Complaints
+from lakefeed.config.base import Complaint, Complaints
 from lakefeed.config.document import Document, problem_at
 from lakefeed.config.problem import Problem
 from lakefeed.config.shape import Place, dotted
@@ -40,9 +41,9 @@ def explain(error: ValidationError, *, document: Document, root: type[BaseModel]
     """One problem for each thing that is wrong, in the order of the file."""
     found: dict[tuple[Place, str], list[Problem]] = {}
     details = [
-        (_place(detail["loc"], root), detail)
+        (place_of(detail["loc"], root), detail)
         for detail in error.errors(include_url=False, include_input=True)
-        if detail["type"] == "extra_forbidden" or not _is_noise(_place(detail["loc"], root), document)
+        if detail["type"] == "extra_forbidden" or not _is_noise(place_of(detail["loc"], root), document)
     ]
     replaced = {
         (*place[:-1], near)
@@ -59,12 +60,24 @@ def explain(error: ValidationError, *, document: Document, root: type[BaseModel]
     return [_redacted(problem, document) for problems in found.values() for problem in problems]
 
 
+def told(place: Place, complaints: Iterable[Complaint], document: Document) -> list[Problem]:
+    """The problems that complaints about the value at ``place`` are."""
+    return [
+        _redacted(
+            _problem(place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True),
+            document,
+        )
+        for each in complaints
+        if each.key is None or not _is_noise((*place, each.key), document)
+    ]
+
+
 def _is_noise(place: Place, document: Document) -> bool:
     return any(place[: len(broken)] == broken for broken in document.broken)
 
 
-def _place(loc: tuple[int | str, ...], root: type[BaseModel]) -> Place:
-    """pydantic's ``loc`` without the names of union members and without '[key]'."""
+def place_of(loc: tuple[int | str, ...], root: type[BaseModel]) -> Place:
+    """Where an error is: pydantic's ``loc`` without the names of union members and without '[key]'."""
     place: Place = ()
     annotation: Any = root
     for segment in loc:
@@ -87,11 +100,7 @@ def _problems(place: Place, detail: Any, *, document: Document, root: type[BaseM
     kind, annotation = detail["type"], shape.at(root, place)
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, Complaints):
-        return [
-            _problem(place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True)
-            for each in cause.complaints
-            if each.key is None or not _is_noise((*place, each.key), document)
-        ]
+        return told(place, cause.complaints, document)
     if kind == "extra_forbidden":
         return [_unknown(place, document, root)]
     if kind == "missing":
@@ -157,6 +166,11 @@ def _general(place: Place, root: type[BaseModel]) -> tuple[str, ...]:
 def _names_at(root: type[BaseModel], place: Place) -> list[str]:
     model = shape.model_of(shape.at(root, place))
     return list(shape.fields(model)) if model else []
+
+
+def nearest(word: str, names: list[str]) -> str | None:
+    """The one name that was probably meant, if there is one."""
+    return next(iter(_near(word, names)), None)
 
 
 def _near(word: str, names: list[str]) -> list[str]:

@@ -10,7 +10,9 @@ from pydantic import Field, field_validator, model_validator
 from lakefeed.config.base import Model, OneOf
 from lakefeed.config.names import TableTemplate, TopicName
 
-DURATION = re.compile(r"^\s*(\d+)\s*(second|minute|hour|day)s?\s*$")
+DURATION = re.compile(r"\s*(\d{1,9})\s*(second|minute|hour|day)s?\s*", re.ASCII)
+LONGEST_SECONDS = 100 * 366 * 86_400
+"""A century: what is longer does not fit Spark's and Iceberg's numbers once it is in microseconds."""
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 
 
@@ -20,10 +22,24 @@ def seconds_of(duration: str) -> int:
     Raises:
         ValueError: if it is no duration.
     """
-    match = DURATION.match(duration)
+    match = DURATION.fullmatch(duration)
     if match is None:
         raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
-    return int(match[1]) * SECONDS[match[2]]
+    seconds = int(match[1]) * SECONDS[match[2]]
+    if seconds > LONGEST_SECONDS:
+        raise ValueError("a duration is 100 years at most")
+    return seconds
+
+
+def positive(duration: str) -> str:
+    """A duration as it is written.
+
+    Raises:
+        ValueError: if it is none, or no time at all.
+    """
+    if seconds_of(duration) == 0:
+        raise ValueError("a duration of 1 second at least is required")
+    return duration
 
 
 class SchemaChange(Model):
@@ -64,8 +80,7 @@ class WindowBudget(Bounds):
     @field_validator("duration")
     @classmethod
     def _duration(cls, duration: str) -> str:
-        seconds_of(duration)
-        return duration
+        return positive(duration)
 
     @model_validator(mode="after")
     def _a_bound(self) -> WindowBudget:

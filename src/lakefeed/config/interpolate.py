@@ -21,12 +21,14 @@ class Interpolation:
         text: the value with its references replaced.
         variables: the names it refers to.
         undefined: those of them that are neither set nor have a default.
+        empty: those of them that are set to nothing and have no default.
         malformed: references that are no ``${NAME}`` or ``${NAME:-default}``.
     """
 
     text: str
     variables: tuple[str, ...] = ()
     undefined: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
     malformed: tuple[str, ...] = ()
 
 
@@ -34,6 +36,7 @@ def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
     """Replaces the references in ``text``; those that cannot be replaced stay and are reported."""
     variables: list[str] = []
     undefined: list[str] = []
+    empty: list[str] = []
     malformed: list[str] = []
 
     def replacement(match: re.Match[str]) -> str:
@@ -50,6 +53,8 @@ def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
         if value is None:
             undefined.append(name)
             return match[0]
+        if not value.strip():
+            empty.append(name)
         return value
 
     replaced = _REFERENCE.sub(replacement, text)
@@ -57,5 +62,6 @@ def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
         text=replaced,
         variables=tuple(variables),
         undefined=tuple(dict.fromkeys(undefined)),
+        empty=tuple(dict.fromkeys(empty)),
         malformed=tuple(malformed),
     )

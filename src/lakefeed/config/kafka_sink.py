@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Model, OneOf, complain
 from lakefeed.config.connections import Registry
-from lakefeed.config.names import TOPIC
+from lakefeed.config.names import TOPIC, Brokers
 from lakefeed.config.sinks import EVERY_MODE, SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.kafka.client_options import producer_complaints
@@ -97,7 +97,7 @@ class KafkaSink(SinkBlock):
     """A topic: each row is a record, with headers that say where it comes from."""
 
     topic: str = Field(description="Its name; it has to be there.")
-    bootstrap_servers: str | None = Field(
+    bootstrap_servers: Brokers | None = Field(
         None, description="host:port of one or more brokers. Default: the source's, with how the source reaches them."
     )
     key: str | list[str] | None = Field(

@@ -5,33 +5,33 @@ from __future__ import annotations
 import re
 from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Model, Scalar, complain, entries
 from lakefeed.config.failures import seconds_of
-from lakefeed.config.names import TOPIC
-from lakefeed.config.upkeep import Duration
+from lakefeed.config.names import TOPIC, Bound, Brokers
+from lakefeed.config.upkeep import Period
 from lakefeed.kafka.client_options import consumer_complaints
 
 
 class KafkaSource(Model):
     """Topics of one Kafka cluster."""
 
-    bootstrap_servers: str = Field(description="host:port of one or more brokers, separated by commas.")
+    bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
     topics_pattern: str | None = Field(None, description="Or a regular expression of topic names.")
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="Where a new feed begins; afterwards it goes on where its last commit ended."
     )
-    max_records_per_batch: PositiveInt = Field(
+    max_records_per_batch: Bound = Field(
         1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."
     )
-    min_records_per_batch: PositiveInt | None = Field(
+    min_records_per_batch: Bound | None = Field(
         None,
         description="Wait until so many records are there, or max_wait is over: larger batches write larger files. "
         "Default: whatever is there when the trigger says.",
     )
-    max_wait: Duration = Field(
+    max_wait: Period = Field(
         "10 minutes", description="No record waits longer than this for min_records_per_batch to come together."
     )
     deduplicate: bool = Field(
@@ -60,6 +60,11 @@ class KafkaSource(Model):
             for index, topic in entries(topics)
             if isinstance(topic, str) and (not TOPIC.fullmatch(topic) or topic in (".", ".."))
         )
+        complain(
+            Complaint(key=index, what=f"the topic '{topic}' is there twice", hint="remove it: each topic is read once")
+            for index, topic in entries(topics)
+            if topic in topics[:index]
+        )
         return topics
 
     @field_validator("options", mode="before")
@@ -76,6 +81,9 @@ class KafkaSource(Model):
                 re.compile(pattern)
             except re.error as error:
                 raise ValueError(f"not a regular expression: {error}") from None
+            if not pattern or "(?P" in pattern:
+                what = "it is empty" if not pattern else "(?P is Python's way, and Java reads it: (?<name>…)"
+                raise ValueError(f"not a regular expression: {what}")
         return pattern
 
     @model_validator(mode="after")

@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from pydantic import Field, PositiveInt, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
 from lakefeed.config.aws import AwsAccess
+from lakefeed.config.names import Count
 
 STREAM = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 
@@ -52,7 +53,7 @@ class KinesisSource(KinesisAccess):
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="Where a new feed begins; afterwards it goes on where its last commit ended."
     )
-    max_records_per_batch: PositiveInt = Field(
+    max_records_per_batch: Count = Field(
         100_000, description="Upper bound on the records of one micro-batch, over all shards."
     )
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import ValidationError
 from yaml.nodes import Node
 
 from lakefeed.config import overrides as override
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.document import Document, convert
-from lakefeed.config.explain import explain
+from lakefeed.config.mistakes import mistakes_of
 from lakefeed.config.models import PipelineConfig, Sink
 from lakefeed.config.nodes import MAX_BYTES, Unreadable, compose
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
@@ -75,13 +74,11 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
     except Unreadable as unreadable:
         return Reading(config=None, problems=[*found, unreadable.problem], document=Document())
     found += document.problems
-    config = None
-    try:
-        config = PipelineConfig.model_validate(document.values)
-    except ValidationError as error:
-        found += explain(error, document=document, root=PipelineConfig)
-    else:
-        found += _catalog_problems(config, document, environment) + _subject_problems(config, document)
+    mistakes = mistakes_of(document)
+    found += mistakes.problems
+    if (config := mistakes.config) is not None:
+        later = _catalog_problems(config, document, environment) + _subject_problems(config, document)
+        found += [each for each in later if not mistakes.is_noise(each)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
     return Reading(config=None if errors_of(found) else config, problems=found, document=document)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, field_validator
 
 from lakefeed.config.base import Model
 from lakefeed.config.decoding import Decode
-from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, seconds_of
-from lakefeed.config.names import TableName
+from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange, positive
+from lakefeed.config.names import Count, TableName
 from lakefeed.config.partitions import PartitionTransforms
 from lakefeed.config.sorting import SortOrder
 from lakefeed.config.transform import Transform
@@ -46,7 +46,7 @@ class Tables(Model):
     retry_after: str = Field(
         "5 minutes", description="How long a paused table waits: '<n> seconds|minutes|hours|days'."
     )
-    at_once: PositiveInt = Field(4, description="How many tables are written at the same time.")
+    at_once: Count = Field(4, description="How many tables are written at the same time.")
     topics: dict[str, OneTable] = Field(
         default_factory=dict, description="What is special to some, by the topic's name."
     )
@@ -54,5 +54,4 @@ class Tables(Model):
     @field_validator("retry_after")
     @classmethod
     def _duration(cls, duration: str) -> str:
-        seconds_of(duration)
-        return duration
+        return positive(duration)

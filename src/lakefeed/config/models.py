@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf, Scalar, complain
 from lakefeed.config.connections import S3, Catalog, Connections
@@ -31,6 +31,9 @@ from lakefeed.config.triggers import AVAILABLE_NOW, INTERVAL, REAL_TIME, known
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.whole import misfits
 from lakefeed.errors import ConfigError
+
+RULES_OF_THE_FILE = "misfits"
+"""Key of the validation context: a list there takes what the rules between blocks find, and nothing is raised."""
 
 
 class Source(OneOf):
@@ -120,7 +123,7 @@ class Budget(Model):
     """What a feed should use at most. More than that warns, and never stops it."""
 
     s3_requests_per_batch: int | None = Field(
-        None, ge=1, description="Requests to S3 in one micro-batch, of driver and executors."
+        None, ge=1, le=2**31 - 1, description="Requests to S3 in one micro-batch, of driver and executors."
     )
 
 
@@ -212,8 +215,12 @@ class PipelineConfig(Model):
         return settings
 
     @model_validator(mode="after")
-    def _blocks_fit(self) -> PipelineConfig:
-        complain(misfits(self))
+    def _blocks_fit(self, info: ValidationInfo) -> PipelineConfig:
+        collected = (info.context or {}).get(RULES_OF_THE_FILE)
+        if collected is None:
+            complain(misfits(self))
+        else:
+            collected.extend(misfits(self))
         return self
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -51,6 +51,30 @@ def _can_name_a_topic(topic: str) -> str:
 
 
 TopicName = Annotated[str, AfterValidator(_can_name_a_topic)]
+
+
+_BROKER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
+
+
+def _brokers(servers: str) -> str:
+    for each in servers.split(","):
+        found = _BROKER.fullmatch(each.strip())
+        if found is None or not 1 <= int(found[1]) <= 65535:
+            raise ValueError(
+                f"'{each.strip()}' is no broker: write host:port, with a port of 1 to 65535; several with commas "
+                "between them"
+            )
+    return servers
+
+
+Brokers = Annotated[str, AfterValidator(_brokers)]
+"""``host:port`` of one or more brokers."""
+
+Count = Annotated[int, Field(gt=0, le=2**31 - 1)]
+"""How many, as far as Java's integers reach."""
+
+Bound = Annotated[int, Field(gt=0, le=2**63 - 1)]
+"""How many at most, as far as Java's long integers reach."""
 
 
 def catalog_of(table: str) -> str:

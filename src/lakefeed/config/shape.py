@@ -100,6 +100,14 @@ def free_form(annotation: Any) -> Any | None:
     return None
 
 
+def items(annotation: Any) -> Any | None:
+    """The type of a list's items; None for what is no list."""
+    for each in members(annotation):
+        if typing.get_origin(each) is list:
+            return typing.get_args(each)[0]
+    return None
+
+
 def choices(annotation: Any) -> list[str]:
     """The words that may stand there, where they are counted."""
     return [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, PositiveInt, field_validator
+from pydantic import Field, field_validator
 
 from lakefeed.config.base import Model
-from lakefeed.config.names import Identifier
+from lakefeed.config.names import Count, Identifier
 from lakefeed.config.transform import FUNCTION, OutputMode
 
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
@@ -57,7 +57,7 @@ class MemorySink(SinkBlock):
     keys: list[str] = Field(
         default_factory=list, description="With output_mode: update: a newer row replaces the one with these columns."
     )
-    max_rows: PositiveInt = Field(
+    max_rows: Count = Field(
         100_000, description="More rows than that stop the pipeline: they are kept in the driver's memory."
     )
 
@@ -72,8 +72,8 @@ class ConsoleSink(SinkBlock):
 
     is_lasting: ClassVar[bool] = False
 
-    rows: PositiveInt = Field(20, description="How many of each batch.")
-    width: PositiveInt = Field(60, description="Characters of a column at most.")
+    rows: Count = Field(20, description="How many of each batch.")
+    width: Count = Field(60, description="Characters of a column at most.")
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints, Model
+from lakefeed.config.ddl import Ddl
 from lakefeed.config.failures import seconds_of
 from lakefeed.config.names import Identifier
 
@@ -34,7 +35,7 @@ class StaticTable(Model):
     table: str | None = Field(None, description="catalog.namespace.table")
     format: str | None = Field(None, description="Or a format that Spark can read: parquet, csv, json, jdbc, …")
     path: str | None = Field(None, description="With format: where the files are.")
-    schema_ddl: str | None = Field(None, description="With format: the columns, as 'id BIGINT, name STRING'.")
+    schema_ddl: Ddl | None = Field(None, description="With format: the columns, as 'id BIGINT, name STRING'.")
     options: dict[str, str] = Field(default_factory=dict, description="With format: Spark's options of it.")
 
     @model_validator(mode="after")

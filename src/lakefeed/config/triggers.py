@@ -15,7 +15,8 @@ INTERVAL = "1 minute"
 """Between two notes of how far a real-time query has come."""
 LEAST_SECONDS = 5
 """Spark's ``spark.sql.streaming.realTimeMode.minBatchDuration``."""
-_TIME = re.compile(r"^\s*(\d+)\s*(second|minute|hour)s?\s*$")
+_TIME = re.compile(r"\s*(\d{1,9})\s*(second|minute|hour)s?\s*", re.ASCII)
+LONGEST_SECONDS = 366 * 86_400
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600}
 
 
@@ -26,13 +27,16 @@ def known(trigger: str) -> str:
         ValueError: it is none.
     """
     interval = interval_of(trigger)
-    if trigger == AVAILABLE_NOW or (interval is None and _TIME.match(trigger)):
+    if trigger == AVAILABLE_NOW:
         return trigger
-    if interval is None or not (found := _TIME.match(interval)):
+    if not (found := _TIME.fullmatch(trigger if interval is None else interval)):
         raise ValueError(
             f"a trigger is '<n> seconds|minutes|hours', '{AVAILABLE_NOW}', '{REAL_TIME}' or '{REAL_TIME}, <n> seconds'"
         )
-    if int(found[1]) * _SECONDS[found[2]] < LEAST_SECONDS:
+    seconds = int(found[1]) * _SECONDS[found[2]]
+    if seconds > LONGEST_SECONDS:
+        raise ValueError("a trigger is a year at most")
+    if interval is not None and seconds < LEAST_SECONDS:
         raise ValueError(f"{REAL_TIME}: its progress is noted every {LEAST_SECONDS} seconds at most")
     return trigger
 

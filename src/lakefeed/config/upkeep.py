@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from lakefeed.config.base import Model
-from lakefeed.config.failures import seconds_of
+from lakefeed.config.failures import positive, seconds_of
 
 Step = Literal["compact", "manifests", "expire", "orphans"]
 STEPS: tuple[Step, ...] = ("compact", "manifests", "expire", "orphans")
@@ -33,27 +33,40 @@ def _a_day_at_least(text: str) -> str:
 
 
 Duration = Annotated[str, AfterValidator(_duration)]
+Period = Annotated[str, AfterValidator(positive)]
+"""A duration of 1 second at least: how often something happens."""
 
 
 class Compact(Model):
     """Small files become large ones, partition by partition; those that the feed no longer writes to first."""
 
     min_files: int = Field(
-        5, ge=2, description="So many small files of a partition are worth a rewrite; small is below 3/4 of the target."
+        5,
+        ge=2,
+        le=2**31 - 1,
+        description="So many small files of a partition are worth a rewrite; small is below 3/4 of the target.",
     )
     target_mb: int | None = Field(
-        None, ge=1, description="Size of the files to write. Default: the table's write.target-file-size-bytes."
+        None,
+        ge=1,
+        le=2**31 - 1,
+        description="Size of the files to write. Default: the table's write.target-file-size-bytes.",
     )
     group_mb: int = Field(
-        1024, ge=1, description="So much is read, written and committed at once: the bound on memory, and on a stop."
+        1024,
+        ge=1,
+        le=2**31 - 1,
+        description="So much is read, written and committed at once: the bound on memory, and on a stop.",
     )
 
 
 class Manifests(Model):
     """Many small manifests become few, clustered by partition; position deletes too."""
 
-    more_than: int = Field(30, ge=1, description="So many manifests are left alone.")
-    delete_files: int = Field(10, ge=2, description="So many files of position deletes are worth a rewrite.")
+    more_than: int = Field(30, ge=1, le=2**31 - 1, description="So many manifests are left alone.")
+    delete_files: int = Field(
+        10, ge=2, le=2**31 - 1, description="So many files of position deletes are worth a rewrite."
+    )
 
 
 class Expire(Model):
@@ -61,7 +74,10 @@ class Expire(Model):
 
     older_than: Duration = Field("7 days", description="Younger ones stay: for time travel, verify and rollbacks.")
     keep: int = Field(
-        100, ge=10, description="So many stay in any case; below 10 a commit at hand could miss what it builds on."
+        100,
+        ge=10,
+        le=2**31 - 1,
+        description="So many stay in any case; below 10 a commit at hand could miss what it builds on.",
     )
 
 
@@ -71,13 +87,13 @@ class Orphans(Model):
     older_than: Annotated[Duration, AfterValidator(_a_day_at_least)] = Field(
         "3 days", description="Younger ones may belong to a commit at hand; 1 day at least."
     )
-    every: Duration = Field("1 day", description="How often they are looked for: each look lists the table's files.")
+    every: Period = Field("1 day", description="How often they are looked for: each look lists the table's files.")
 
 
 class Upkeep(Model):
     """How the feed's table and its dead-letter table are kept in order, inside the job, while it runs."""
 
-    every: Duration | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
+    every: Period | None = Field(None, description="Time between two looks at the tables. Default: 1 hour.")
     at: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         None, description="Or once a day at this time, HH:MM in UTC."
     )

@@ -31,11 +31,14 @@ class TestValues:
         assert config.decode.avro.registry.password.get_secret_value() == "0123"
 
     def test_a_value_never_adds_keys(self, reading: Reader) -> None:
-        config, found = reading(environment={**ENVIRONMENT, "KAFKA_BOOTSTRAP_SERVERS": "a:1\n    topics: [evil]"})
+        config, found = reading(
+            replace=(REGISTRY, f"{REGISTRY}    subject: ${{SUBJECT}}\n"),
+            environment={**ENVIRONMENT, "SUBJECT": "a\n    schema_file: evil"},
+        )
         assert found == []
         assert config is not None
-        assert config.source.kafka is not None
-        assert config.source.kafka.topics == ["trips"]
+        assert config.decode.avro is not None
+        assert config.decode.avro.schema_file is None
 
     def test_an_empty_variable_is_nothing(self, reading: Reader) -> None:
         text = f"{GOOD}s3:\n  endpoint: ${{NO_ENDPOINT:-}}\n"
@@ -44,6 +47,17 @@ class TestValues:
         assert config is not None
         assert config.s3 is not None
         assert config.s3.endpoint is None
+
+    @pytest.mark.parametrize("written", ["${EMPTY}", "'${EMPTY}'", '"${EMPTY}${EMPTY}"', "${BLANK}"])
+    @pytest.mark.parametrize(
+        "setting", ["s3:\n  endpoint: ", "transform:\n  sql: ", "budget:\n  s3_requests_per_batch: "]
+    )
+    def test_a_variable_without_a_value_is_a_mistake(self, reading: Reader, setting: str, written: str) -> None:
+        config, found = reading(f"{GOOD}{setting}{written}\n", environment={**ENVIRONMENT, "EMPTY": "", "BLANK": "  "})
+        assert config is None
+        name = "BLANK" if "BLANK" in written else "EMPTY"
+        assert [each.what for each in found] == [f"the environment variable {name} is empty"]
+        assert f"${{{name}:-}}" in (found[0].hint or "")
 
     def test_table_properties_are_text_as_written(self, reading: Reader) -> None:
         properties = "    properties: {a: 134217728, b: true, c: 0.10, d: x}\n"

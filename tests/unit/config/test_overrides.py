@@ -100,7 +100,7 @@ def test_wrong_overrides_do_not_hide_mistakes_of_the_file(reading: Reader) -> No
 @settings(max_examples=40, deadline=None)
 @given(
     bound=st.integers(min_value=1, max_value=10**12),
-    topics=st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True), min_size=1, max_size=5),
+    topics=st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True), min_size=1, max_size=5, unique=True),
     sql=st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufffe\uffff")),
 )
 def test_any_value_arrives_as_it_was_meant(
