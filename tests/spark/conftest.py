@@ -13,6 +13,7 @@ from tests.lake import spark_in
 from tests.servers.rest_catalog import rest_catalog
 from tests.spark.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
 from tests.spark.feed_table import Table
+from tests.spark.probe import Probe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +47,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder: Path = tmp_path_factory.mktemp("spark")
     with spark_in(folder, conf={"spark.sql.warehouse.dir": str(folder / "warehouse")}) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
+    """Decoders without Spark."""
+    running = Probe(tmp_path_factory.mktemp("probe"))
+    try:
+        yield running
+    finally:
+        running.close()
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql", "rest"])
