@@ -20,9 +20,9 @@ from lakefeed.dead_letters.place import DeadLetterPlace, DeadLetterReader
 from lakefeed.dead_letters.table import DeadLetterTable
 from lakefeed.dead_letters.topic import DeadLetterTopic
 from lakefeed.dead_letters.topic_reader import TopicReader
-from lakefeed.decode import Expectation, Policy, Raw, decoded, rows
+from lakefeed.decode import DecodeSpec, Expectation, Policy, Raw, decoded, rows
 from lakefeed.decode.deletes import delete_rule
-from lakefeed.decode.resolve import Decoding, decoding_of, key_spec_of, put_credentials
+from lakefeed.decode.resolve import Decoding, NumberedSource, decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.copies import marked
 from lakefeed.kafka.source import read_batch, read_stream
@@ -129,6 +129,7 @@ class Assembly:
             decode=self.config.decode,
             policy=self.policy(),
             on_change=self.config.schema_.on_change,
+            accept=self.config.schema_.accept,
             transform=self.transformed,
         )
 
@@ -138,7 +139,7 @@ class Assembly:
         if source is None:
             return self.transformed(records)
         spark = records.sparkSession
-        spec, key = self._decoding(spark).spec, key_spec_of(spark, self.config.decode, source)
+        spec, key = self._decoding(spark).spec, self._key(spark, source)
         policy = self.policy()
 
         def read(some: DataFrame) -> DataFrame:
@@ -210,6 +211,7 @@ class Assembly:
         schema = ReaderSchema(
             decoding.spec,
             policy=config.schema_.on_change,
+            accept=config.schema_.accept,
             latest_id=decoding.latest_id,
             writer_schema=decoding.writer_schema,
             keeper=sink,
@@ -222,7 +224,7 @@ class Assembly:
             "keep": kept_metadata(config),
             "transform": self.transformed,
             "streams": self.functions().streams,
-            "key": key_spec_of(spark, config.decode, source) if source is not None else None,
+            "key": self._key(spark, source) if source is not None else None,
             "dead_letters": dead_letters,
             "budget": config.dead_letters.budget if config.dead_letters else None,
         }
@@ -230,6 +232,10 @@ class Assembly:
             return Landing(spark, most_records=source.max_records_per_batch if source is not None else None, **parts)
         kind = RowsLanding if source is None else StatefulLanding
         return kind(spark, ready=ready, **parts)
+
+    def _key(self, spark: SparkSession, source: NumberedSource) -> DecodeSpec | None:
+        """What decodes the keys, if they are decoded."""
+        return key_spec_of(spark, self.config.decode, source, accept=self.config.schema_.accept)
 
     def policy(self) -> Policy:
         """What becomes of records that are not as they should be."""
@@ -380,6 +386,6 @@ class Assembly:
             self._resolved = (
                 Decoding(spec=Raw())
                 if source is None
-                else decoding_of(spark, self.config.decode, source, sampled=sampled)
+                else decoding_of(spark, self.config.decode, source, sampled=sampled, accept=self.config.schema_.accept)
             )
         return self._resolved

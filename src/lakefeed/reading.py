@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakefeed.commit.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.decoding import Decode
+from lakefeed.config.failures import Accept
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.decode import Policy
 from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
@@ -78,6 +79,7 @@ class BatchRead:
         decode: how values become columns.
         policy: what becomes of records that are not as they should be; what would be dead letters is only counted.
         on_change: whether new fields of writers' schemas become columns.
+        accept: whose records are read at all.
         transform: from decoded rows to those that are wanted.
     """
 
@@ -86,6 +88,7 @@ class BatchRead:
     decode: Decode
     policy: Policy
     on_change: OnChange = "evolve"
+    accept: Accept = "same_record"
     transform: Callable[[DataFrame], DataFrame] = lambda rows: rows
 
     def on_error(self, choice: OnError) -> BatchRead:
@@ -145,11 +148,12 @@ class BatchRead:
 
     def _landing(self, spark: SparkSession, target: Target) -> Landing:
         put_credentials(spark, self.decode)
-        decoding = decoding_of(spark, self.decode, self.source)
+        decoding = decoding_of(spark, self.decode, self.source, accept=self.accept)
         schema = ReaderSchema(
             decoding.spec,
             # Older records may well have another schema: that is no change that one could stop at.
             policy="ignore" if self.on_change == "fail" else self.on_change,
+            accept=self.accept,
             latest_id=decoding.latest_id,
             writer_schema=decoding.writer_schema,
             keeper=target,
@@ -162,7 +166,7 @@ class BatchRead:
             policy=self.policy,
             keep=tuple(self.decode.metadata),
             transform=self.transform,
-            key=key_spec_of(spark, self.decode, self.source),
+            key=key_spec_of(spark, self.decode, self.source, accept=self.accept),
         )
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:

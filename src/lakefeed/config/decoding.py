@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -26,6 +26,11 @@ class AvroDecode(Model):
         None,
         description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
     )
+    subjects: list[Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=list,
+        description="Records whose schema id is registered under none of these subjects are unreadable: dead letters, "
+        "or they stop the feed. {topic} stands for each topic. Default: ids of any subject.",
+    )
     schema_file: Path | None = Field(
         None, description="An .avsc file: the reader's schema with a registry, the writer's without."
     )
@@ -36,6 +41,8 @@ class AvroDecode(Model):
             raise ValueError("avro wants a registry (framed values) or a schema_file (values without header)")
         if self.registry is None and self.subject is not None:
             raise ValueError("subject wants a registry")
+        if self.registry is None and self.subjects:
+            raise ValueError("subjects requires a registry")
         return self
 
 

@@ -42,12 +42,21 @@ def positive(duration: str) -> str:
     return duration
 
 
+Accept = Literal["same_record", "resolvable", "any"]
+
+
 class SchemaChange(Model):
     """What a schema does to the table that a writer uses and the table does not cover."""
 
     on_change: Literal["evolve", "ignore", "fail"] = Field(
         "evolve",
         description="Change the table before the rows that need it, leave the new fields out and say so, or stop.",
+    )
+    accept: Accept = Field(
+        "same_record",
+        description="Whose records become rows. same_record: the writer's record has the name or an alias of the "
+        "reader's, and at least one of its fields. resolvable: also all required fields. any: every writer's record. "
+        "Others are unreadable: dead letters, or they stop the feed.",
     )
 
 

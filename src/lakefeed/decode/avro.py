@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,10 @@ def registry_options(spark: SparkSession, spec: Registered) -> dict[str, str]:
         "registry-url": registry_address(spec.registry_url),
         "reader-schema": spec.reader_schema,
         "registry-patience-seconds": str(spec.registry_patience_seconds),
+        "accept": spec.accept,
     }
+    if spec.subjects:
+        options["subjects"] = json.dumps(spec.subjects)
     if spec.credentials is not None:
         if not jvm.has_credentials(spark, spec.credentials):
             raise ConfigError(

@@ -157,6 +157,15 @@ class SchemaRegistry:
         """
         return self.schema(schema_id).text
 
+    def subjects_of(self, schema_id: int) -> set[str]:
+        """The subjects that the schema with this id is registered under, deleted versions apart.
+
+        Raises:
+            ResourceMissing: there is no such id.
+        """
+        with self._failures(f"schema id {schema_id}"):
+            return {str(each.subject) for each in self._client.get_schema_versions(schema_id)}
+
     def register(self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[Reference] = ()) -> int:
         """Registers a schema as the next version of ``subject``, if it is not there yet; returns its id.
 

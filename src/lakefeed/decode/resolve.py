@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from lakefeed import jvm
 from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
+from lakefeed.config.failures import Accept
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.kinesis import KinesisSource
 from lakefeed.decode.avro_schema import avro_schema_of, avro_schema_of_schema
@@ -26,9 +27,10 @@ from lakefeed.decode.spec import (
     PlainAvro,
     PlainProtobuf,
     Raw,
+    Registered,
     String,
 )
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +56,14 @@ class Decoding:
     writer_schema: Callable[[int], str] | None = None
 
 
-def decoding_of(spark: SparkSession, decode: Decode, source: NumberedSource, *, sampled: str | None = None) -> Decoding:
+def decoding_of(
+    spark: SparkSession,
+    decode: Decode,
+    source: NumberedSource,
+    *,
+    sampled: str | None = None,
+    accept: Accept = "same_record",
+) -> Decoding:
     """What decodes the values of a source.
 
     Args:
@@ -64,6 +73,7 @@ def decoding_of(spark: SparkSession, decode: Decode, source: NumberedSource, *, 
         source: where the values come from.
         sampled: with ``json: {schema: sample}``, the schema that was guessed the first time. Default: one is
             guessed now.
+        accept: ``schema.accept``.
 
     Raises:
         ConfigError: if no subject is named for topics that are given by a pattern, or a schema cannot be used.
@@ -73,7 +83,7 @@ def decoding_of(spark: SparkSession, decode: Decode, source: NumberedSource, *, 
     if sampled is not None and decode.is_sampled:
         return Decoding(Json(schema=sampled, sampled=True))
     latest = _latest(decode, source, "value")
-    spec = _spec(spark, decode, source, latest)
+    spec = _pinned(_spec(spark, decode, source, latest), decode, source, "value", accept)
     registry = decode.registry
     if registry is None:
         return Decoding(spec)
@@ -81,12 +91,64 @@ def decoding_of(spark: SparkSession, decode: Decode, source: NumberedSource, *, 
     writer_schema: Callable[[int], str] = client.by_id
     if decode.protobuf is not None or decode.json_schema is not None:
         writer_schema = partial(_avro_schema, spark, client, decode.protobuf.message if decode.protobuf else None)
+    if isinstance(spec, Registered) and spec.subjects:
+        writer_schema = partial(_of_subjects, client, spec.subjects, writer_schema)
     return Decoding(spec, latest.schema_id if latest else None, writer_schema)
 
 
-def key_spec_of(spark: SparkSession, decode: Decode, source: NumberedSource) -> DecodeSpec | None:
+def key_spec_of(
+    spark: SparkSession, decode: Decode, source: NumberedSource, *, accept: Accept = "same_record"
+) -> DecodeSpec | None:
     """What decodes the keys; None if they stay bytes. Errors are those of ``decoding_of``."""
-    return _spec(spark, decode.key, source, _latest(decode.key, source, "key")) if decode.key is not None else None
+    if decode.key is None:
+        return None
+    key = decode.key
+    return _pinned(_spec(spark, key, source, _latest(key, source, "key")), key, source, "key", accept)
+
+
+def _pinned(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept) -> DecodeSpec:
+    """The same with the rules for which writers' schemas it takes.
+
+    Raises:
+        ConfigError: the subject that has the table's schema is not one of those that are named.
+    """
+    if not isinstance(spec, Registered):
+        return spec
+    named = encoded.avro.subjects if encoded.avro is not None else []
+    topics = source.topics or ()
+    if not topics and any("{topic}" in each for each in named):
+        raise ConfigError(
+            "with topics_pattern it is not known which topics {topic} in subjects stands for",
+            where="decode.avro.subjects",
+            hint="write the subjects' names",
+        )
+    subjects = tuple(
+        dict.fromkeys(
+            each.replace("{topic}", topic) for each in named for topic in (topics if "{topic}" in each else [""])
+        )
+    )
+    given = encoded.avro is not None and encoded.avro.schema_file is not None
+    if subjects and not given and (own := subject_of(encoded.subject, source, part)) not in subjects:
+        raise ConfigError(
+            f"the table's schema comes from the subject {own}, whose records subjects refuses",
+            where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
+            hint=f"add {own}, or name one of them as subject",
+        )
+    return replace(spec, accept=accept, subjects=subjects)
+
+
+def _of_subjects(
+    client: SchemaRegistry, subjects: tuple[str, ...], writer_schema: Callable[[int], str], schema_id: int
+) -> str:
+    """The writer's schema.
+
+    Raises:
+        SchemaIncompatible: it is registered under none of the subjects.
+    """
+    text = writer_schema(schema_id)
+    if client.subjects_of(schema_id).isdisjoint(subjects):
+        raise SchemaIncompatible(f"the schema is not registered under {' or '.join(subjects)}", where=client.url)
+    return text
 
 
 def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredSchema | None:

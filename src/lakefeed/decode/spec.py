@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError
 
 
@@ -19,12 +20,16 @@ class Registered:
         credentials: name under which ``lakefeed.jvm.put_credentials`` has put them; None for none.
         registry_patience_seconds: how long a task goes on asking a registry that does not answer, before it
             fails. Default 300.
+        accept: whose records are read: ``schema.accept`` of a pipeline file.
+        subjects: a schema id that is registered under none of them is refused. Default: any subject.
     """
 
     registry_url: str
     reader_schema: str
     credentials: str | None = None
     registry_patience_seconds: int = 300
+    accept: Accept = "same_record"
+    subjects: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         registry_address(self.registry_url)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from lakefeed.config.failures import Accept
 from lakefeed.errors import SchemaChanged, SchemaIncompatible
+from lakefeed.schema.accept import refusal
 from lakefeed.schema.merge import Merge, merged
 
 Policy = Literal["evolve", "ignore", "fail"]
@@ -38,12 +41,24 @@ class Evolution:
         reader_schema: Avro record schema (JSON) to begin with.
         known_ids: ids whose schemas are in ``reader_schema`` already.
         where: the table or subject, for messages.
+        accept: whose records become rows at all, under every policy.
+        by_name: whether the name of the record counts for that.
     """
 
     def __init__(
-        self, policy: Policy, reader_schema: str, *, known_ids: Iterable[int] = (), where: str | None = None
+        self,
+        policy: Policy,
+        reader_schema: str,
+        *,
+        known_ids: Iterable[int] = (),
+        where: str | None = None,
+        accept: Accept = "same_record",
+        by_name: bool = True,
     ) -> None:
         self.policy = policy
+        self._accept: Accept = accept
+        self._by_name = by_name
+        self._foreign: set[int] = set()
         self._reader_schema = reader_schema
         self._known = set(known_ids)
         self._where = where
@@ -86,14 +101,16 @@ class Evolution:
         """
         if schema_id in self._known:
             return None
+        if foreign := refusal(self._reader_schema, writer_schema, self._accept, by_name=self._by_name):
+            self.refuse(schema_id, SchemaIncompatible(foreign, where=self._where))
+            self._foreign.add(schema_id)
+            return None
         try:
             merge = merged(self._reader_schema, writer_schema, grow=self.policy != "ignore")
         except SchemaIncompatible as misfit:
             if self.policy == "fail":
                 raise self._stopped(schema_id, misfit.what) from misfit
-            self._known.add(schema_id)
-            self._incompatible[schema_id] = misfit
-            self._warn(schema_id, f"{misfit.what}; its records are not landed")
+            self.refuse(schema_id, misfit)
             return None
         if merge.changes and self.policy == "fail":
             raise self._stopped(schema_id, "; ".join(map(str, merge.changes)))
@@ -104,7 +121,30 @@ class Evolution:
         if merge.schema == self._reader_schema:
             return None
         self._reader_schema = merge.schema
+        self._judge_again()
         return merge
+
+    def copy(self) -> Evolution:
+        """The same of its own, to come back to."""
+        same = copy(self)
+        same._known, same._foreign = set(self._known), set(self._foreign)
+        same._incompatible, same._named = dict(self._incompatible), set(self._named)
+        same._warnings = list(self._warnings)
+        return same
+
+    def refuse(self, schema_id: int, why: SchemaIncompatible) -> None:
+        """Makes the records of this id unreadable: they are dead letters, or stop the feed."""
+        self._known.add(schema_id)
+        self._incompatible[schema_id] = why
+        self._warn(schema_id, f"{why.what}; its records are not landed")
+
+    def _judge_again(self) -> None:
+        """Forgets what was refused as foreign: a reader's schema that has grown may have a field of it now."""
+        for schema_id in self._foreign:
+            self._known.discard(schema_id)
+            self._incompatible.pop(schema_id, None)
+        self._warnings = [each for each in self._warnings if each.schema_id not in self._foreign]
+        self._foreign.clear()
 
     def take_warnings(self) -> tuple[SchemaWarning, ...]:
         """What is to be shown since the last call."""

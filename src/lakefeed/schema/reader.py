@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakefeed.decode.spec import DecodeSpec, Json
-from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
+from lakefeed.config.failures import Accept
+from lakefeed.decode.spec import ConfluentJson, DecodeSpec, Json
+from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible, Unreachable
 from lakefeed.schema.evolution import Evolution, Policy
 from lakefeed.schema.history import Entry
 
@@ -64,6 +65,7 @@ class ReaderSchema:
     Args:
         spec: as the pipeline says, with the registry's latest schema where it has one.
         policy: ``schema.on_change``.
+        accept: ``schema.accept``.
         latest_id: id of the schema in ``spec``; None for formats without ids.
         writer_schema: from an id to the writer's schema, as an Avro record schema.
         keeper: the sink.
@@ -74,6 +76,7 @@ class ReaderSchema:
         spec: DecodeSpec,
         *,
         policy: Policy = "evolve",
+        accept: Accept = "same_record",
         latest_id: int | None = None,
         writer_schema: Callable[[int], str] | None = None,
         keeper: SchemaKeeper,
@@ -81,6 +84,7 @@ class ReaderSchema:
         self._spec = spec
         self._latest_id = latest_id
         self._policy = policy
+        self._accept: Accept = accept
         self._writer_schema = writer_schema
         self._keeper = keeper
         self._notes: list[str] = []
@@ -122,11 +126,15 @@ class ReaderSchema:
         latest = {self._latest_id} if self._latest_id is not None else set()
         entries: Sequence[Entry] = ()
         if recorded is None:
-            self._evolution = Evolution(self._policy, spec.reader_schema, known_ids=latest)
+            self._evolution = self._evolution_of(spec.reader_schema, latest)
         else:
-            self._evolution = Evolution(self._policy, recorded.schema, known_ids=recorded.ids)
+            self._evolution = self._evolution_of(recorded.schema, recorded.ids)
             entries = self._met(latest)
         self._follow(rows_of, entries)
+
+    def _evolution_of(self, schema: str, ids: Iterable[int]) -> Evolution:
+        by_name = not isinstance(self._spec, ConfluentJson)
+        return Evolution(self._policy, schema, known_ids=ids, accept=self._accept, by_name=by_name)
 
     def meet(self, schema_ids: Iterable[int], *, rows_of: Callable[[], DataFrame]) -> None:
         """Takes in writers' schemas that are new, and makes the sink ready for the rows that follow from them.
@@ -136,11 +144,37 @@ class ReaderSchema:
                 records with the present schema is read.
             rows_of: the feed's rows as they would be decoded now.
 
+        A schema whose rows the table cannot take is refused: its records are unreadable, and the feed continues.
+
         Raises:
             SchemaChanged: if the feed is to stop at a change.
-            SchemaIncompatible: if the table cannot take the rows.
+            SchemaIncompatible: if the table cannot take the rows as they were before.
         """
-        self._follow(rows_of, self._met(schema_ids))
+        assert self._evolution is not None
+        before, notes = self._evolution.copy(), list(self._notes)
+        try:
+            self._follow(rows_of, self._met(schema_ids))
+            return
+        except SchemaIncompatible:
+            self._evolution, self._notes = before, notes
+            # Raises if the table is at fault, and not one of these schemas.
+            self._follow(rows_of, ())
+        for schema_id in sorted(schema_ids):
+            self._meet_or_refuse(schema_id, rows_of)
+
+    def _meet_or_refuse(self, schema_id: int, rows_of: Callable[[], DataFrame]) -> None:
+        assert self._evolution is not None
+        before, notes = self._evolution.copy(), list(self._notes)
+        try:
+            self._follow(rows_of, self._met([schema_id]))
+        except SchemaIncompatible as misfit:
+            self._evolution, self._notes = before, notes
+            self._evolution.refuse(schema_id, misfit)
+            self._take_warnings()
+
+    def _take_warnings(self) -> None:
+        assert self._evolution is not None
+        self._notes += [str(each) for each in self._evolution.take_warnings()]
 
     def _met(self, schema_ids: Iterable[int]) -> Sequence[Entry]:
         assert self._evolution is not None
@@ -148,14 +182,17 @@ class ReaderSchema:
         entries = []
         for schema_id in sorted(set(schema_ids) - self._evolution.known_ids - self._gone):
             try:
-                writer = _patiently(self._writer_schema, schema_id)
-            except (ResourceMissing, ConfigError) as unknown:
+                merge = self._evolution.meet(schema_id, _patiently(self._writer_schema, schema_id))
+            except (ResourceMissing, ConfigError) as unusable:
                 self._gone.add(schema_id)
-                self._notes.append(f"schema id {schema_id}: {unknown.what}; its new fields, if any, are not landed")
+                self._notes.append(f"schema id {schema_id}: {unusable.what}; its new fields, if any, are not landed")
                 continue
-            if merge := self._evolution.meet(schema_id, writer):
+            except SchemaIncompatible as refused:
+                self._evolution.refuse(schema_id, refused)
+                continue
+            if merge:
                 entries.append(Entry(datetime.now(UTC), schema_id, merge.changes))
-        self._notes += [str(each) for each in self._evolution.take_warnings()]
+        self._take_warnings()
         return entries
 
     def notes(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Options of its catalog ({@link DecodeCatalog}): {@code reader-schema}; and either {@code registry-url}
  * (records in Confluent wire format) with {@code credentials} (a name in {@link Secrets}, its value
- * {@code user:password}) and {@code registry-patience-seconds} (60), or {@code writer-schema} (records without
+ * {@code user:password}), {@code registry-patience-seconds} (60) and {@code accept} ({@link Acceptance}), or {@code writer-schema} (records without
  * a header).
  *
  * <p>Says that it is not deterministic, so that Spark evaluates it once for each row, however many fields of
@@ -31,6 +31,7 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
     private final String writerSchema;
     private final String registryUrl;
     private final long patienceSeconds;
+    private final Acceptance accept;
     /** Not in {@link #toString}: plans are shown. */
     private final String credentials;
 
@@ -46,6 +47,7 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
         this.writerSchema = options.get("writer-schema");
         this.registryUrl = writerSchema == null ? required(options, "registry-url") : null;
         this.patienceSeconds = options.getLong("registry-patience-seconds", 60);
+        this.accept = Acceptance.of(options.get("accept"));
         String secret = options.get("credentials");
         this.credentials = secret == null ? null : Secrets.get(secret);
         this.valueType = AvroTypes.of(AvroTypes.reader(readerSchema));
@@ -91,7 +93,10 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
         }
         Registry registry = Registry.at(registryUrl, credentials);
         return new AvroReader(
-                reader, valueType, new Writers<>(registry, Duration.ofSeconds(patienceSeconds), WriterSchema.AVRO));
+                reader,
+                valueType,
+                new Writers<>(registry, Duration.ofSeconds(patienceSeconds), WriterSchema.AVRO),
+                accept);
     }
 
     @Override

@@ -17,6 +17,7 @@ final class AvroReader extends RecordReader {
     final Thread owner = Thread.currentThread();
 
     private final Schema readerSchema;
+    private final Acceptance accept;
     private final boolean wrapped;
     private final DecodedRow row;
     private final BoundedDecoder decoder = new BoundedDecoder();
@@ -29,8 +30,9 @@ final class AvroReader extends RecordReader {
     private int planOf;
 
     /** For records of a header and a schema out of {@code writers}. */
-    AvroReader(Schema readerSchema, DataType type, Writers<Schema> writers) {
+    AvroReader(Schema readerSchema, DataType type, Writers<Schema> writers, Acceptance accept) {
         super(writers);
+        this.accept = accept;
         this.readerSchema = readerSchema;
         this.wrapped = !(type instanceof StructType);
         this.row = new DecodedRow(type instanceof StructType struct ? struct.size() : 1);
@@ -39,13 +41,13 @@ final class AvroReader extends RecordReader {
 
     /** For records without a header, all written with {@code writerSchema}. */
     AvroReader(Schema readerSchema, DataType type, Schema writerSchema) {
-        this(readerSchema, type, (Writers<Schema>) null);
+        this(readerSchema, type, null, Acceptance.ANY);
         this.plan = compiled(writerSchema);
     }
 
     private AvroStep compiled(Schema writerSchema) {
         try {
-            return AvroPlan.of(writerSchema, readerSchema);
+            return accept.plan(writerSchema, readerSchema);
         } catch (AvroRuntimeException unfit) {
             return new AvroObjects.Mismatch(unfit.getMessage());
         }

@@ -79,7 +79,8 @@ public final class FormatDecode implements ScalarFunction<InternalRow>, Serializ
     private RecordReader newReader() {
         return switch (options.get("format")) {
             case "protobuf" -> options.containsKey("registry-url")
-                    ? new ProtobufReader(readerSchema(), type, writers(WriterSchema.PROTOBUF))
+                    ? new ProtobufReader(
+                            readerSchema(), type, writers(WriterSchema.PROTOBUF), Acceptance.of(options.get("accept")))
                     : new ProtobufReader(readerSchema(), type, writer().message(options.get("message")));
             case "json" -> new JsonReader(
                     JsonValue.record(type, options.containsKey("reader-schema") ? readerSchema() : null, zone()),

@@ -26,6 +26,7 @@ final class ProtobufReader extends RecordReader {
 
     private final Writers<ProtoTypes> writers;
     private final Schema readerSchema;
+    private final Acceptance accept;
     private final StructType type;
     private final WireInput input = new WireInput();
     private final Map<Key, Object> plans = new HashMap<>();
@@ -35,8 +36,9 @@ final class ProtobufReader extends RecordReader {
     private record Key(int schemaId, List<Integer> indexes) {}
 
     /** For records with a header, whose schemas {@code writers} know. */
-    ProtobufReader(Schema readerSchema, StructType type, Writers<ProtoTypes> writers) {
+    ProtobufReader(Schema readerSchema, StructType type, Writers<ProtoTypes> writers, Acceptance accept) {
         super(writers);
+        this.accept = accept;
         this.readerSchema = readerSchema;
         this.type = type;
         this.writers = writers;
@@ -45,6 +47,7 @@ final class ProtobufReader extends RecordReader {
     /** For bare messages of one type. */
     ProtobufReader(Schema readerSchema, StructType type, ProtoMessage writer) {
         super(null);
+        this.accept = Acceptance.ANY;
         this.readerSchema = readerSchema;
         this.type = type;
         this.writers = null;
@@ -105,6 +108,10 @@ final class ProtobufReader extends RecordReader {
         ProtoMessage message = writers.schema(key.schemaId).message(key.indexes);
         if (!isReaders(message.name())) {
             return "the record is a " + message.fullName() + ", but the table's rows are " + readerSchema.getFullName();
+        }
+        String why = accept.refusal(ProtobufAvro.of(message), readerSchema);
+        if (why != null) {
+            return why;
         }
         try {
             return ProtobufPlan.of(message, readerSchema, type);

@@ -1,0 +1,113 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonGenerator;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.stream.Stream;
+import org.apache.avro.Schema;
+
+/**
+ * Which writers' schemas are read: the rule of {@code schema.accept} in a pipeline file. It is asked once for each
+ * schema.
+ *
+ * <p>The same rule in Python, {@code lakefeed.schema.accept}, decides whether a table follows a schema; a test compares
+ * the two.
+ */
+enum Acceptance {
+    SAME_RECORD,
+    RESOLVABLE,
+    ANY;
+
+    /** The rule of a catalog's option; the default where there is none. */
+    static Acceptance of(String option) {
+        return option == null ? SAME_RECORD : valueOf(option.toUpperCase(java.util.Locale.ROOT));
+    }
+
+    /** The plan for reading what {@code writer} wrote as {@code reader}, or one that says why it is not read. */
+    AvroStep plan(Schema writer, Schema reader) {
+        if (writer.isUnion() && !reader.isUnion()) {
+            AvroStep[] branches =
+                    writer.getTypes().stream().map(each -> plan(each, reader)).toArray(AvroStep[]::new);
+            return new AvroNested.OfUnion(branches);
+        }
+        String why = refusal(writer, reader);
+        return why == null ? AvroPlan.of(writer, reader) : new Refused(why);
+    }
+
+    /** Why records of {@code writer} must not become rows of {@code reader}; null if they may. */
+    String refusal(Schema writer, Schema reader) {
+        if (this == ANY || writer.getType() != Schema.Type.RECORD) {
+            return null;
+        }
+        if (reader.isUnion()) {
+            List<String> refusals = new ArrayList<>();
+            for (Schema each : reader.getTypes()) {
+                String why = each.getType() == Schema.Type.RECORD ? refusal(writer, each) : "";
+                if (why == null) {
+                    return null;
+                }
+                refusals.add(why);
+            }
+            return refusals.stream().filter(each -> !each.isEmpty()).findFirst().orElse(null);
+        }
+        return reader.getType() == Schema.Type.RECORD ? refusalOfRecord(writer, reader) : null;
+    }
+
+    private String refusalOfRecord(Schema writer, Schema reader) {
+        if (!isSameRecord(writer, reader)) {
+            return "the record is a " + writer.getFullName() + ", but the table's rows are " + reader.getFullName();
+        }
+        if (reader.getFields().stream().noneMatch(each -> isIn(writer, each))) {
+            return "the record shares no field with the table's rows, which are " + reader.getFullName();
+        }
+        if (this == RESOLVABLE) {
+            for (Schema.Field each : reader.getFields()) {
+                if (!each.hasDefaultValue() && !each.schema().isNullable() && !isIn(writer, each)) {
+                    return "the record has no field " + each.name() + ", which is required and has no default";
+                }
+            }
+        }
+        return null;
+    }
+
+    /** By name or alias on either side. Namespaces do not count, as in Avro's resolution. */
+    private static boolean isSameRecord(Schema writer, Schema reader) {
+        return Stream.concat(Stream.of(reader.getName()), reader.getAliases().stream().map(Acceptance::shortName))
+                        .anyMatch(writer.getName()::equals)
+                || writer.getAliases().stream().map(Acceptance::shortName).anyMatch(reader.getName()::equals);
+    }
+
+    private static String shortName(String full) {
+        return full.substring(full.lastIndexOf('.') + 1);
+    }
+
+    private static boolean isIn(Schema writer, Schema.Field field) {
+        for (Schema.Field each : writer.getFields()) {
+            if (each.name().equals(field.name())
+                    || field.aliases().contains(each.name())
+                    || each.aliases().contains(field.name())) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** What a schema that is refused has for a plan. */
+    private static final class Refused extends AvroStep {
+        private final String why;
+
+        Refused(String why) {
+            this.why = why;
+        }
+
+        @Override
+        Object read(BoundedDecoder in) {
+            throw new BadRecord(why);
+        }
+
+        @Override
+        void write(BoundedDecoder in, JsonGenerator json) {
+            throw new BadRecord(why);
+        }
+    }
+}
