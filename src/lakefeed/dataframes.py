@@ -13,6 +13,7 @@ from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
+from lakefeed.config.failures import Accept
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.decode import decoded, rows
@@ -41,6 +42,7 @@ def read_topic(
     until: str | datetime | None = None,
     latest_per_key: bool = False,
     decode: Mapping[str, Any] | str | None = None,
+    accept: Accept = "same_record",
     start: Literal["earliest", "latest"] = "earliest",
     max_records_per_batch: int = 1_000_000,
     bootstrap_servers: str | None = None,
@@ -61,6 +63,7 @@ def read_topic(
         decode: how values become columns, as the ``decode`` block of a pipeline file. Default: Avro by the
             registry that SCHEMA_REGISTRY_URL names (else the local stack's), with the columns ``kafka_partition``
             and ``kafka_offset``.
+        accept: whose records are read, as ``schema.accept`` of a pipeline file.
         start: where a new stream begins.
         max_records_per_batch: upper bound for one micro-batch of a stream.
         bootstrap_servers: brokers. Default: KAFKA_BOOTSTRAP_SERVERS, else the local stack that is running.
@@ -105,7 +108,9 @@ def read_topic(
         records = read_batch(spark, source, ranges=wanted, headers=headers)
         records = newest_per_key(records) if latest_per_key else records
     put_credentials(spark, how)
-    values = decoded(records, decoding_of(spark, how, source).spec, key=key_spec_of(spark, how, source))
+    values = decoded(
+        records, decoding_of(spark, how, source, accept=accept).spec, key=key_spec_of(spark, how, source, accept=accept)
+    )
     return rows(values, keep=list(how.metadata), on_null=how.on_null)
 
 
