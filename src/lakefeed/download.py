@@ -25,6 +25,8 @@ from lakefeed.errors import ConfigError, DownloadError
 _TRIES = 3
 _PAUSE_SECONDS = 0.5
 _TIMEOUT_SECONDS = 30
+_SLOWEST = 1_000
+"""Bytes a second."""
 _CHUNK = 1 << 20
 _ABANDONED_SECONDS = 3600
 
@@ -158,13 +160,35 @@ def _chunks(order: Order) -> Generator[bytes, None, None]:
         request.add_unredirected_header("Authorization", order.authorization)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            while chunk := response.read(_CHUNK):
+            pace = _Pace()
+            # What has arrived, not a whole chunk: a read would wait for that as long as a byte comes now and then.
+            while chunk := response.read1(_CHUNK):
+                pace.require(len(chunk))
                 yield chunk
     except urllib.error.HTTPError as error:
         error.close()
         raise _refused(order, error.code) from error
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
         raise _unreached(order, getattr(error, "reason", None) or error) from error
+
+
+class _Pace:
+    """Ends a download that is too slow to come to an end."""
+
+    def __init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        self._arrived = 0
+        self._until = time.monotonic() + _TIMEOUT_SECONDS
+
+    def require(self, arrived: int) -> None:
+        """Takes in what has arrived; raises TimeoutError if that is too little for the time."""
+        self._arrived += arrived
+        if time.monotonic() > self._until:
+            if self._arrived < _SLOWEST * _TIMEOUT_SECONDS:
+                raise TimeoutError(f"{self._arrived} bytes in {_TIMEOUT_SECONDS} s")
+            self._begin()
 
 
 def _refused(order: Order, status: int) -> Exception:

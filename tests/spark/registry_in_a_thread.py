@@ -19,7 +19,9 @@ class RegistryInAThread:
         versions: (subject, version) to the answer's JSON object.
         credentials: ``user:password`` that it wants; None for none.
         failing: HTTP status of every answer; None for proper ones.
+        raw: body of every answer; None for proper ones.
         requests: how often each path was asked for.
+        held: a path whose answer waits for an event.
     """
 
     def __init__(self, *, credentials: str | None = None, port: int = 0) -> None:
@@ -27,7 +29,9 @@ class RegistryInAThread:
         self.versions: dict[tuple[str, int], dict[str, Any]] = {}
         self.credentials = credentials
         self.failing: int | None = None
+        self.raw: bytes | None = None
         self.requests: Counter[str] = Counter()
+        self.held: dict[str, threading.Event] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._answers())
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
@@ -64,9 +68,21 @@ class RegistryInAThread:
 
         class Answers(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                self._answer()
+
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer()
+
+            def _answer(self) -> None:
                 registry.requests[self.path] += 1
-                status, body = registry._answer(self.path, self.headers.get("Authorization"))
-                content = json.dumps(body).encode()
+                if (held := registry.held.get(self.path)) is not None:
+                    held.wait(60)
+                if registry.raw is not None:
+                    status, content = 200, registry.raw
+                else:
+                    status, body = registry._answer(self.path, self.headers.get("Authorization"))
+                    content = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()

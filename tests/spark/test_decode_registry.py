@@ -6,14 +6,17 @@ import json
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from pydantic import SecretStr
+from pyspark.sql import functions as sf
 
 from lakefeed import jvm
 from lakefeed.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows, wire_format
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
+from tests.misbehaving import Manner, misbehaving
 from tests.spark.records import avro_bytes, records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread
 
@@ -221,3 +224,70 @@ def test_an_id_of_another_kind_is_wrong_for_that_decoder_alone(spark: SparkSessi
         )
     assert as_avro.error == "schema id 7 is JSON, not AVRO"
     assert (as_json.error, as_json.value.a) == (None, 1)
+
+
+QUICK: tuple[Manner, ...] = ("silent", "drip", "huge", "redirect")
+
+
+@pytest.mark.parametrize(
+    "manners", [QUICK, pytest.param(get_args(Manner), marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_no_server_holds_a_task_longer_than_the_registry_has_time(
+    spark: SparkSession, manners: tuple[Manner, ...]
+) -> None:
+    def asked(manner: Manner) -> Any:
+        with misbehaving(manner) as address:
+            reader = json.dumps(READER)
+            spec = ConfluentAvro(registry_url=f"http://{address}", reader_schema=reader, registry_patience_seconds=1)
+            with pytest.raises(Exception, match="lakefeed schema registry") as stopped:
+                results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec))
+        return registry_error_of(stopped.value)
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(len(manners)) as threads:
+        errors = dict(zip(manners, threads.map(asked, manners), strict=True))
+    assert time.monotonic() - began < 40
+    assert {manner for manner, error in errors.items() if not isinstance(error, Unreachable)} == {"redirect"}
+    assert isinstance(errors["redirect"], WorldError)
+    assert "HTTP status 302" in str(errors["redirect"])
+
+
+def test_a_schema_that_is_long_on_its_way_does_not_hold_up_others(spark: SparkSession) -> None:
+    with RegistryInAThread() as registry:
+        registry.put(1, V1)
+        registry.put(2, V2)
+        arrived = threading.Event()
+        registry.held["/schemas/ids/2"] = arrived
+        slow, fast = (
+            decoded(records(spark, [framed(schema_id, writer, datum)]), spec_for(registry))
+            for schema_id, writer, datum in ((2, V2, {"a": 2, "b": "two"}), (1, V1, {"a": 1}))
+        )
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(results, slow)
+            while not registry.requests["/schemas/ids/2"]:
+                time.sleep(0.02)
+            try:
+                assert [each.value.a for each in results(fast)] == [1]
+                assert not waiting.done()
+            finally:
+                arrived.set()
+            assert [each.value.a for each in waiting.result()] == [2]
+
+
+def test_a_flood_of_unknown_ids_takes_seconds(spark: SparkSession) -> None:
+    count = 100_000
+    value = sf.expr("concat(X'00', unhex(lpad(hex(id + 1000), 8, '0')), X'02')")
+    flood = spark.range(0, count, 1, 2).select(
+        sf.lit("t").alias("topic"), sf.lit(0).alias("partition"), sf.col("id").alias("offset"), value.alias("value")
+    )
+    with RegistryInAThread() as registry:
+        began = time.monotonic()
+        told = sf.col("decoded.error").startswith(sf.concat(sf.lit("unknown schema id "), sf.col("offset") + 1000))
+        [row] = decoded(flood, spec_for(registry)).agg(sf.count_if(told & sf.col("decoded.value").isNull())).collect()
+        assert row[0] == count
+        assert time.monotonic() - began < 30
+        assert registry.requests.total() < 10_000
+        # What is registered meanwhile is found, at the latest by its second record.
+        registry.put(500_000, V1)
+        found = results(decoded(records(spark, [framed(500_000, V1, {"a": 7})] * 3), spec_for(registry)))
+        assert [each.error for each in found[1:]] == [None, None]

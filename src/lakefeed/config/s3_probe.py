@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.exchange import exchange
 from lakefeed.s3_signature import Keys, signed_headers
 
 TIMEOUT_SECONDS = 5.0
@@ -28,7 +29,7 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
         bucket: its name.
         s3: the store.
         keys: None to ask without a signature: then only a missing bucket or store can be told.
-        timeout: seconds for connecting and for each read.
+        timeout: seconds for each attempt, from the connection to the last byte.
 
     Raises:
         Unreachable: nobody answers, or with a server's error.
@@ -57,7 +58,7 @@ def bucket_url(bucket: str, *, s3: S3) -> str:
 
 
 def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> tuple[int, bytes]:
-    """Status and the first 64 KiB of what a URL answers. Redirects are not followed: they would take headers along.
+    """Status and body of what a URL answers. Redirects are not followed: they would take headers along.
 
     Asks again where a server has a bad moment: an error of its own, or a connection that it cuts.
 
@@ -91,20 +92,14 @@ def post(
 def _asked(
     method: str, url: str, *, server: str, headers: Mapping[str, str], timeout: float, body: bytes | None = None
 ) -> tuple[int, bytes]:
-    parts = urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    where = f"{parts.scheme}://{parts.netloc}"
     try:
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout)
-        try:
-            connection.request(method, url.removeprefix(where) or "/", body=body, headers=dict(headers))
-            response = connection.getresponse()
-            return response.status, response.read(1 << 16)
-        finally:
-            connection.close()
+        answer = exchange(method, url, seconds=timeout, headers=headers, body=body)
+        return answer.status, answer.body
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         hint = "check the address and that the server runs; for the local stack: lakefeed local status"
+        parts = urlsplit(url)
+        where = f"{parts.scheme}://{parts.netloc}"
         raise Unreachable(f"{server} does not answer: {reason}", where=where, hint=hint) from None
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import http.client
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakefeed.decode.references import inlined
+from lakefeed.decode.registry_api import Referred, Refused, RegistryApi, Schema, Version
 from lakefeed.decode.spec import registry_address
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable, WorldError
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
-
-TIMEOUT_SECONDS = 5
-RETRIES = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,22 +81,10 @@ class SchemaRegistry:
     """
 
     def __init__(self, url: str, *, username: str | None = None, password: SecretStr | None = None) -> None:
-        from confluent_kafka.schema_registry import SchemaRegistryClient
-
         self.url = registry_address(url)
         if (username is None) != (password is None):
             raise ConfigError("A registry's user name and password belong together", where=self.url)
-        conf: dict[str, Any] = {
-            "url": self.url,
-            "timeout": TIMEOUT_SECONDS,
-            "max.retries": RETRIES,
-            "retries.wait.ms": 200,
-            # The cache would hide what others have registered since.
-            "cache.latest.ttl.sec": 0.001,
-        }
-        if username is not None and password is not None:
-            conf["basic.auth.user.info"] = f"{username}:{password.get_secret_value()}"
-        self._client: Any = SchemaRegistryClient(conf)
+        self._client = RegistryApi(self.url, username=username, password=password)
 
     def latest(self, subject: str) -> RegisteredSchema:
         """The newest version of a subject.
@@ -106,16 +93,7 @@ class SchemaRegistry:
             ResourceMissing: there is no such subject; the hint names those that are spelt alike.
         """
         with self._failures(f"subject {subject}"):
-            found = self._client.get_latest_version(subject)
-            schema = self._schema(found.schema)
-        return RegisteredSchema(
-            subject=subject,
-            version=found.version,
-            schema_id=found.schema_id,
-            text=schema.text,
-            kind=schema.kind,
-            references=schema.references,
-        )
+            return self._registered(self._client.get_latest_version(subject))
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
         """All versions of a subject that are not deleted, oldest first.
@@ -123,22 +101,9 @@ class SchemaRegistry:
         Raises:
             ResourceMissing: there is no such subject; the hint names those that are spelt alike.
         """
-        versions = []
         with self._failures(f"subject {subject}"):
-            for version in sorted(self._client.get_versions(subject)):
-                found = self._client.get_version(subject, version)
-                schema = self._schema(found.schema)
-                versions.append(
-                    RegisteredSchema(
-                        subject=subject,
-                        version=found.version,
-                        schema_id=found.schema_id,
-                        text=schema.text,
-                        kind=schema.kind,
-                        references=schema.references,
-                    )
-                )
-        return versions
+            numbers = sorted(self._client.get_versions(subject))
+            return [self._registered(self._client.get_version(subject, each)) for each in numbers]
 
     def schema(self, schema_id: int) -> SchemaText:
         """The schema with this id.
@@ -172,28 +137,36 @@ class SchemaRegistry:
         Raises:
             ConfigError: the registry says that the schema is not valid, or not compatible with those before.
         """
-        from confluent_kafka.schema_registry import Schema, SchemaReference
-
-        referred = [SchemaReference(each.name, each.subject, each.version) for each in references]
+        referred = tuple(Referred(each.name, each.subject, each.version) for each in references)
         with self._failures(f"subject {subject}"):
-            return int(self._client.register_schema(subject, Schema(text, kind, referred)))
+            return self._client.register_schema(subject, Schema(text, kind, referred))
 
     def subjects(self) -> list[str]:
         """The names of all subjects, sorted."""
         with self._failures("subjects"):
             return sorted(self._client.get_subjects())
 
-    def _schema(self, found: Any) -> SchemaText:
-        kind = found.schema_type or "AVRO"
+    def _registered(self, found: Version) -> RegisteredSchema:
+        schema = self._schema(found.schema)
+        return RegisteredSchema(
+            subject=found.subject,
+            version=found.version,
+            schema_id=found.schema_id,
+            text=schema.text,
+            kind=schema.kind,
+            references=schema.references,
+        )
+
+    def _schema(self, found: Schema) -> SchemaText:
+        kind, text = found.schema_type, found.schema_str
         references = tuple(self._referred(found, set()))
-        text = str(found.schema_str)
         if kind == "AVRO" and references:
             text = inlined(text, [each.text for each in references])
         return SchemaText(text=text, kind=kind, references=references)
 
-    def _referred(self, schema: Any, seen: set[tuple[str, int]]) -> Iterator[Reference]:
+    def _referred(self, schema: Schema, seen: set[tuple[str, int]]) -> Iterator[Reference]:
         """All schemas that ``schema`` refers to, each after those that it needs itself."""
-        for reference in schema.references or ():
+        for reference in schema.references:
             if (reference.subject, reference.version) not in seen:
                 seen.add((reference.subject, reference.version))
                 referred = self._client.get_version(reference.subject, reference.version).schema
@@ -207,28 +180,24 @@ class SchemaRegistry:
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:
-        from confluent_kafka.schema_registry.error import SchemaRegistryError
-
         where = f"{what} of {self.url}"
         try:
             yield
-        except SchemaRegistryError as error:
+        except Refused as error:
             raise self._translated(error, what, where) from None
-        except ValueError:
-            # A success whose body is no JSON: a web server, but not a registry.
+        except (ValueError, KeyError, TypeError, RecursionError):
+            # A success whose body is no JSON, or other JSON: a web server, but not a registry.
             raise _not_a_registry(self.url, 200) from None
-        except Exception as error:
-            # By name: the client brings its own HTTP library, under a package name that has changed.
-            if "TransportError" not in {base.__name__ for base in type(error).__mro__}:
-                raise
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise Unreachable(
-                f"The schema registry does not answer: {type(error).__name__}",
+                f"The schema registry does not answer: {why}",
                 where=self.url,
                 hint="is it running, and is the address right? For the local stack: lakefeed local status",
             ) from None
 
-    def _translated(self, error: Any, what: str, where: str) -> Exception:
-        status = error.http_status_code
+    def _translated(self, error: Refused, what: str, where: str) -> Exception:
+        status = error.status
         if status in {401, 403}:
             return AccessDenied(
                 f"The schema registry refuses the credentials (HTTP status {status})",
@@ -237,19 +206,19 @@ class SchemaRegistry:
             )
         if status == 429 or status >= 500:
             return Unreachable(f"The schema registry answers with HTTP status {status}", where=where)
-        if not isinstance(error.error_code, int) or error.error_code < 0:
+        if error.code is None:
             return _not_a_registry(self.url, status)
         if status == 404:
             return ResourceMissing(f"The schema registry has no {what}", where=self.url, hint=self._nearest(what))
         if status == 409:
             return ConfigError(
-                f"The schema is not compatible with the subject's earlier versions: {error.error_message}",
+                f"The schema is not compatible with the subject's earlier versions: {error.message}",
                 where=where,
                 hint="give new fields a default, or register it under another subject",
             )
         if status == 422:
-            return ConfigError(f"The registry refuses the schema: {error.error_message}", where=where)
-        return WorldError(f"The schema registry answers with HTTP status {status}: {error.error_message}", where=where)
+            return ConfigError(f"The registry refuses the schema: {error.message}", where=where)
+        return WorldError(f"The schema registry answers with HTTP status {status}: {error.message}", where=where)
 
     def _nearest(self, what: str) -> str | None:
         kind, _, name = what.partition(" ")

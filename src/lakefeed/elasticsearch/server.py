@@ -15,12 +15,14 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import quote
 
 from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
+from lakefeed.exchange import exchange
 
 TIMEOUT_SECONDS = 10
+MOST_BYTES = 16 << 20
 CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 PASSING = (429, 502, 503, 504)
 """What a server answers that has too much to do, or is on its way up or down."""
@@ -83,16 +85,17 @@ class Server:
         raise failed
 
     def _asked(self, url: str, method: str, path: str, document: Mapping[str, Any] | None) -> Answer:
-        parts = urlsplit(url)
-        connection = self._connection(parts)
+        context = self._trusted() if url.startswith("https:") else None
         try:
-            try:
-                body = None if document is None else json.dumps(document).encode()
-                connection.request(method, f"{parts.path}{path}", body=body, headers=self._headers)
-                response = connection.getresponse()
-                status, text = response.status, response.read()
-            finally:
-                connection.close()
+            found = exchange(
+                method,
+                f"{url}{path}",
+                seconds=TIMEOUT_SECONDS,
+                headers=self._headers,
+                body=None if document is None else json.dumps(document).encode(),
+                most_bytes=MOST_BYTES,
+                context=context,
+            )
         except ssl.SSLCertVerificationError as error:
             raise ConfigError(
                 f"the search server's certificate is not trusted: {error.verify_message}",
@@ -106,7 +109,7 @@ class Server:
                 where=url,
                 hint="check sink.elasticsearch.url and that the server runs",
             ) from None
-        answer = Answer(status, _json(text))
+        status, answer = found.status, Answer(found.status, _json(found.body))
         if status in PASSING:
             raise Unreachable(f"the search server cannot do that now: {answer.reason}", where=url)
         if status == 401:
@@ -124,17 +127,13 @@ class Server:
             )
         return answer
 
-    def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
-        host, port = parts.hostname or "", parts.port
-        if parts.scheme == "http":
-            return http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
+    def _trusted(self) -> ssl.SSLContext:
         trusted = authority(self._sink)
         try:
-            context = ssl.create_default_context(cadata=trusted)
+            return ssl.create_default_context(cadata=trusted)
         except ssl.SSLError:
             where = f"sink.elasticsearch.ca_file: {self._sink.ca_file}"
             raise ConfigError("the file has no certificates that can be read (PEM)", where=where) from None
-        return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=context)
 
 
 def authorization(sink: ElasticsearchSink) -> str | None:

@@ -1,68 +1,61 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.IOException;
-import java.net.URI;
+import io.lakefeed.decode.RegistryClient.Patience;
 import java.net.URLEncoder;
-import java.net.http.HttpClient;
-import java.net.http.HttpRequest;
-import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Base64;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.concurrent.TimeoutException;
 
 /**
- * Writers' schemas by id from a schema registry with Confluent's REST API.
+ * Writers' schemas by id from a schema registry, as {@link RegistryClient} gets them.
  *
  * <p>One for each registry and JVM: a schema is fetched once, by whichever thread needs it first, since an id
- * never changes its meaning. What the registry does decides what follows:
+ * never changes its meaning. Others that need the same one wait for that thread; those that need another one do not.
  *
- * <ul>
- *   <li>it answers: the schema, or a {@link BadRecord} if the id is unknown (error code 404xx) or of another kind;
- *   <li>no connection, a timeout, 5xx or 429: retried with growing pauses for the time allowed, then a {@link
- *       RegistryException}: the task fails, no record is blamed;
- *   <li>anything else (401, 403, a page of another server): a {@link RegistryException} at once.
- * </ul>
- *
- * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that a flood of records with random ids
- * asks once for each; at most {@value #UNKNOWN_MOST} are remembered.
+ * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with one unknown id ask once; at
+ * most {@value #UNKNOWN_MOST} are remembered. A flood of distinct unknown ids is bounded by {@link MissBudget}: when it
+ * is spent, an id that nobody has met is refused without asking. One that occurs again has a budget of its own, so that
+ * a schema that was registered during the flood is found by its second record.
  */
 final class Registry {
     private static final int UNKNOWN_SECONDS = 30;
-    private static final int UNKNOWN_MOST = 10_000;
-    private static final Duration CONNECT = Duration.ofSeconds(5);
-    private static final Duration ANSWER = Duration.ofSeconds(10);
-    private static final long FIRST_PAUSE_MILLIS = 100;
-    private static final long LONGEST_PAUSE_MILLIS = 5_000;
+    private static final int UNKNOWN_MOST = 100_000;
     private static final int DEEPEST_REFERENCE = 32;
-    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final int MOST_REFERENCES = 1_000;
+    private static final int MOST_CHARACTERS = 16 << 20;
     private static final Map<Address, Registry> ALL = new ConcurrentHashMap<>();
 
     private record Address(String url, String credentials) {}
 
     private record Known(String kind, Object schema) {}
 
-    private record Unknown(String why, long until) {}
-
     /** An id is wrong for one kind of schema and right for another. */
     private record Asked(int id, String kind) {}
 
-    private final String url;
-    private final String authorization;
-    private final HttpClient http;
-    private final ReentrantLock fetching = new ReentrantLock();
+    /**
+     * An id that gave no schema.
+     *
+     * @param why null for "unknown", of which there may be many
+     * @param until when it is asked for again; 0 if it was not asked for
+     */
+    private record Unknown(String why, long until) {}
+
+    private final RegistryClient client;
     private final Map<Integer, Known> schemas = new ConcurrentHashMap<>();
+    private final Map<Asked, CompletableFuture<Known>> fetching = new ConcurrentHashMap<>();
+    private final MissBudget firsts = new MissBudget();
+    private final MissBudget seconds = new MissBudget();
     private final Map<Asked, Unknown> unknown = new LinkedHashMap<>() {
         private static final long serialVersionUID = 1L;
 
@@ -78,14 +71,7 @@ final class Registry {
     }
 
     private Registry(Address address) {
-        url = address.url.endsWith("/") ? address.url.substring(0, address.url.length() - 1) : address.url;
-        authorization = address.credentials == null
-                ? null
-                : "Basic " + Base64.getEncoder().encodeToString(address.credentials.getBytes(StandardCharsets.UTF_8));
-        http = HttpClient.newBuilder()
-                .version(HttpClient.Version.HTTP_1_1)
-                .connectTimeout(CONNECT)
-                .build();
+        client = new RegistryClient(address.url, address.credentials);
     }
 
     /**
@@ -98,26 +84,13 @@ final class Registry {
      */
     <T> T schema(int id, Duration patience, WriterSchema<T> wanted) {
         Known found = schemas.get(id);
-        if (found != null) {
-            return as(wanted, found, id);
-        }
-        if (id < 0) {
-            throw new BadRecord("unknown schema id " + id + ": ids are positive");
-        }
-        long deadline = System.nanoTime() + patience.toNanos();
-        try {
-            if (!fetching.tryLock(patience.toNanos(), TimeUnit.NANOSECONDS)) {
-                throw silent(patience, "another thread is still waiting for it");
+        if (found == null) {
+            if (id < 0) {
+                throw new BadRecord("unknown schema id " + id + ": ids are positive");
             }
-            try {
-                return as(wanted, fetch(id, deadline, patience, wanted), id);
-            } finally {
-                fetching.unlock();
-            }
-        } catch (InterruptedException stopped) {
-            Thread.currentThread().interrupt();
-            throw new RegistryException("was not asked", "interrupted while waiting for " + url);
+            found = shared(new Asked(id, wanted.kind()), Patience.of(patience), wanted);
         }
+        return as(wanted, found, id);
     }
 
     @SuppressWarnings("unchecked")
@@ -132,24 +105,90 @@ final class Registry {
         }
     }
 
-    private Known fetch(int id, long deadline, Duration patience, WriterSchema<?> wanted) throws InterruptedException {
-        Known found = schemas.get(id);
-        if (found != null) {
-            return found;
-        }
-        Unknown before = unknown.get(new Asked(id, wanted.kind()));
-        if (before != null && System.nanoTime() - before.until < 0) {
-            throw new BadRecord(before.why);
+    /** Fetches a schema, or waits for the thread that does. */
+    private Known shared(Asked asked, Patience patience, WriterSchema<?> wanted) {
+        CompletableFuture<Known> mine = new CompletableFuture<>();
+        CompletableFuture<Known> running = fetching.putIfAbsent(asked, mine);
+        if (running != null) {
+            Known found = awaited(running, patience);
+            return found != null ? found : shared(asked, patience, wanted);
         }
         try {
-            JsonNode answer = get("/schemas/ids/" + id, deadline, patience, "unknown schema id " + id);
-            Known schema = new Known(kindOf(answer), parse(answer, "schema id " + id, wanted, deadline, patience));
-            schemas.put(id, schema);
+            Known found = schemas.get(asked.id); // It may have arrived since the caller looked.
+            found = found != null ? found : fetched(asked, patience, wanted);
+            mine.complete(found);
+            return found;
+        } catch (InterruptedException stopped) {
+            throw client.interrupted();
+        } catch (BadRecord | RegistryException definite) {
+            mine.completeExceptionally(definite);
+            throw definite;
+        } finally {
+            fetching.remove(asked);
+            // If this thread is stopped, one of those that wait for it asks.
+            mine.complete(null);
+        }
+    }
+
+    /** What another thread has fetched; null if it was stopped before. */
+    private Known awaited(CompletableFuture<Known> running, Patience patience) {
+        try {
+            return running.get(Math.max(0, patience.left()), TimeUnit.NANOSECONDS);
+        } catch (ExecutionException failed) {
+            throw (RuntimeException) failed.getCause();
+        } catch (TimeoutException late) {
+            throw client.silent(patience, "another thread is still waiting for it");
+        } catch (InterruptedException stopped) {
+            throw client.interrupted();
+        }
+    }
+
+    private Known fetched(Asked asked, Patience patience, WriterSchema<?> wanted) throws InterruptedException {
+        MissBudget budget = budgetOf(asked);
+        long began = System.nanoTime();
+        try {
+            String what = "schema id " + asked.id;
+            JsonNode answer = client.get("/schemas/ids/" + asked.id, patience, "unknown " + what);
+            Known schema = new Known(kindOf(answer), new Fetch(what, patience, wanted).parsed(answer));
+            schemas.put(asked.id, schema);
             return schema;
         } catch (BadRecord definite) {
-            long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(UNKNOWN_SECONDS);
-            unknown.put(new Asked(id, wanted.kind()), new Unknown(definite.getMessage(), until));
+            budget.charge(System.nanoTime() - began);
+            String why = definite.getMessage();
+            remember(asked, new Unknown(
+                    why.equals("unknown schema id " + asked.id) ? null : why,
+                    System.nanoTime() + TimeUnit.SECONDS.toNanos(UNKNOWN_SECONDS)));
             throw definite;
+        }
+    }
+
+    /**
+     * The budget that pays if there is no such id.
+     *
+     * @throws BadRecord if it is known that there is none, or no budget is left
+     */
+    private MissBudget budgetOf(Asked asked) {
+        Unknown before;
+        synchronized (unknown) {
+            before = unknown.get(asked);
+        }
+        if (before != null && before.until != 0 && System.nanoTime() - before.until < 0) {
+            throw new BadRecord(before.why != null ? before.why : "unknown schema id " + asked.id);
+        }
+        MissBudget budget = before == null ? firsts : seconds;
+        if (!budget.allows()) {
+            if (before == null) {
+                remember(asked, new Unknown(null, 0));
+            }
+            throw new BadRecord("unknown schema id " + asked.id
+                    + ": not looked up, since the registry did not have too many others");
+        }
+        return budget;
+    }
+
+    private void remember(Asked asked, Unknown id) {
+        synchronized (unknown) {
+            unknown.put(asked, id);
         }
     }
 
@@ -157,106 +196,61 @@ final class Registry {
         return answer.path("schemaType").asText("AVRO");
     }
 
-    private Object parse(JsonNode answer, String what, WriterSchema<?> wanted, long deadline, Duration patience)
-            throws InterruptedException {
-        requireKind(wanted, kindOf(answer), what);
-        List<String> referred = new ArrayList<>();
-        collect(answer, what, wanted, referred, new HashSet<>(), 0, deadline, patience);
-        try {
-            return wanted.parse(answer.path("schema").asText(), referred);
-        } catch (RuntimeException invalid) {
-            throw new BadRecord(what + " is not a valid " + wanted + " schema: " + invalid.getMessage());
-        }
-    }
-
-    /** Adds the texts of all schemas that {@code answer} refers to, each after those that it needs itself. */
-    private void collect(
-            JsonNode answer,
-            String what,
-            WriterSchema<?> wanted,
-            List<String> referred,
-            Set<String> seen,
-            int depth,
-            long deadline,
-            Duration patience)
-            throws InterruptedException {
-        if (depth > DEEPEST_REFERENCE) {
-            throw new BadRecord(what + " is nested in more than " + DEEPEST_REFERENCE + " references");
-        }
-        for (JsonNode reference : answer.path("references")) {
-            String subject = reference.path("subject").asText();
-            String version = reference.path("version").asText();
-            if (seen.add(subject + " " + version)) {
-                String path = "/subjects/" + encoded(subject) + "/versions/" + encoded(version);
-                String name = "version " + version + " of subject " + subject + ", which " + what + " refers to";
-                JsonNode found = get(path, deadline, patience, "unknown " + name);
-                requireKind(wanted, kindOf(found), name);
-                collect(found, name, wanted, referred, seen, depth + 1, deadline, patience);
-                referred.add(found.path("schema").asText());
-            }
-        }
-    }
-
     private static String encoded(String segment) {
         return URLEncoder.encode(segment, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
-    /** The JSON object at {@code path}; asks again until {@code deadline} while nobody answers. */
-    private JsonNode get(String path, long deadline, Duration patience, String ifMissing)
-            throws InterruptedException {
-        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
-                .timeout(ANSWER)
-                .header("Accept", "application/vnd.schemaregistry.v1+json, application/json");
-        if (authorization != null) {
-            request.header("Authorization", authorization);
+    /** One schema with all that it refers to, within bounds. */
+    private final class Fetch {
+        private final String what;
+        private final Patience patience;
+        private final WriterSchema<?> wanted;
+        private final List<String> referred = new ArrayList<>();
+        private final Set<String> seen = new HashSet<>();
+        private int characters;
+
+        Fetch(String what, Patience patience, WriterSchema<?> wanted) {
+            this.what = what;
+            this.patience = patience;
+            this.wanted = wanted;
         }
-        long pause = FIRST_PAUSE_MILLIS;
-        while (true) {
-            String trouble;
+
+        Object parsed(JsonNode answer) throws InterruptedException {
+            requireKind(wanted, kindOf(answer), what);
+            collect(answer, what, 0);
             try {
-                HttpResponse<String> response = http.send(request.build(), HttpResponse.BodyHandlers.ofString());
-                int status = response.statusCode();
-                if (status != 429 && status < 500) {
-                    return read(status, response.body(), path, ifMissing);
+                return wanted.parse(answer.path("schema").asText(), referred);
+            } catch (StackOverflowError deep) {
+                throw new BadRecord(what + " is not a valid " + wanted + " schema: nested too deeply");
+            } catch (RuntimeException invalid) {
+                throw new BadRecord(what + " is not a valid " + wanted + " schema: " + invalid.getMessage());
+            }
+        }
+
+        /** Adds the texts of all schemas that {@code answer} refers to, each after those that it needs itself. */
+        private void collect(JsonNode answer, String of, int depth) throws InterruptedException {
+            if (depth > DEEPEST_REFERENCE) {
+                throw new BadRecord(of + " is nested in more than " + DEEPEST_REFERENCE + " references");
+            }
+            for (JsonNode reference : answer.path("references")) {
+                String subject = reference.path("subject").asText();
+                String version = reference.path("version").asText();
+                if (!seen.add(subject + " " + version)) {
+                    continue;
                 }
-                trouble = "HTTP status " + status;
-            } catch (IOException nobody) {
-                trouble = nobody.getClass().getSimpleName()
-                        + (nobody.getMessage() == null ? "" : " (" + nobody.getMessage() + ")");
+                String name = "version " + version + " of subject " + subject + ", which " + of + " refers to";
+                String path = "/subjects/" + encoded(subject) + "/versions/" + encoded(version);
+                JsonNode found = client.get(path, patience, "unknown " + name);
+                requireKind(wanted, kindOf(found), name);
+                String text = found.path("schema").asText();
+                characters += text.length();
+                if (seen.size() > MOST_REFERENCES || characters > MOST_CHARACTERS) {
+                    throw new BadRecord(what + " refers to more than " + MOST_REFERENCES + " schemas, or "
+                            + MOST_CHARACTERS + " characters of them");
+                }
+                collect(found, name, depth + 1);
+                referred.add(text);
             }
-            if (System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(pause) - deadline > 0) {
-                throw silent(patience, trouble);
-            }
-            Thread.sleep(pause);
-            pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
         }
-    }
-
-    private RegistryException silent(Duration patience, String trouble) {
-        return new RegistryException(
-                "does not answer", url + " gave no schema within " + patience.toSeconds() + " s; last: " + trouble);
-    }
-
-    private JsonNode read(int status, String body, String path, String ifMissing) {
-        JsonNode answer = null;
-        try {
-            answer = JSON.readTree(body);
-        } catch (JsonProcessingException notJson) {
-            // Told below, as any other answer that no registry gives.
-        }
-        if (answer != null && status == 200 && answer.hasNonNull("schema")) {
-            return answer;
-        }
-        if (status == 401 || status == 403) {
-            throw new RegistryException("refuses the credentials", url + " answered with HTTP status " + status);
-        }
-        // 40401 subject, 40402 version, 40403 schema not found; a bare 404 may be any server's.
-        if (answer != null && status == 404 && answer.path("error_code").asInt() / 100 == 404) {
-            throw new BadRecord(ifMissing);
-        }
-        throw new RegistryException(
-                "gave no usable answer",
-                url + path + " answered with HTTP status " + status
-                        + "; is it the address of a registry with Confluent's REST API?");
     }
 }

@@ -1,13 +1,13 @@
 package io.lakefeed.elasticsearch;
 
 import io.lakefeed.Secrets;
+import io.lakefeed.http.WholeAnswer;
 import java.io.IOException;
 import java.io.Serializable;
 import java.net.URI;
 import java.net.http.HttpRequest;
 import java.net.http.HttpRequest.BodyPublishers;
 import java.net.http.HttpResponse;
-import java.net.http.HttpResponse.BodyHandlers;
 import java.time.Duration;
 import java.util.List;
 import org.apache.spark.sql.Dataset;
@@ -21,7 +21,11 @@ import org.apache.spark.sql.Row;
  */
 public final class Cluster implements Serializable {
     private static final long serialVersionUID = 1L;
+    /** For a whole exchange: the documents, and what the cluster says of them. */
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
+
+    /** A refused document is a few hundred bytes of an answer, and a request has thousands at most. */
+    private static final int MOST_BYTES = 64 << 20;
 
     private final String[] urls;
     private final String authorization;
@@ -66,7 +70,6 @@ public final class Cluster implements Serializable {
      */
     HttpResponse<byte[]> ask(int node, String path, byte[] body) throws IOException, InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(urls[Math.floorMod(node, urls.length)] + path))
-                .timeout(TIMEOUT)
                 .header("Content-Type", "application/x-ndjson");
         if (authorization != null) {
             request.header("Authorization", authorization);
@@ -74,6 +77,6 @@ public final class Cluster implements Serializable {
         if (body != null) {
             request.POST(BodyPublishers.ofByteArray(body));
         }
-        return Clients.trusting(authority).send(request.build(), BodyHandlers.ofByteArray());
+        return WholeAnswer.of(Clients.trusting(authority), request.build(), TIMEOUT, MOST_BYTES);
     }
 }

@@ -1,0 +1,134 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.http.WholeAnswer;
+import java.io.IOException;
+import java.net.URI;
+import java.net.http.HttpClient;
+import java.net.http.HttpRequest;
+import java.net.http.HttpResponse;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Base64;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Asks a schema registry with Confluent's REST API. What it does decides what follows:
+ *
+ * <ul>
+ *   <li>it answers: the JSON object, or a {@link BadRecord} if there is no such thing (error code 404xx);
+ *   <li>no connection, no whole answer in time, 5xx or 429: asked again after growing pauses for the time allowed,
+ *       then a {@link RegistryException}: the task fails, no record is blamed;
+ *   <li>anything else (401, 403, a page of another server): a {@link RegistryException} at once.
+ * </ul>
+ */
+final class RegistryClient {
+    private static final Duration CONNECT = Duration.ofSeconds(5);
+    private static final Duration ANSWER = Duration.ofSeconds(10);
+    private static final long FIRST_PAUSE_MILLIS = 100;
+    private static final long LONGEST_PAUSE_MILLIS = 5_000;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    /** A registry keeps schemas in records of a Kafka topic, which are smaller. */
+    private static final int MOST_BYTES = 16 << 20;
+
+    private final String url;
+    private final String authorization;
+    private final HttpClient http;
+
+    /** A client of the registry at {@code url}; {@code credentials} is {@code user:password} or null. */
+    RegistryClient(String url, String credentials) {
+        this.url = url.endsWith("/") ? url.substring(0, url.length() - 1) : url;
+        authorization = credentials == null
+                ? null
+                : "Basic " + Base64.getEncoder().encodeToString(credentials.getBytes(StandardCharsets.UTF_8));
+        http = HttpClient.newBuilder()
+                .version(HttpClient.Version.HTTP_1_1)
+                .connectTimeout(CONNECT)
+                .build();
+    }
+
+    /** How long a registry that does not answer is asked, and until when that is. */
+    record Patience(Duration all, long deadline) {
+        static Patience of(Duration all) {
+            return new Patience(all, System.nanoTime() + all.toNanos());
+        }
+
+        /** Nanoseconds that are left; not positive at the end. */
+        long left() {
+            return deadline - System.nanoTime();
+        }
+    }
+
+    /**
+     * The JSON object at {@code path}.
+     *
+     * @param missing what the error says where there is none
+     */
+    JsonNode get(String path, Patience patience, String missing) throws InterruptedException {
+        HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
+                .header("Accept", "application/vnd.schemaregistry.v1+json, application/json");
+        if (authorization != null) {
+            request.header("Authorization", authorization);
+        }
+        long pause = FIRST_PAUSE_MILLIS;
+        while (true) {
+            String trouble;
+            try {
+                // Not less than a second: the last attempt may be the one that is answered.
+                Duration within = Duration.ofNanos(
+                        Math.min(ANSWER.toNanos(), Math.max(patience.left(), TimeUnit.SECONDS.toNanos(1))));
+                HttpResponse<byte[]> response = WholeAnswer.of(http, request.build(), within, MOST_BYTES);
+                int status = response.statusCode();
+                if (status != 429 && status < 500) {
+                    return read(status, response.body(), path, missing);
+                }
+                trouble = "HTTP status " + status;
+            } catch (IOException nobody) {
+                trouble = nobody.getClass().getSimpleName()
+                        + (nobody.getMessage() == null ? "" : " (" + nobody.getMessage() + ")");
+            }
+            if (patience.left() < TimeUnit.MILLISECONDS.toNanos(pause)) {
+                throw silent(patience, trouble);
+            }
+            Thread.sleep(pause);
+            pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
+        }
+    }
+
+    /** The error for a registry that gave no schema in time. */
+    RegistryException silent(Patience patience, String trouble) {
+        return new RegistryException(
+                "does not answer", url + " gave no schema within " + patience.all.toSeconds() + " s; last: " + trouble);
+    }
+
+    /** The error for a thread that is stopped while it waits. */
+    RegistryException interrupted() {
+        Thread.currentThread().interrupt();
+        return new RegistryException("was not asked", "interrupted while waiting for " + url);
+    }
+
+    private JsonNode read(int status, byte[] body, String path, String missing) {
+        JsonNode answer = null;
+        try {
+            answer = JSON.readTree(body);
+        } catch (IOException notJson) {
+            // Reported below, as any other answer that no registry gives.
+        }
+        if (answer != null && status == 200 && answer.path("schema").isTextual()) {
+            return answer;
+        }
+        if (status == 401 || status == 403) {
+            throw new RegistryException("refuses the credentials", url + " answered with HTTP status " + status);
+        }
+        // 40401 subject, 40402 version, 40403 schema not found; a bare 404 may be any server's.
+        if (answer != null && status == 404 && answer.path("error_code").asInt() / 100 == 404) {
+            throw new BadRecord(missing);
+        }
+        throw new RegistryException(
+                "gave no usable answer",
+                url + path + " answered with HTTP status " + status
+                        + "; is it the address of a registry with Confluent's REST API?");
+    }
+}
