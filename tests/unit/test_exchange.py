@@ -81,7 +81,8 @@ def test_an_answer_of_the_size_that_is_allowed() -> None:
 def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
     monkeypatch.setattr(server, "TIMEOUT_SECONDS", 0.4)
-    monkeypatch.setattr(s3_probe, "TIMEOUT_SECONDS", 0.4)
+    for asking in (s3_probe.get, s3_probe.post):
+        monkeypatch.setitem(asking.__kwdefaults__ or {}, "timeout", 0.4)
     monkeypatch.setattr(downloading, "_TIMEOUT_SECONDS", 0.4)
     monkeypatch.setattr(downloading, "_PAUSE_SECONDS", 0.01)
     began = time.monotonic()
