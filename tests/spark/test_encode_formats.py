@@ -138,18 +138,18 @@ def test_lines_that_the_csv_module_writes(spark: SparkSession) -> None:
 
 
 BROKEN_CSV = {
-    b"1,a": "2 value(s) in the line, 3 wanted",
-    b"1,a,2.0,4": "4 value(s) in the line, 3 wanted",
-    b"x,a,2.0": "column id has not the type of the schema: x is no bigint",
-    b"1,a,1.5.2": "column price has not the type of the schema",
+    b"1,a": "2 value(s) in the line, 3 expected",
+    b"1,a,2.0,4": "4 value(s) in the line, 3 expected",
+    b"x,a,2.0": "id: expected bigint, found a text of another form",
+    b"1,a,1.5.2": "price: expected double, found a text of another form",
     b'1,"a,2.0': "the quote at character 2 is not closed",
     b'1,"a"b,2.0': "something follows the line after character 5",
     b"1,a,2.0\n2,b,3.0": "something follows the line after character 7",
     b"1,\xff,2.0": "not UTF-8",
     b"": "empty: 0 bytes",
-    b",a,2.0": "column id is null",
-    b"9223372036854775808,a,2.0": "column id has not the type of the schema",
-    b"1e999999999,a,2.0": "column id has not the type of the schema",
+    b",a,2.0": "id: missing or null",
+    b"9223372036854775808,a,2.0": "id: expected bigint, found a text of another form",
+    b"1e999999999,a,2.0": "id: expected bigint, found a text of another form",
 }
 
 

@@ -13,6 +13,11 @@ from lakefeed.config.connections import Registry
 from lakefeed.config.ddl import Ddl
 from lakefeed.config.names import Count
 
+LENIENT = (
+    "Read what other writers take for JSON: numbers and booleans as text, NaN and Infinity, whole numbers with more "
+    "digits than a double keeps, half surrogate pairs (replaced by U+FFFD). Default: such a value is an error."
+)
+
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
 
@@ -86,6 +91,7 @@ class JsonSchemaDecode(Model):
         None,
         description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
     )
+    lenient: bool = Field(False, description=LENIENT)
 
 
 class JsonDecode(Model):
@@ -99,6 +105,7 @@ class JsonDecode(Model):
         description="Or sample: guessed from the newest records when the feed first runs, then kept with the table.",
     )
     sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
+    lenient: bool = Field(False, description=LENIENT)
 
     @model_validator(mode="after")
     def _one_schema(self) -> JsonDecode:

@@ -53,11 +53,15 @@ def _options(spark: SparkSession, spec: FormatSpec) -> dict[str, str]:
         case ConfluentProtobuf():
             return {"format": "protobuf", **registry_options(spark, spec)}
         case ConfluentJson():
-            return {"format": "json", **registry_options(spark, spec)}
+            return {"format": "json", **registry_options(spark, spec), "lenient": json.dumps(spec.lenient)}
         case PlainProtobuf():
             return {"format": "protobuf", **_writer(spark, spec)}
         case Json():
-            return {"format": "json", "reader-type": table_type(spark, spec.schema, of="JSON").json()}
+            return {
+                "format": "json",
+                "reader-type": table_type(spark, spec.schema, of="JSON").json(),
+                "lenient": json.dumps(spec.lenient),
+            }
         case Csv():
             return {
                 "format": "csv",

@@ -80,8 +80,8 @@ def decoding_of(
         ResourceMissing: if the registry does not know the subject.
         Unreachable: if the registry does not answer.
     """
-    if sampled is not None and decode.is_sampled:
-        return Decoding(Json(schema=sampled, sampled=True))
+    if sampled is not None and decode.json_ is not None and decode.is_sampled:
+        return Decoding(Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
     latest = _latest(decode, source, "value")
     spec = _pinned(_spec(spark, decode, source, latest), decode, source, "value", accept)
     registry = decode.registry
@@ -166,7 +166,8 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest:
     if latest is not None:
         return _registered(spark, encoded, latest)
     if encoded.json_ is not None:
-        return Json(schema=_json_schema(spark, encoded.json_, source), sampled=encoded.is_sampled)
+        schema = _json_schema(spark, encoded.json_, source)
+        return Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
     if encoded.csv is not None:
         return _csv(encoded.csv)
     return String() if encoded.string is not None else Raw()
@@ -188,7 +189,7 @@ def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema)
     registry = encoded.registry
     assert registry is not None  # The models of these formats want one.
     message = encoded.protobuf.message if encoded.protobuf else None
-    kind, made = ("PROTOBUF", ConfluentProtobuf) if encoded.protobuf else ("JSON", ConfluentJson)
+    kind = "PROTOBUF" if encoded.protobuf else "JSON"
     if latest.kind != kind:
         raise ConfigError(
             f"the subject {latest.subject} holds a schema of kind {latest.kind}, not {kind}",
@@ -196,7 +197,15 @@ def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema)
             hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
         )
     reader = avro_schema_of_schema(spark, latest, message=message)
-    return made(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry))
+    credentials = _credentials_name(registry)
+    if encoded.json_schema is None:
+        return ConfluentProtobuf(registry_url=registry.url, reader_schema=reader, credentials=credentials)
+    return ConfluentJson(
+        registry_url=registry.url,
+        reader_schema=reader,
+        credentials=credentials,
+        lenient=encoded.json_schema.lenient,
+    )
 
 
 _BLOCKS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}

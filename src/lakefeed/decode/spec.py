@@ -50,7 +50,13 @@ class ConfluentProtobuf(Registered):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentJson(Registered):
-    """JSON in Confluent's wire format, described by a JSON Schema in the registry."""
+    """JSON in Confluent's wire format, described by a JSON Schema in the registry.
+
+    Attributes:
+        lenient: as for ``Json``.
+    """
+
+    lenient: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +98,13 @@ class Json:
         schema: of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the JSON
             of a Spark ``StructType``. Fields that it declares not null must be there.
         sampled: whether the schema was guessed from records; then a feed keeps it.
+        lenient: whether numbers and booleans as text, NaN and Infinity, whole numbers with more digits than a double
+            keeps, and half surrogate pairs are read. Default: each is an error.
     """
 
     schema: str
     sampled: bool = False
+    lenient: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,12 +1,10 @@
 package io.lakefeed.decode;
 
-import java.time.ZoneId;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Values that are one line of CSV each (RFC 4180), in UTF-8, with a line end behind it or without.
@@ -30,13 +28,13 @@ final class CsvReader extends RecordReader {
     record Dialect(char delimiter, char quote, char escape, String nullValue) {}
 
     /** A reader of lines with these columns. */
-    CsvReader(StructType type, Dialect dialect, ZoneId zone) {
+    CsvReader(StructType type, Dialect dialect, TextValue.Rules rules) {
         super(null);
         this.columns = type.fields();
         this.dialect = dialect;
         this.values = new TextValue[columns.length];
         for (int column = 0; column < columns.length; column++) {
-            values[column] = TextValue.as(columns[column].dataType(), zone);
+            values[column] = TextValue.as(columns[column].dataType(), rules);
             if (values[column] == null) {
                 throw new IllegalArgumentException("a value of CSV cannot become " + columns[column].dataType().simpleString()
                         + ", the type of column " + columns[column].name());
@@ -46,11 +44,7 @@ final class CsvReader extends RecordReader {
 
     @Override
     InternalRow value(byte[] record, int from, int schemaId) {
-        UTF8String text = UTF8String.fromBytes(record);
-        if (!text.isValid()) {
-            throw new BadRecord("not UTF-8");
-        }
-        line = text.toString();
+        line = JsonReader.text(record, from);
         at = 0;
         Object[] row = new Object[columns.length];
         int column = 0;
@@ -59,17 +53,17 @@ final class CsvReader extends RecordReader {
             if (column < columns.length) {
                 row[column] = next(column);
             } else {
-                raw();
+                pass();
             }
             column++;
             more = at < line.length() && line.charAt(at) == dialect.delimiter;
             at += more ? 1 : 0;
         }
-        if (!line.substring(at).isEmpty() && !line.substring(at).equals("\n") && !line.substring(at).equals("\r\n")) {
+        if (at < line.length() && !(atLineEnd() && line.indexOf('\n', at) == line.length() - 1)) {
             throw new BadRecord("something follows the line after character " + at);
         }
         if (column != columns.length) {
-            throw new BadRecord(column + " value(s) in the line, " + columns.length + " wanted");
+            throw new BadRecord(column + " value(s) in the line, " + columns.length + " expected");
         }
         return new GenericInternalRow(row);
     }
@@ -80,29 +74,33 @@ final class CsvReader extends RecordReader {
         StructField field = columns[column];
         if (!quoted && text.equals(dialect.nullValue)) {
             if (!field.nullable()) {
-                throw new BadRecord("column " + field.name() + " is null");
+                throw new BadRecord("missing or null").at(field.name());
             }
             return null;
         }
         boolean blanks = !(field.dataType() instanceof StringType);
         Object value = values[column].of(blanks ? text.strip() : text);
         if (value == null) {
-            String shown = text.length() > 100 ? text.substring(0, 100) + "…" : text;
-            throw new BadRecord("column " + field.name() + " has not the type of the schema: " + shown + " is no "
-                    + field.dataType().simpleString());
+            throw new BadRecord("expected " + field.dataType().simpleString() + ", found a text of another form").at(field.name());
         }
         return value;
     }
 
     private String raw() {
-        if (at < line.length() && line.charAt(at) == dialect.quote) {
-            return quoted();
-        }
         int from = at;
+        pass();
+        return line.substring(from, at);
+    }
+
+    /** Moves behind a value. */
+    private void pass() {
+        if (at < line.length() && line.charAt(at) == dialect.quote) {
+            quoted();
+            return;
+        }
         while (at < line.length() && line.charAt(at) != dialect.delimiter && !atLineEnd()) {
             at++;
         }
-        return line.substring(from, at);
     }
 
     private boolean atLineEnd() {

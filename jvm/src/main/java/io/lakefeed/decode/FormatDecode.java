@@ -31,6 +31,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *   <li>{@code json}: {@code reader-schema} (Avro), or {@code reader-type} (JSON of a StructType); {@code
  *       registry-url} and its companions for values with a header;
  *   <li>{@code csv}: {@code reader-type}, {@code delimiter}, {@code quote}, {@code escape}, {@code null-value};
+ *   <li>{@code json}: {@code lenient}, true for {@link TextValue.Rules#lenient};
  *   <li>{@code json} and {@code csv}: {@code time-zone} of moments that do not say theirs (UTC);
  *   <li>{@code string}: nothing.
  * </ul>
@@ -83,16 +84,18 @@ public final class FormatDecode implements ScalarFunction<InternalRow>, Serializ
                             readerSchema(), type, writers(WriterSchema.PROTOBUF), Acceptance.of(options.get("accept")))
                     : new ProtobufReader(readerSchema(), type, writer().message(options.get("message")));
             case "json" -> new JsonReader(
-                    JsonValue.record(type, options.containsKey("reader-schema") ? readerSchema() : null, zone()),
+                    JsonValue.record(type, options.containsKey("reader-schema") ? readerSchema() : null, rules()),
+                    rules().lenient(),
                     options.containsKey("registry-url") ? writers(WriterSchema.JSON) : null);
-            case "csv" -> new CsvReader(type, dialect(), zone());
+            case "csv" -> new CsvReader(type, dialect(), rules());
             case "string" -> new StringReader();
             default -> throw new IllegalArgumentException("no format " + options.get("format"));
         };
     }
 
-    private ZoneId zone() {
-        return ZoneId.of(options.getOrDefault("time-zone", "UTC"));
+    private TextValue.Rules rules() {
+        boolean lenient = Boolean.parseBoolean(options.get("lenient"));
+        return new TextValue.Rules(ZoneId.of(options.getOrDefault("time-zone", "UTC")), lenient);
     }
 
     private CsvReader.Dialect dialect() {

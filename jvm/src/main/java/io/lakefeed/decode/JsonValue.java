@@ -1,16 +1,15 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonGenerator;
 import com.fasterxml.jackson.core.JsonParser;
 import com.fasterxml.jackson.core.JsonParser.NumberType;
 import com.fasterxml.jackson.core.JsonToken;
 import java.io.IOException;
-import java.io.StringWriter;
-import java.time.ZoneId;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -19,8 +18,6 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.DoubleType;
-import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
@@ -32,144 +29,141 @@ interface JsonValue {
     /** A field of the reader's Avro schema with this property, set to true, takes any JSON as text. */
     String ANY = "lakefeed.json";
 
+    /** A property of a field of the reader's Avro schema: its name in JSON, where Avro has no such name. */
+    String NAME = "lakefeed.json.name";
+
     /**
      * Spark's internal value.
      *
-     * @param parser at the value's first token; at its last one afterwards
+     * @param in at the value's first token; at its last one afterwards
      * @throws BadRecord if it is no value of the type
      */
-    Object read(JsonParser parser) throws IOException;
+    Object read(JsonInput in) throws IOException;
 
     /**
      * How to read a record.
      *
      * @param schema the reader's, for defaults and for fields of any JSON; null if there is none: then strings take
      *     any JSON
-     * @param zone of moments that do not say theirs
      * @throws IllegalArgumentException if the type has a part that JSON never is
      */
-    static Record record(StructType type, Schema schema, ZoneId zone) {
-        return new Compiler(zone).record(type, schema);
+    static Record record(StructType type, Schema schema, TextValue.Rules rules) {
+        return new Compiler(rules).record(type, schema, false);
     }
 
     /** Makes the readers of a type's parts. */
-    record Compiler(ZoneId zone) {
-        private Record record(StructType type, Schema schema) {
+    record Compiler(TextValue.Rules rules) {
+        /** @param repeated whether a record may have many of them, so that their memory has to be counted */
+        private Record record(StructType type, Schema schema, boolean repeated) {
             Map<String, Integer> slots = new HashMap<>();
             JsonValue[] values = new JsonValue[type.size()];
             Object[] defaults = new Object[type.size()];
+            String[] names = new String[type.size()];
             for (int slot = 0; slot < type.size(); slot++) {
                 StructField field = type.fields()[slot];
-                slots.put(field.name(), slot);
                 Schema.Field of = schema == null ? null : schema.getFields().get(slot);
+                String name = of == null ? null : of.getProp(NAME);
+                names[slot] = name == null ? field.name() : name;
+                slots.put(names[slot], slot);
                 boolean any = of == null || Boolean.TRUE.equals(of.getObjectProp(ANY));
-                values[slot] = of(field.dataType(), of == null ? null : AvroDefault.withoutNull(of.schema()), any);
+                values[slot] = of(field.dataType(), of == null ? null : AvroDefault.withoutNull(of.schema()), any, repeated);
                 if (of != null) {
                     of.aliases().stream().filter(alias -> schema.getField(alias) == null).forEach(alias -> slots.put(alias, of.pos()));
                     defaults[slot] = of.hasDefaultValue() ? AvroDefault.of(of, field.dataType()) : null;
                 }
             }
-            return new Record(type, slots, values, defaults);
+            return new Record(type, slots, names, values, defaults, repeated);
         }
 
-        private JsonValue of(DataType type, Schema schema, boolean any) {
+        private JsonValue of(DataType type, Schema schema, boolean any, boolean repeated) {
             if (type instanceof StructType struct) {
-                return record(struct, schema != null && schema.getType() == Schema.Type.RECORD ? schema : null);
+                return record(struct, schema != null && schema.getType() == Schema.Type.RECORD ? schema : null, repeated);
             }
             if (type instanceof ArrayType array) {
                 Schema items = schema == null ? null : AvroDefault.withoutNull(schema.getElementType());
-                return new Items(of(array.elementType(), items, any), array.containsNull());
+                return new Items(of(array.elementType(), items, any, true), array.containsNull());
             }
             if (type instanceof MapType map) {
                 if (!(map.keyType() instanceof StringType)) {
                     throw new IllegalArgumentException("keys of JSON objects are text, not " + map.keyType().simpleString());
                 }
                 Schema values = schema == null ? null : AvroDefault.withoutNull(schema.getValueType());
-                return new Entries(of(map.valueType(), values, any), map.valueContainsNull());
+                return new Entries(of(map.valueType(), values, any, true), map.valueContainsNull());
             }
-            TextValue text = TextValue.as(type, zone);
+            TextValue text = TextValue.as(type, rules);
             if (text == null) {
                 throw new IllegalArgumentException("JSON values cannot become " + type.simpleString());
             }
             // A record inside itself is text in Spark's type.
             boolean recursive = schema != null && schema.getType() == Schema.Type.RECORD;
-            return new Single(type, text, type instanceof StringType && (any || recursive));
+            boolean quoted = rules.lenient() || !(TextValue.isNumber(type) || type instanceof BooleanType);
+            return new Single(type, text, type instanceof StringType && (any || recursive), quoted, rules.lenient());
         }
     }
 
-    /** The error for a value that is none of a type. */
-    static BadRecord misfit(JsonParser parser, String type) throws IOException {
-        String text = parser.currentToken().isScalarValue() ? parser.getText() : kind(parser.currentToken());
-        String shown = text.length() > 100 ? text.substring(0, 100) + "…" : text;
-        return new BadRecord("field " + path(parser) + " has not the type of the schema: " + shown + " is no " + type);
-    }
-
-    private static String path(JsonParser parser) {
-        String pointer = parser.getParsingContext().pathAsPointer().toString();
-        return pointer.isEmpty() ? "" : pointer.substring(1).replace('/', '.');
-    }
-
-    private static String kind(JsonToken token) {
-        return token == JsonToken.START_ARRAY ? "an array" : "an object";
-    }
-
-    /** A text, number, boolean or moment. */
-    record Single(DataType type, TextValue text, boolean any) implements JsonValue {
+    /**
+     * A text, number, boolean or moment.
+     *
+     * @param any whether other values are taken too, as JSON
+     * @param quoted whether strings are taken
+     */
+    record Single(DataType type, TextValue text, boolean any, boolean quoted, boolean lenient) implements JsonValue {
         @Override
-        public Object read(JsonParser parser) throws IOException {
-            Object value =
-                    switch (parser.currentToken()) {
-                        case VALUE_STRING -> text.of(parser.getText());
-                        case VALUE_NUMBER_INT, VALUE_NUMBER_FLOAT -> number(parser);
-                        case VALUE_TRUE, VALUE_FALSE -> type instanceof BooleanType ? (Object) parser.getBooleanValue() : null;
-                        default -> null;
-                    };
-            if (value == null && any) {
-                return json(parser);
-            }
+        public Object read(JsonInput in) throws IOException {
+            return switch (in.parser.currentToken()) {
+                case VALUE_STRING -> quoted ? fitting(text.of(in.text()), "a string of another form") : other(in);
+                case VALUE_NUMBER_INT, VALUE_NUMBER_FLOAT -> TextValue.isNumber(type)
+                        ? fitting(number(in.parser), "a number that it cannot hold")
+                        : other(in);
+                case VALUE_TRUE, VALUE_FALSE -> type instanceof BooleanType ? (Object) in.parser.getBooleanValue() : other(in);
+                default -> other(in);
+            };
+        }
+
+        private Object fitting(Object value, String found) {
             if (value == null) {
-                throw misfit(parser, type.simpleString());
+                throw new BadRecord("expected " + type.simpleString() + ", found " + found);
             }
             return value;
         }
 
-        private Object number(JsonParser parser) throws IOException {
-            if (!TextValue.isNumber(type)) {
-                return null;
+        private Object other(JsonInput in) throws IOException {
+            if (!any) {
+                throw in.misfit(type.simpleString());
             }
-            if (parser.isNaN()) {
-                return text.of(parser.getText());
-            }
-            boolean whole = parser.currentToken() == JsonToken.VALUE_NUMBER_INT;
-            if (type instanceof LongType && whole && parser.getNumberType() != NumberType.BIG_INTEGER) {
-                return parser.getLongValue();
-            }
-            if (type instanceof DoubleType) {
-                double value = parser.getDoubleValue();
-                return Double.isInfinite(value) ? null : value;
-            }
-            return TextValue.number(parser.getDecimalValue(), type);
+            return in.json();
         }
 
-        private static UTF8String json(JsonParser parser) throws IOException {
-            StringWriter text = new StringWriter();
-            try (JsonGenerator generator = JsonReader.FACTORY.createGenerator(text)) {
-                generator.copyCurrentStructureExact(parser);
+        private Object number(JsonParser parser) throws IOException {
+            if (parser.getTextLength() > TextValue.LONGEST_NUMBER) {
+                return null;
             }
-            return UTF8String.fromString(text.toString());
+            boolean whole = parser.currentToken() == JsonToken.VALUE_NUMBER_INT;
+            if (whole && parser.getNumberType() != NumberType.BIG_INTEGER) {
+                Object value = TextValue.number(parser.getLongValue(), type);
+                if (value != null) {
+                    return value;
+                }
+            }
+            return parser.isNaN() ? text.of(parser.getText()) : TextValue.number(parser.getText(), type, lenient);
         }
     }
 
     /** An array. */
     record Items(JsonValue item, boolean nullable) implements JsonValue {
         @Override
-        public Object read(JsonParser parser) throws IOException {
-            if (parser.currentToken() != JsonToken.START_ARRAY) {
-                throw misfit(parser, "array");
+        public Object read(JsonInput in) throws IOException {
+            if (in.parser.currentToken() != JsonToken.START_ARRAY) {
+                throw in.misfit("an array");
             }
             List<Object> items = new ArrayList<>();
-            while (parser.nextToken() != JsonToken.END_ARRAY) {
-                items.add(orNull(parser, item, nullable));
+            try {
+                while (in.parser.nextToken() != JsonToken.END_ARRAY) {
+                    in.budget.charge(MemoryBudget.OBJECT);
+                    items.add(orNull(in, item, nullable));
+                }
+            } catch (IOException | RuntimeException bad) {
+                throw JsonInput.reason(bad).item(items.size());
             }
             return new GenericArrayData(items.toArray());
         }
@@ -178,53 +172,108 @@ interface JsonValue {
     /** An object whose keys are data. */
     record Entries(JsonValue value, boolean nullable) implements JsonValue {
         @Override
-        public Object read(JsonParser parser) throws IOException {
-            if (parser.currentToken() != JsonToken.START_OBJECT) {
-                throw misfit(parser, "object");
+        public Object read(JsonInput in) throws IOException {
+            if (in.parser.currentToken() != JsonToken.START_OBJECT) {
+                throw in.misfit("an object");
             }
+            Set<String> known = new HashSet<>();
             List<Object> keys = new ArrayList<>();
             List<Object> values = new ArrayList<>();
-            while (parser.nextToken() != JsonToken.END_OBJECT) {
-                keys.add(UTF8String.fromString(parser.currentName()));
-                parser.nextToken();
-                values.add(orNull(parser, value, nullable));
+            try {
+                while (in.parser.nextToken() != JsonToken.END_OBJECT) {
+                    in.budget.charge(4 * MemoryBudget.OBJECT);
+                    String key = in.name();
+                    if (!known.add(key)) {
+                        throw new BadRecord("a key that comes twice");
+                    }
+                    in.parser.nextToken();
+                    values.add(orNull(in, value, nullable));
+                    keys.add(UTF8String.fromString(key));
+                }
+            } catch (IOException | RuntimeException bad) {
+                throw JsonInput.reason(bad).item(keys.size());
             }
             return new ArrayBasedMapData(new GenericArrayData(keys.toArray()), new GenericArrayData(values.toArray()));
         }
     }
 
-    private static Object orNull(JsonParser parser, JsonValue value, boolean nullable) throws IOException {
-        if (parser.currentToken() != JsonToken.VALUE_NULL) {
-            return value.read(parser);
+    private static Object orNull(JsonInput in, JsonValue value, boolean nullable) throws IOException {
+        if (in.parser.currentToken() != JsonToken.VALUE_NULL) {
+            return value.read(in);
         }
         if (!nullable) {
-            throw new BadRecord("field " + path(parser) + " is missing or null");
+            throw new BadRecord("missing or null");
         }
         return null;
     }
 
     /** An object whose keys are the fields of a struct; others are passed over. */
-    record Record(StructType type, Map<String, Integer> slots, JsonValue[] values, Object[] defaults) implements JsonValue {
+    final class Record implements JsonValue {
+        /** What stands in a row for a field that has not come yet. */
+        private static final Object ABSENT = new Object();
+
+        private static final int ROW = 40;
+        private static final int REFERENCE = 8;
+
+        private final Map<String, Integer> slots;
+        private final String[] names;
+        private final JsonValue[] values;
+        private final Object[] defaults;
+        private final boolean[] required;
+        private final Object[] unset;
+        private final int charge;
+
+        private Record(
+                StructType type, Map<String, Integer> slots, String[] names, JsonValue[] values, Object[] defaults, boolean repeated) {
+            this.slots = slots;
+            this.names = names;
+            this.values = values;
+            this.defaults = defaults;
+            this.required = new boolean[values.length];
+            this.unset = new Object[values.length];
+            for (int slot = 0; slot < values.length; slot++) {
+                required[slot] = !type.fields()[slot].nullable();
+                unset[slot] = ABSENT;
+            }
+            this.charge = repeated ? ROW + REFERENCE * values.length : 0;
+        }
+
         @Override
-        public InternalRow read(JsonParser parser) throws IOException {
-            if (parser.currentToken() != JsonToken.START_OBJECT) {
-                throw misfit(parser, "object");
+        public InternalRow read(JsonInput in) throws IOException {
+            if (in.parser.currentToken() != JsonToken.START_OBJECT) {
+                throw in.misfit("an object");
             }
-            Object[] row = defaults.clone();
-            while (parser.nextToken() != JsonToken.END_OBJECT) {
-                Integer slot = slots.get(parser.currentName());
-                JsonToken first = parser.nextToken();
-                if (slot == null) {
-                    parser.skipChildren();
-                } else {
-                    row[slot] = first == JsonToken.VALUE_NULL ? null : values[slot].read(parser);
+            in.budget.charge(charge);
+            Object[] row = unset.clone();
+            Integer slot = null;
+            String name = null;
+            try {
+                while (in.parser.nextToken() != JsonToken.END_OBJECT) {
+                    name = in.parser.currentName();
+                    slot = slots.get(name);
+                    JsonToken first = in.parser.nextToken();
+                    if (slot == null) {
+                        in.parser.skipChildren();
+                    } else if (row[slot] != ABSENT) {
+                        throw new BadRecord("comes twice in one object");
+                    } else {
+                        row[slot] = first == JsonToken.VALUE_NULL ? null : values[slot].read(in);
+                        slot = null;
+                    }
                 }
+            } catch (IOException | RuntimeException bad) {
+                BadRecord reason = JsonInput.reason(bad);
+                if (slot == null && in.parser.currentName() != name) {
+                    slot = slots.get(in.parser.currentName()); // The parser reads numbers and words together with the name.
+                }
+                throw slot == null ? reason : reason.at(names[slot]);
             }
-            for (int slot = 0; slot < row.length; slot++) {
-                if (row[slot] == null && !type.fields()[slot].nullable()) {
-                    String around = path(parser);
-                    throw new BadRecord("field " + (around.isEmpty() ? "" : around + ".") + type.fields()[slot].name()
-                            + " is missing or null");
+            for (int at = 0; at < row.length; at++) {
+                if (row[at] == ABSENT) {
+                    row[at] = defaults[at];
+                }
+                if (row[at] == null && required[at]) {
+                    throw new BadRecord("missing or null").at(names[at]);
                 }
             }
             return new GenericInternalRow(row);

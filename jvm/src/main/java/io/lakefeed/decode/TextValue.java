@@ -1,10 +1,12 @@
 package io.lakefeed.decode;
 
 import java.math.BigDecimal;
+import java.math.MathContext;
 import java.time.DateTimeException;
 import java.time.LocalDate;
 import java.time.ZoneId;
 import java.util.Base64;
+import java.util.function.Function;
 import java.util.regex.Pattern;
 import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.types.BinaryType;
@@ -27,19 +29,39 @@ import scala.Option;
 
 /** What a piece of text is as a value of one of Spark's types, as JSON strings and CSV have them. */
 interface TextValue {
+    /** Characters of the longest number that is read: what is longer costs more than its size, and fits no type. */
+    int LONGEST_NUMBER = 1_000;
+
     /** Nothing but a whole day, with a time behind it or not: Spark would take "2026" and "12:30" for moments too. */
-    Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([T ].*)?");
+    Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([Tt ].*)?");
+
+    /** Characters of the longest moment. */
+    int LONGEST_MOMENT = 100;
+
+    /** Whole numbers up to this one are doubles and lose no digits. */
+    long WHOLE_DOUBLES = 1L << 53;
+
+    /** The same for floats. */
+    long WHOLE_FLOATS = 1L << 24;
 
     /** Spark's internal value; null if the text is none of the type. */
     Object of(String text);
 
     /**
-     * How text becomes values of a type.
+     * How values are read.
      *
      * @param zone of moments that do not say theirs
+     * @param lenient whether text may stand for numbers and booleans in JSON, NaN and infinities are read, and whole
+     *     numbers may lose digits as doubles
+     */
+    record Rules(ZoneId zone, boolean lenient) {}
+
+    /**
+     * How text becomes values of a type.
+     *
      * @return null if text never becomes one
      */
-    static TextValue as(DataType type, ZoneId zone) {
+    static TextValue as(DataType type, Rules rules) {
         if (type instanceof StringType) {
             return UTF8String::fromString;
         }
@@ -56,12 +78,12 @@ interface TextValue {
         if (type instanceof DateType) {
             return TextValue::date;
         }
+        ZoneId zone = rules.zone();
         if (type instanceof TimestampType) {
-            return text -> moment(text, DateTimeUtils.stringToTimestamp(UTF8String.fromString(text), zone));
+            return text -> moment(text, each -> DateTimeUtils.stringToTimestamp(each, zone));
         }
         if (type instanceof TimestampNTZType) {
-            return text -> moment(
-                    text, DateTimeUtils.stringToTimestampWithoutTimeZone(UTF8String.fromString(text), false));
+            return text -> moment(text, each -> DateTimeUtils.stringToTimestampWithoutTimeZone(each, false));
         }
         if (type instanceof DoubleType || type instanceof FloatType) {
             boolean single = type instanceof FloatType;
@@ -69,10 +91,10 @@ interface TextValue {
                 case "NaN" -> single ? (Object) Float.NaN : (Object) Double.NaN;
                 case "Infinity" -> single ? (Object) Float.POSITIVE_INFINITY : (Object) Double.POSITIVE_INFINITY;
                 case "-Infinity" -> single ? (Object) Float.NEGATIVE_INFINITY : (Object) Double.NEGATIVE_INFINITY;
-                default -> number(text, type);
+                default -> number(text, type, rules.lenient());
             };
         }
-        return isNumber(type) ? text -> number(text, type) : null;
+        return isNumber(type) ? text -> number(text, type, rules.lenient()) : null;
     }
 
     /** Whether {@link #number} makes values of the type. */
@@ -86,24 +108,84 @@ interface TextValue {
                 || type instanceof DecimalType;
     }
 
-    private static Object number(String text, DataType type) {
+    /** A whole number as a value of the type; null if that takes a closer look, or it does not fit. */
+    static Object number(long number, DataType type) {
+        if (type instanceof LongType) {
+            return number;
+        }
+        if (type instanceof IntegerType) {
+            return (int) number == number ? (Object) (int) number : null;
+        }
+        if (type instanceof ShortType) {
+            return (short) number == number ? (Object) (short) number : null;
+        }
+        if (type instanceof ByteType) {
+            return (byte) number == number ? (Object) (byte) number : null;
+        }
+        if (type instanceof DoubleType) {
+            return Math.abs(number) <= WHOLE_DOUBLES && number != Long.MIN_VALUE ? (Object) (double) number : null;
+        }
+        if (type instanceof FloatType) {
+            return Math.abs(number) <= WHOLE_FLOATS && number != Long.MIN_VALUE ? (Object) (float) number : null;
+        }
+        return null;
+    }
+
+    /**
+     * A number as a value of the type; null if it is none, does not fit, or would lose digits that the type keeps.
+     *
+     * @param lenient whether a whole number may lose digits as a double
+     */
+    static Object number(String text, DataType type, boolean lenient) {
+        if (text.isEmpty() || text.length() > LONGEST_NUMBER || !isAscii(text)) {
+            return null;
+        }
         try {
-            return number(new BigDecimal(text), type);
+            if (type instanceof DoubleType) {
+                double value = Double.parseDouble(text);
+                return Double.isInfinite(value) || !lenient && !keeps(text, value, 17) ? null : value;
+            }
+            if (type instanceof FloatType) {
+                float value = Float.parseFloat(text);
+                return Float.isInfinite(value) || !lenient && !keeps(text, value, 9) ? null : value;
+            }
+            return exact(new BigDecimal(text), type);
         } catch (NumberFormatException none) {
             return null;
         }
     }
 
-    /** The number as a value of the type; null if it does not fit, or would lose digits that the type keeps. */
-    static Object number(BigDecimal number, DataType type) {
-        if (type instanceof DoubleType) {
-            double value = number.doubleValue();
-            return Double.isInfinite(value) ? null : value;
+    /** Java would take other scripts' digits, hexadecimal numbers and the suffixes d and f too. */
+    private static boolean isAscii(String number) {
+        for (int at = 0; at < number.length(); at++) {
+            char c = number.charAt(at);
+            if ((c < '0' || c > '9') && c != '-' && c != '+' && c != '.' && c != 'e' && c != 'E') {
+                return false;
+            }
         }
-        if (type instanceof FloatType) {
-            float value = number.floatValue();
-            return Float.isInfinite(value) ? null : value;
+        return true;
+    }
+
+    /**
+     * Whether a binary number keeps what the text says: of a whole number each digit, so that no identifier becomes
+     * another one, of any other that it is not zero. A whole number may be the shortest text of the binary one, which is
+     * how JavaScript writes large ones.
+     */
+    private static boolean keeps(String text, double value, int digits) {
+        if (text.indexOf('.') < 0 && text.indexOf('e') < 0 && text.indexOf('E') < 0) {
+            if (Math.abs(value) < (digits == 9 ? WHOLE_FLOATS : WHOLE_DOUBLES) && text.length() <= 16) {
+                return true;
+            }
+            BigDecimal said = new BigDecimal(text);
+            BigDecimal held = new BigDecimal(value);
+            int precision = said.signum() == 0 ? 1 : said.stripTrailingZeros().precision();
+            return held.compareTo(said) == 0
+                    || precision <= digits && held.round(new MathContext(precision)).compareTo(said) == 0;
         }
+        return value != 0 || new BigDecimal(text).signum() == 0;
+    }
+
+    private static Object exact(BigDecimal number, DataType type) {
         int digits = type instanceof DecimalType decimal ? decimal.precision() - decimal.scale() : 19;
         // Before anything is computed: 1e999999999 is short to write.
         if (number.signum() != 0 && (long) number.precision() - number.scale() > digits) {
@@ -141,6 +223,9 @@ interface TextValue {
     }
 
     private static Object date(String text) {
+        if (text.length() != "2026-01-02".length()) {
+            return null; // As for moments: years of four digits.
+        }
         try {
             return Math.toIntExact(LocalDate.parse(text).toEpochDay());
         } catch (DateTimeException | ArithmeticException none) {
@@ -148,7 +233,18 @@ interface TextValue {
         }
     }
 
-    private static Object moment(String text, Option<Object> found) {
-        return MOMENT.matcher(text).matches() && found.isDefined() ? found.get() : null;
+    /** RFC 3339 lets T and Z be lower-case; Spark does not. */
+    private static Object moment(String text, Function<UTF8String, Option<Object>> read) {
+        if (text.length() > LONGEST_MOMENT || !MOMENT.matcher(text).matches()) {
+            return null;
+        }
+        String upper = text.length() > 10 && (text.charAt(10) == 't' || text.endsWith("z")) ? upperCase(text) : text;
+        return read.apply(UTF8String.fromString(upper)).getOrElse(() -> null);
+    }
+
+    private static String upperCase(String text) {
+        String date = text.substring(0, 10) + (text.charAt(10) == 't' ? 'T' : text.charAt(10));
+        String time = text.substring(11);
+        return date + (time.endsWith("z") ? time.substring(0, time.length() - 1) + 'Z' : time);
     }
 }

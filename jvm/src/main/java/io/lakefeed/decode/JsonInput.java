@@ -1,0 +1,158 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonFactory;
+import com.fasterxml.jackson.core.JsonFactoryBuilder;
+import com.fasterxml.jackson.core.JsonGenerator;
+import com.fasterxml.jackson.core.JsonParser;
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.JsonToken;
+import com.fasterxml.jackson.core.StreamReadConstraints;
+import com.fasterxml.jackson.core.StreamReadFeature;
+import com.fasterxml.jackson.core.exc.StreamConstraintsException;
+import com.fasterxml.jackson.core.io.JsonEOFException;
+import com.fasterxml.jackson.core.json.JsonReadFeature;
+import java.io.Closeable;
+import java.io.IOException;
+import java.io.StringWriter;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * The tokens of one JSON document, and the memory that its values may take.
+ *
+ * <p>Jackson neither interns nor caches the names of fields here: a topic whose objects have keys that are data would
+ * copy the cache for each record. It bounds the nesting only; {@link TextValue} bounds the length of numbers.
+ */
+final class JsonInput implements Closeable {
+    private static final int DEEPEST = 1_000;
+    private static final char REPLACEMENT = '\uFFFD';
+    private static final JsonFactory STRICT = factory().build();
+    private static final JsonFactory LENIENT =
+            factory().enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS).build();
+
+    /** At the token that is read next. */
+    final JsonParser parser;
+    /** The memory of the record. */
+    final MemoryBudget budget;
+
+    private final boolean lenient;
+    /** Only an escape can write half of a surrogate pair into valid UTF-8. */
+    private final boolean escapes;
+
+    /** The tokens of a document; {@code lenient} as {@link TextValue.Rules#lenient}. */
+    JsonInput(String document, MemoryBudget budget, boolean lenient) throws IOException {
+        this.parser = (lenient ? LENIENT : STRICT).createParser(document);
+        this.budget = budget;
+        this.lenient = lenient;
+        this.escapes = document.indexOf('\\') >= 0;
+    }
+
+    private static JsonFactoryBuilder factory() {
+        return new JsonFactoryBuilder()
+                .disable(JsonFactory.Feature.INTERN_FIELD_NAMES)
+                .disable(JsonFactory.Feature.CANONICALIZE_FIELD_NAMES)
+                .disable(StreamReadFeature.INCLUDE_SOURCE_IN_LOCATION)
+                .streamReadConstraints(StreamReadConstraints.builder()
+                        .maxNestingDepth(DEEPEST)
+                        .maxNumberLength(Integer.MAX_VALUE)
+                        .maxStringLength(Integer.MAX_VALUE)
+                        .maxNameLength(Integer.MAX_VALUE)
+                        .build());
+    }
+
+    @Override
+    public void close() throws IOException {
+        parser.close();
+    }
+
+    /** The present token is the wrong one: says which type was expected and what kind of value was found. */
+    BadRecord misfit(String expected) {
+        return new BadRecord("expected " + expected + ", found " + switch (parser.currentToken()) {
+            case START_ARRAY -> "an array";
+            case START_OBJECT -> "an object";
+            case VALUE_STRING -> "a string";
+            case VALUE_TRUE, VALUE_FALSE -> "a boolean";
+            case VALUE_NULL -> "null";
+            default -> "a number";
+        });
+    }
+
+    /** The text of the present string or number. */
+    String text() throws IOException {
+        return checked(parser.getText());
+    }
+
+    /** The name of the present field. */
+    String name() throws IOException {
+        return checked(parser.currentName());
+    }
+
+    private String checked(String text) {
+        if (!escapes) {
+            return text;
+        }
+        StringBuilder repaired = null;
+        for (int at = 0; at < text.length(); at++) {
+            char c = text.charAt(at);
+            if (!Character.isSurrogate(c)) {
+                continue;
+            }
+            if (Character.isHighSurrogate(c) && at + 1 < text.length() && Character.isLowSurrogate(text.charAt(at + 1))) {
+                at++;
+                continue;
+            }
+            if (!lenient) {
+                throw new BadRecord("half of a surrogate pair, which is no character");
+            }
+            repaired = repaired == null ? new StringBuilder(text) : repaired;
+            repaired.setCharAt(at, REPLACEMENT);
+        }
+        return repaired == null ? text : repaired.toString();
+    }
+
+    /** The present value as compact JSON, its numbers as they are written; ends at its last token. */
+    UTF8String json() throws IOException {
+        StringWriter text = new StringWriter();
+        try (JsonGenerator generator = STRICT.createGenerator(text)) {
+            int depth = 0;
+            for (JsonToken token = parser.currentToken(); ; token = parser.nextToken()) {
+                switch (token) {
+                    case START_OBJECT -> generator.writeStartObject();
+                    case START_ARRAY -> generator.writeStartArray();
+                    case END_OBJECT -> generator.writeEndObject();
+                    case END_ARRAY -> generator.writeEndArray();
+                    case FIELD_NAME -> generator.writeFieldName(name());
+                    case VALUE_STRING -> generator.writeString(text());
+                    case VALUE_TRUE, VALUE_FALSE -> generator.writeBoolean(parser.getBooleanValue());
+                    case VALUE_NULL -> generator.writeNull();
+                    default -> generator.writeNumber(parser.getText());
+                }
+                depth += token.isStructStart() ? 1 : token.isStructEnd() ? -1 : 0;
+                if (depth == 0) {
+                    break;
+                }
+            }
+        }
+        return UTF8String.fromString(text.toString());
+    }
+
+    /** The reason that an exception stands for, without the parser's own words: they hold values of the record. */
+    static BadRecord reason(Exception caught) {
+        if (caught instanceof RuntimeException unexpected) {
+            return BadRecord.of(unexpected);
+        }
+        if (caught instanceof JsonEOFException) {
+            return new BadRecord("truncated JSON");
+        }
+        if (caught instanceof StreamConstraintsException) {
+            return new BadRecord("nested deeper than " + DEEPEST + " levels");
+        }
+        if (!(caught instanceof JsonProcessingException invalid)) {
+            return new BadRecord("not JSON");
+        }
+        if (invalid.getOriginalMessage().startsWith("Non-standard token")) {
+            return new BadRecord("NaN and Infinity are not JSON (lenient: true reads them)");
+        }
+        return new BadRecord("not JSON"
+                + (invalid.getLocation() == null ? "" : " at character " + invalid.getLocation().getCharOffset()));
+    }
+}
