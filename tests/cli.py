@@ -71,6 +71,6 @@ class Running:
         self.process.wait(30)
 
     def ask_to_stop(self, number: signal.Signals, *, timeout: float = 120) -> int:
-        """Sends a signal to the command alone, as a service manager does; its exit status."""
-        self.process.send_signal(number)
+        """Sends a signal to all its processes, as a terminal, ``timeout`` and service managers do; its exit status."""
+        os.killpg(self.process.pid, number)
         return self.process.wait(timeout)

@@ -96,6 +96,7 @@ def watch(
 
     reports = ProgressReports(query)
     began = time.monotonic()
+    waits = True
 
     def report() -> bool:
         finished = False
@@ -127,8 +128,12 @@ def watch(
         report()
         if not (batches.stop.is_set() and batches.failure is None):
             raise (batches.failure or translated(error)) from error
+    except KeyboardInterrupt:
+        # The second one: who asks twice does not want to wait for the batch, as query.stop() does.
+        waits = not batches.stop.is_set()
+        raise
     finally:
-        if query.isActive:
+        if waits and query.isActive:
             query.stop()
     return time.monotonic() - began
 

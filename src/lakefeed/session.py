@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.connections import Catalog, Connections
+from lakefeed import driver_jvm
 from lakefeed.errors import ConfigError, MissingExtra
+from lakefeed.signals import python_keeps_its_handler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from lakefeed.config.connections import Catalog, Connections
 
 # Spark's own pattern misses access-key-id, credential, JAAS and basic-auth settings.
 REDACTED = (
@@ -147,9 +149,11 @@ def session(
                 # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.Builder()
-        for key, value in with_own(wanted, conf or {}).items():
+        whole = with_own(wanted, conf or {})
+        for key, value in whole.items():
             builder = builder.config(key, value)
-        with _java_log(log_file):
+        driver_jvm.start(whole, log_file=log_file)
+        with python_keeps_its_handler():
             running = builder.getOrCreate()
     else:
         for key, value in settings(name, connections=connections).items():
@@ -208,6 +212,8 @@ def default_environment() -> dict[str, str]:
 
 def default_connections() -> Connections:
     """Store and catalog from ``default_environment``."""
+    from lakefeed.config.connections import Connections
+
     return Connections.from_environment(default_environment())
 
 
@@ -332,21 +338,3 @@ def _require_jars(spark: SparkSession) -> None:
             hint="stop that session and call lakefeed.session(), or start Spark with the settings that "
             "'lakefeed conf' prints",
         )
-
-
-@contextmanager
-def _java_log(log_file: Path | None) -> Iterator[None]:
-    """Lets a JVM that starts inside inherit ``log_file`` as its stderr; this process's own stderr comes back."""
-    if log_file is None:
-        yield
-        return
-    log_file.parent.mkdir(parents=True, exist_ok=True)
-    sys.stderr.flush()
-    kept = os.dup(2)
-    with log_file.open("ab") as log:
-        os.dup2(log.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from lakefeed.cli.main import main
+from lakefeed.signals import end_on_signals
 
 __all__ = ["main"]
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run a command and exit. A signal counts from the first moment on, before what takes time to import."""
+    end_on_signals()
+    from lakefeed.cli.main import main as run
+
+    run(argv)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import emit, output_option
-from lakefeed.cli.run import stop_signals
 from lakefeed.observe.terminal import ProgressView
+from lakefeed.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from lakefeed.backfill import Backfilled, Portion
@@ -57,8 +57,8 @@ def backfill(
     These are the records from before the feed's beginning, and those that it was moved past. May run beside the feed,
     whose progress it does not touch. Commits have max_records_per_batch records at most.
 
-    SIGTERM and Ctrl-C end it after the commit at hand, with status 0. Whatever ends it, the next one lands what is
-    missing then.
+    SIGTERM, SIGHUP and Ctrl-C end it after the current commit, with status 0; a second Ctrl-C ends it at once, with
+    130. Whatever ends it, the next one lands what is missing then.
     """
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
@@ -81,7 +81,7 @@ def backfill(
                 + f" · {portion.seconds:.1f} s"
             )
 
-        with stop_signals(view) as stop:
+        with stop_on_signals(view.note) as stop:
             done = declared.backfill(wanted, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
     emit(output, done.as_dict(), lambda: _print(declared.config.name, done))
 

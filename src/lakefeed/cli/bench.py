@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,7 +76,6 @@ def s3_requests(
     )
     home = home or default_home() / "bench"
     measured = []
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # As Ctrl-C: what was started is stopped.
     with _stack(home) as endpoints:
         running = Bench(endpoints, home=home / "logs", say=_say)
         expected = running.fill_topic(work)
@@ -150,7 +148,6 @@ def latency(
     from lakefeed.session import log_path, session
 
     load = Load(rate=rate, seconds=seconds, warm_up=warm_up, partitions=partitions)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # As Ctrl-C: what was started is stopped.
     with _stack(home or default_home() / "latency", store=None) as endpoints:
         spark = session(
             "bench-latency",

@@ -43,6 +43,8 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
     Starts Kafka, Schema Registry and an S3 store, produces taxi trips into a topic of 10 partitions, lands them
     in an Iceberg table with the pipeline of examples/taxi, reads the table back without Spark and compares
     count, distinct keys and sums with what was produced. Ends with status 1 if they differ.
+
+    Ctrl-C, SIGTERM and SIGHUP take the stack down, unless --keep, and end with status 130, 143 and 129.
     """
     from lakefeed.local.home import default_home
 
@@ -58,10 +60,10 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 
 
 def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
-    from lakefeed.cli.run import stop_signals
     from lakefeed.demo import TOPIC, Demo
     from lakefeed.produce.progress import ProduceView
     from lakefeed.session import log_path, session
+    from lakefeed.signals import stop_on_signals
 
     made = Demo(endpoints, rows=rows, csv=csv)
     log_file = log_path("demo")
@@ -72,8 +74,10 @@ def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
         with ProduceView(TOPIC, expected=None if csv else rows) as producing:
             produced, produce_seconds = made.produce(spark, reached=producing.reached)
         say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
-        with ProgressView(made.pipeline.config.name) as view, stop_signals(view) as stop:
+        with ProgressView(made.pipeline.config.name) as view, stop_on_signals(view.note) as stop:
             run = made.land(spark, on_batch=view.batch, stop=stop)
+        if stop.is_set():
+            raise KeyboardInterrupt
         say("reading the table back with pyiceberg and DuckDB")
         found, expected = made.found(), made.expected(spark)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import sys
 
 import click
@@ -11,6 +12,7 @@ import click
 from lakefeed import __version__
 from lakefeed.cli.output import fail, wants_json
 from lakefeed.errors import LakefeedError
+from lakefeed.signals import exit_status, is_starting
 
 # Command -> (module below lakefeed.cli, one line of help), in the order of --help.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -33,6 +35,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "conf": ("conf", "Print the Spark settings for spark-submit."),
     "jars": ("jars", "Fetch and verify the locked jars."),
 }
+
+# They finish what they are doing on a signal, with status 0.
+_ENDING_WELL = (("run",), ("backfill",), ("produce",), ("tables", "maintain"))
 
 
 class LazyGroup(click.Group):
@@ -72,20 +77,31 @@ def root() -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point. Exit status: 0 done, 1 the world failed, 2 the user's input is wrong, 130 interrupted."""
+    """Run a command and exit.
+
+    The status is 0: done, 1: the world failed, 2: the user's input is wrong, 128 and a signal's number: ended by it.
+    """
     arguments = sys.argv[1:] if argv is None else argv
     try:
         status = root.main(arguments, standalone_mode=False)
         sys.exit(status if isinstance(status, int) else 0)
     except LakefeedError as error:
         sys.exit(fail(error, as_json=wants_json(arguments)))
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        sys.exit(_interrupted(arguments))
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+
+
+def _interrupted(arguments: list[str]) -> int:
+    """Return the exit status after a signal: 0 for a command that ends well on one, if it has not begun its work."""
+    if not is_starting() or not any(tuple(arguments[: len(each)]) == each for each in _ENDING_WELL):
+        return exit_status()
+    click.echo("stopped at the start: nothing was read or written", err=True)
+    if wants_json(arguments):
+        click.echo(json.dumps({"stopped": True}))
+    return 0
 
 
 if __name__ == "__main__":

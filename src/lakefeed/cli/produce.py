@@ -75,8 +75,8 @@ def produce(output: str, **options: Any) -> None:
     Rows come from --file (CSV with a header, JSON lines, Parquet) or from --generate. With confluent-avro,
     confluent-protobuf and json-schema the schema is registered, and each value begins with its id.
 
-    Ctrl-C ends with status 130 and says how many records the topic has got. With --stream, Ctrl-C and SIGTERM
-    finish the micro-batch at hand and end with status 0.
+    Ctrl-C ends with status 130, SIGTERM with 143, SIGHUP with 129; each says how many records the topic has got. With
+    --stream they finish the current micro-batch and end with status 0. Before the first record the status is 0.
     """
     order = _Order(**options)
     order.require_sense()
@@ -189,12 +189,12 @@ class _Order:
         registry: SchemaRegistry | None,
         schema: SchemaText | None,
     ) -> tuple[Produced, Encoding]:
-        from lakefeed.cli.run import stop_signals
         from lakefeed.observe.terminal import ProgressView
         from lakefeed.produce.encode import encoded, settle
         from lakefeed.produce.progress import ProduceView
         from lakefeed.produce.taxi import KEY
         from lakefeed.produce.write import Interrupted, produce, produce_stream
+        from lakefeed.signals import begin_work, stop_on_signals
 
         rows = self._rows(spark, schema)
         key = self.key or (KEY if self.generate else None)
@@ -211,7 +211,7 @@ class _Order:
         )
         records = encoded(rows, encoding, key=key, headers=headers)
         if self.checkpoint is not None:
-            with ProgressView(f"produce {self.topic}") as view, stop_signals(view) as stop:
+            with ProgressView(f"produce {self.topic}") as view, stop_on_signals(view.note) as stop:
                 streamed = produce_stream(
                     records,
                     self.topic,
@@ -223,6 +223,7 @@ class _Order:
                     on_batch=view.batch,
                 )
             return streamed, encoding
+        begin_work()
         with ProduceView(self.topic, expected=self.rows) as shown:
             try:
                 produced = produce(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from lakefeed.cli.output import emit, output_option
 from lakefeed.observe.terminal import ProgressView
+from lakefeed.signals import begin_work, stop_on_signals
 
 if TYPE_CHECKING:
     from lakefeed.bounded import BatchSummary
@@ -62,8 +58,9 @@ def run(
 ) -> None:
     """Run a pipeline: topics in, table out.
 
-    SIGTERM and Ctrl-C finish the batch at hand and end with status 0; a second Ctrl-C ends at once. Where each topic
-    has a table of its own, the status is 1 if one of them has failed at the end.
+    SIGTERM, SIGHUP and Ctrl-C finish the current batch and end with status 0; a second Ctrl-C ends at once, with 130.
+    --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
+    topic has a table of its own, the status is 1 if one of them has failed at the end.
     """
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
@@ -78,12 +75,13 @@ def run(
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
         if batch:
+            begin_work()
             landed = declared.run_batch(spark=spark, since=since, until=until)
             for note in landed.notes:
                 view.note(note)
             emit(output, asdict(landed), lambda: _print_batch(declared.config.name, landed))
             return
-        with stop_signals(view) as stop:
+        with stop_on_signals(view.note) as stop:
             summary = declared.run(
                 spark=spark, once=once, stop=stop, on_batch=view.batch, on_note=view.note, accept_loss=accept_loss
             )
@@ -113,25 +111,3 @@ def _print_batch(name: str, landed: BatchSummary) -> None:
     click.echo(
         f"{name}: {landed.records:,} records{rows}, {landed.dead_letters:,} dead letters in {landed.seconds:.1f} s"
     )
-
-
-@contextmanager
-def stop_signals(view: ProgressView) -> Iterator[threading.Event]:
-    """An event that SIGTERM and the first Ctrl-C set; a second Ctrl-C interrupts as usual.
-
-    To be entered after the SparkContext has begun: PySpark then puts a SIGINT handler of its own, which cancels
-    the batch.
-    """
-    stop = threading.Event()
-
-    def request(number: int, frame: FrameType | None) -> None:
-        stop.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        view.note("stopping after the batch at hand; Ctrl-C again stops at once")
-
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

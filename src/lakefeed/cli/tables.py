@@ -100,17 +100,17 @@ def maintain(
 ) -> None:
     """Look after TABLE, or the tables of PIPELINE: compact, rewrite manifests, expire snapshots, remove orphans.
 
-    May run beside the feed: its commits come first, and what holds its ledger stays. SIGTERM and Ctrl-C end after the
-    piece at hand; a kill at any moment does no harm.
+    May run beside the feed: its commits come first, and what holds its ledger stays. SIGTERM, SIGHUP and
+    Ctrl-C end after the current piece, with status 0; a kill at any moment does no harm.
 
     Of several tables each is looked after, whatever becomes of the others.
 
     Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, another
     upkeep job is at work, or one of several tables could not be looked after.
     """
-    from lakefeed.cli.run import stop_signals
     from lakefeed.observe.terminal import ProgressView
     from lakefeed.session import log_path, session
+    from lakefeed.signals import stop_on_signals
     from lakefeed.spark_errors import translated
     from lakefeed.upkeep.maintain import Maintenance
     from lakefeed.upkeep.schedule import again_and_again
@@ -123,7 +123,7 @@ def maintain(
     with ProgressView("upkeep") as view:
         view.note(f"starting; Spark's log is {log_file}")
         spark = session("lakefeed-upkeep", connections=chosen.connections, master=master, log_file=log_file)
-        with stop_signals(view) as stop:
+        with stop_on_signals(view.note) as stop:
             if every is not None:
                 again_and_again(
                     names,

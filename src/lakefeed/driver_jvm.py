@@ -1,0 +1,111 @@
+"""Starts the JVM of a driver so that only this process can end it.
+
+A signal to the process group, or to all processes of a service, also reaches the JVM. PySpark protects its JVM from
+SIGINT alone, so SIGTERM ends it in the middle of a batch. Here the JVM ignores all three; it ends when its standard
+input does, which is a pipe from this process: also after SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from lakefeed.errors import WorldError
+
+_POLL_SECONDS = 0.05
+_TAIL_BYTES = 2_000
+_TAIL_LINES = 5
+# Ignored signals stay ignored through exec, and HotSpot leaves an ignored one alone.
+_IGNORING = 'trap "" HUP INT TERM; exec "$@"'
+
+
+def start(conf: Mapping[str, str], *, log_file: Path | None = None) -> None:
+    """Start the JVM for the SparkContext that this process creates next; do nothing if there is one already.
+
+    Args:
+        conf: Spark settings; those of memory and class path count only here.
+        log_file: where the JVM writes its log, instead of this process's stderr.
+
+    Raises:
+        WorldError: the JVM ended.
+    """
+    from pyspark import SparkContext
+    from pyspark.find_spark_home import _find_spark_home
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    command = [os.path.join(_find_spark_home(), "bin", "spark-submit")]  # type: ignore[no-untyped-call]
+    for key, value in conf.items():
+        command += ["--conf", f"{key}={value}"]
+    command += shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    with tempfile.TemporaryDirectory(prefix="lakefeed-") as folder, _opened(log_file) as log:
+        answer = Path(folder) / "gateway"
+        began = log.tell() if log is not None else 0
+        jvm = subprocess.Popen(
+            ["/bin/sh", "-c", _IGNORING, "sh", *command],
+            stdin=subprocess.PIPE,
+            stderr=log,
+            env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer)},
+        )
+        try:
+            while not answer.exists():
+                if jvm.poll() is not None:
+                    raise WorldError(
+                        f"Spark's JVM ended with status {jvm.returncode} as soon as it was started"
+                        + _tail(log_file, began),
+                        where=str(log_file) if log_file else None,
+                        hint="read the log; the memory of the JVM is spark.driver.memory, its Java that of JAVA_HOME",
+                    )
+                time.sleep(_POLL_SECONDS)
+            # The port in four bytes, the length of the secret in four more, the secret.
+            said = answer.read_bytes()
+            port, secret = int.from_bytes(said[:4], "big"), said[8:].decode()
+            with _environment(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret):
+                gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        except BaseException:
+            jvm.kill()
+            jvm.wait()
+            raise
+    gateway.proc = jvm
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+@contextmanager
+def _opened(log_file: Path | None) -> Iterator[IO[bytes] | None]:
+    """Open the log for its owner alone: values of records may be in it."""
+    if log_file is None:
+        yield None
+        return
+    log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
+        os.fchmod(log.fileno(), 0o600)
+        yield log
+
+
+def _tail(log_file: Path | None, began: int) -> str:
+    """Return the last lines that the JVM has written."""
+    if log_file is None:
+        return ""
+    with log_file.open("rb") as log:
+        log.seek(max(began, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
+        lines = log.read().decode(errors="replace").splitlines()
+    return "".join(f"\n  | {line}" for line in lines[-_TAIL_LINES:])
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Set variables for the calls inside."""
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]

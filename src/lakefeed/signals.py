@@ -1,0 +1,146 @@
+"""Signals that ask this process to end: SIGTERM of a service manager, SIGHUP of a closed terminal, Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_received: list[signal.Signals] = []
+_work_has_begun = threading.Event()
+
+
+def end_on_signals() -> None:
+    """Let each of these signals raise KeyboardInterrupt, so that what the command has started is stopped."""
+    _received.clear()
+    _work_has_begun.clear()
+    for number in _heard():
+        signal.signal(number, _interrupt)
+
+
+def exit_status() -> int:
+    """Return the exit status after the first signal: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
+    return 128 + (_received[0] if _received else signal.SIGINT)
+
+
+def begin_work() -> None:
+    """Say that there is something to finish now: until then a signal ends the command with nothing done."""
+    _work_has_begun.set()
+
+
+def is_starting() -> bool:
+    """Whether there is nothing to finish yet."""
+    return not _work_has_begun.is_set()
+
+
+@contextmanager
+def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[threading.Event]:
+    """Yield an event that SIGTERM, SIGHUP and the first Ctrl-C set; a second Ctrl-C raises KeyboardInterrupt.
+
+    Pass the event as ``stop`` to ``Pipeline.run``: the run then ends after the current batch. Under spark-submit the
+    JVM is the parent process and a signal that reaches it is passed on to this process.
+
+    Call it in the main thread, after the session has started.
+
+    Args:
+        say: called with a line for the user at the first signal.
+
+    Example:
+        >>> with lf.stop_on_signals() as stop:
+        ...     pipeline.run(spark=spark, stop=stop)
+    """
+    stop = threading.Event()
+    speaking: list[threading.Thread] = []
+
+    def request(number: int, frame: FrameType | None) -> None:
+        _note(number)
+        if stop.is_set():
+            return
+        stop.set()
+        signal.signal(signal.SIGINT, _interrupt)
+        # Not here: the signal may have interrupted a write to the same stream.
+        text = "stopping after the current batch; Ctrl-C again stops at once"
+        speaking.append(threading.Thread(target=say, args=(text,), daemon=True))
+        speaking[-1].start()
+
+    before = {number: signal.signal(number, request) for number in _heard()}
+    begin_work()
+    try:
+        with _passed_on_by_the_parent():
+            yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for each in speaking:
+            each.join(1)
+
+
+@contextmanager
+def python_keeps_its_handler() -> Iterator[None]:
+    """Undo the SIGINT handler of a SparkContext that starts inside, if this process has one of its own.
+
+    PySpark's asks the JVM to cancel all jobs, on the connection on which the interrupted call waits for an answer.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        own = before not in (signal.default_int_handler, signal.SIG_DFL, None)
+        if own and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
+
+
+def _heard() -> list[signal.Signals]:
+    """Return the signals to handle: ``nohup`` and its like have said that SIGHUP does not count."""
+    return [each for each in _ASKED if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    repeated = bool(_received)
+    _note(number)
+    # 'timeout' sends SIGTERM twice, and what ends at the first must not be cut off by the second.
+    if number == signal.SIGINT or not repeated:
+        raise KeyboardInterrupt
+
+
+def _note(number: int) -> None:
+    _received.append(signal.Signals(number))
+    if number == signal.SIGHUP:
+        _leave_the_terminal()
+
+
+def _leave_the_terminal() -> None:
+    """Write to nowhere from now on: each write to a terminal that is gone is an error."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in _TERMINALS:
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
+
+
+def _terminals() -> list[int]:
+    return [number for number in (0, 1, 2) if os.isatty(number)]
+
+
+_TERMINALS = _terminals()
+
+
+@contextmanager
+def _passed_on_by_the_parent() -> Iterator[None]:
+    """Let the JVM of spark-submit, which is this process's parent, pass signals on instead of ending."""
+    pyspark: Any = sys.modules.get("pyspark")
+    context = pyspark and pyspark.SparkContext._active_spark_context
+    if context is None or "PYSPARK_GATEWAY_PORT" not in os.environ:
+        yield
+        return
+    parent = context._jvm.io.lakefeed.query.ParentSignals
+    parent.passOnTo(os.getpid())
+    try:
+        yield
+    finally:
+        parent.passOnTo(0)

@@ -1,0 +1,29 @@
+"""Which processes belong to a process group or a session."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+
+def members(group: int) -> list[str]:
+    """The command lines of the processes whose group or session it is, zombies left out."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            # Field 2 is the name in parentheses and may hold anything; then state, parent, group, session.
+            state, _, its_group, its_session = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state not in "ZX" and group in (int(its_group), int(its_session)):
+            found.append(f"{folder.name} {line[:150]}")
+    return found
+
+
+def assert_gone(group: int, *, seconds: float = 30) -> None:
+    """All members end within the time."""
+    deadline = time.monotonic() + seconds
+    while found := members(group):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
