@@ -147,6 +147,7 @@ class Assembly:
                 decoded(some, spec, key=key),
                 keep=kept_metadata(self.config),
                 on_null="fail" if policy.on_null == "dead_letter" else policy.on_null,
+                on_bad_timestamp=policy.on_bad_timestamp,
                 envelope=policy.envelope,
                 deletes=policy.deletes,
             )
@@ -242,6 +243,7 @@ class Assembly:
         return Policy(
             on_error="fail" if self.config.dead_letters is None else "dead_letter",
             on_null="keep" if tombstones_delete(self.config) else self.config.decode.on_null,
+            on_bad_timestamp=self.config.decode.on_bad_timestamp,
             envelope=self.config.decode.envelope,
             deletes=delete_rule(self.config),
             expect=tuple(Expectation(name, each.rule, each.on_violation) for name, each in self.config.expect.items()),

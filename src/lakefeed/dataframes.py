@@ -111,7 +111,7 @@ def read_topic(
     values = decoded(
         records, decoding_of(spark, how, source, accept=accept).spec, key=key_spec_of(spark, how, source, accept=accept)
     )
-    return rows(values, keep=list(how.metadata), on_null=how.on_null)
+    return rows(values, keep=list(how.metadata), on_null=how.on_null, on_bad_timestamp=how.on_bad_timestamp)
 
 
 def write_table(

@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -209,9 +210,13 @@ def _print_letters(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -
     if found:
         click.echo()
     for each in found[:limit]:
-        click.echo(f"{position_of(each)}  {each['timestamp']:%Y-%m-%d %H:%M:%S}  {each['reason']}")
+        click.echo(f"{position_of(each)}  {_time_text(each['timestamp'])}  {each['reason']}")
     if len(found) > limit:
         click.echo(f"… and {len(found) - limit:,} more; --limit shows them, --reason chooses")
+
+
+def _time_text(time: datetime | str | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S}" if isinstance(time, datetime) else time or "no timestamp"
 
 
 def _bytes_text(content: bytes | None) -> str:

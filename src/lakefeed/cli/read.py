@@ -175,7 +175,10 @@ class _Order:
         )
         decode = validated(Decode, "--decode", **self._decode_block())
         start = partial(session, "lakefeed-read", master=self.master, log_file=self.log_file or log_path("read"))
-        policy = Policy(on_null="fail" if decode.on_null == "dead_letter" else decode.on_null)
+        policy = Policy(
+            on_null="fail" if decode.on_null == "dead_letter" else decode.on_null,
+            on_bad_timestamp=decode.on_bad_timestamp,
+        )
         return BatchRead(name="records", source=source, decode=decode, policy=policy), start
 
     def _decode_block(self) -> dict[str, Any]:

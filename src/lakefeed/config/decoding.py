@@ -213,6 +213,12 @@ class Decode(Encoded):
         "fail",
         description="Null values (tombstones): stop, skip and count them, keep a row of nulls, or make dead letters.",
     )
+    on_bad_timestamp: Literal["error", "keep"] | None = Field(
+        None,
+        description="A record's timestamp that Spark cannot hold, such as nanoseconds sent as milliseconds: an error "
+        "of the record (a dead letter, or a stop), or keep the row with a null time. Default: error if the rows have "
+        "the column kafka_timestamp, else keep.",
+    )
 
 
 def _check_message(file: Path, message: str | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.connections import Connections
@@ -13,11 +13,14 @@ from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.tables.reader import open_table
 
 if TYPE_CHECKING:
+    from pyarrow import Table
     from pyiceberg.expressions import BooleanExpression
 
     from lakefeed.dead_letters.place import DeadLetterReader
 
 POSITION = re.compile(r"(?:(?P<topic>[A-Za-z0-9._-]+):)?(?P<partition>\d+):(?P<offset>\d+)")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TIMES = ("timestamp", "failed_at")
 SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
 
 
@@ -69,12 +72,20 @@ class Choice:
 
 @dataclass(frozen=True)
 class Kind:
-    """Dead letters whose reasons differ in their numbers only."""
+    """Dead letters whose reasons differ in their numbers only.
+
+    Attributes:
+        reason: with ``#`` for each number.
+        count: how many there are.
+        first: the earliest timestamp of their records; None if no record has one that is a date.
+        last: the latest.
+        sample: the position of one record.
+    """
 
     reason: str
     count: int
-    first: datetime
-    last: datetime
+    first: datetime | None
+    last: datetime | None
     sample: str
 
 
@@ -83,17 +94,22 @@ def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
     grouped: dict[str, list[dict[str, Any]]] = {}
     for each in letters:
         grouped.setdefault(re.sub(r"\d+", "#", each["reason"]), []).append(each)
-    found = [
-        Kind(
-            reason,
-            len(each),
-            min(letter["timestamp"] for letter in each),
-            max(letter["timestamp"] for letter in each),
-            position_of(each[0]),
-        )
-        for reason, each in grouped.items()
-    ]
+    found = []
+    for reason, alike in grouped.items():
+        times: list[datetime] = [each["timestamp"] for each in alike if isinstance(each["timestamp"], datetime)]
+        first, last = min(times, default=None), max(times, default=None)
+        found.append(Kind(reason, len(alike), first, last, position_of(alike[0])))
     return sorted(found, key=lambda kind: -kind.count)
+
+
+def time_of(microseconds: int | None) -> datetime | str | None:
+    """A time since 1970; as text where Python has no date for it, since a record may have any timestamp."""
+    if microseconds is None:
+        return None
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds // 1000} ms since 1970"
 
 
 def position_of(letter: dict[str, Any]) -> str:
@@ -123,10 +139,22 @@ def find(table: str, choice: Choice, *, connections: Connections, whole: bool = 
         condition = one_of_them if condition is None else And(condition, one_of_them)
     assert condition is not None  # A feed is always named.
     fields = ("*",) if whole else SMALL
-    found: list[dict[str, Any]] = opened.scan(row_filter=condition, selected_fields=fields).to_arrow().to_pylist()
+    read = opened.scan(row_filter=condition, selected_fields=fields).to_arrow()
+    found: list[dict[str, Any]] = _with_numbers(read).to_pylist()
+    for each in found:
+        each.update({name: time_of(each[name]) for name in TIMES})
     if choice.reason is not None:
         found = [each for each in found if choice.reason in each["reason"]]
     return sorted(found, key=lambda each: (each["topic"], each["partition"], each["offset"]))
+
+
+def _with_numbers(letters: Table) -> Table:
+    """The letters with microseconds for times: Arrow refuses to make a date of each."""
+    import pyarrow as pa
+
+    for name in TIMES:
+        letters = letters.set_column(letters.column_names.index(name), name, letters[name].cast(pa.int64()))
+    return letters
 
 
 class TableReader:

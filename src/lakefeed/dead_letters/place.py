@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lakefeed.commit.entries import BATCH_ID, FEED, RANGES
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.dead_letters.letters import Choice
+from lakefeed.decode.failures import BAD_TIMESTAMP_PATTERN
+from lakefeed.kafka.source import BAD_TIMESTAMP
 from lakefeed.sinks.table_change import TableChange
 
 if TYPE_CHECKING:
@@ -18,6 +20,19 @@ if TYPE_CHECKING:
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """What a letter keeps of its record, and what is decoded again."""
+
+
+def with_bad_timestamp(letters: DataFrame) -> DataFrame:
+    """The records of letters as they came: with the timestamp that Spark cannot hold, which their reason tells.
+
+    Args:
+        letters: with the columns of a dead-letter table.
+    """
+    from pyspark.sql import functions as sf
+
+    told = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
+    bad = sf.when(sf.col("timestamp").isNull() & (told != ""), told.cast("bigint"))
+    return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))
 
 
 BACKFILLS = ".backfills"

@@ -16,7 +16,7 @@ from lakefeed.commit.ledger import Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.commit.rewind import StepBack, rows_where, step_back
 from lakefeed.dead_letters.letters import Choice
-from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin
+from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin, with_bad_timestamp
 from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.sinks.table_change import TableChange, carry_out, creation
@@ -168,7 +168,7 @@ class DeadLetterTable:
     def records(self, choice: Choice) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""
         chosen = self._sql(f"SELECT * FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
-        return chosen.select(*RECORD_COLUMNS)
+        return with_bad_timestamp(chosen)
 
     def drop(self, choice: Choice) -> int:
         """Deletes the unmarked letters that are meant; returns how many."""
@@ -190,7 +190,7 @@ class DeadLetterTable:
         """The records of one replay."""
         from pyspark.sql import functions as sf
 
-        return self._of_feed().filter(sf.col("replay") == replay_id).select(*RECORD_COLUMNS)
+        return with_bad_timestamp(self._of_feed().filter(sf.col("replay") == replay_id))
 
     def unmark(self, replay_id: str) -> None:
         """Takes a replay's marks away."""

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, Producer
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.dead_letters.letters import Choice
-from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin, TopicCreation
+from lakefeed.dead_letters.place import Origin, TopicCreation, with_bad_timestamp
 from lakefeed.dead_letters.topic_reader import LETTER, PREFIX, Letter, Position, State, TopicReader, note_headers
 from lakefeed.decode import RECORD
 from lakefeed.errors import CheckpointMismatch, Unreachable
@@ -207,8 +207,8 @@ class DeadLetterTopic:
             offsets.setdefault(each.place[0], []).append(each.place[1])
         spans = [OffsetRange(self._topic, partition, min(held), max(held) + 1) for partition, held in offsets.items()]
         wanted = self._spark.createDataFrame(
-            [(*each.place, *each.record, each.timestamp) for each in letters],
-            "at_partition INT, at_offset BIGINT, topic STRING, partition INT, offset BIGINT, ms BIGINT",
+            [(*each.place, *each.record, each.timestamp, each.reason) for each in letters],
+            "at_partition INT, at_offset BIGINT, topic STRING, partition INT, offset BIGINT, ms BIGINT, reason STRING",
         )
         stored = read_batch(self._spark, self._source, ranges=spans, headers=True).select(
             sf.col("partition").alias("stored_partition"), sf.col("offset").alias("stored_offset"),
@@ -219,11 +219,10 @@ class DeadLetterTopic:
         )
         # A span holds notes too, which have fewer headers than a letter adds.
         own = sf.slice("stored_headers", 1, sf.greatest(sf.size("stored_headers") - len(LETTER), sf.lit(0)))
-        return (
+        return with_bad_timestamp(
             stored.join(sf.broadcast(wanted), there)
             .withColumn("timestamp", sf.timestamp_millis("ms"))
             .withColumn("headers", sf.when(sf.size(own) > 0, own))
-            .select(*RECORD_COLUMNS)
         )
 
     def _note(self, letters: Iterable[Letter], *, state: State, replay: str | None) -> None:

@@ -11,17 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.dead_letters.letters import Choice
+from lakefeed.dead_letters.letters import Choice, time_of
 from lakefeed.kafka.scan import scan
 
 PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
 NOTE = ("feed", "topic", "partition", "offset", "failed-at", "replay", "state")
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CLOCKS_DIFFER_SECONDS = 300
 
 State = Literal["marked", "unmarked", "gone"]
@@ -35,14 +33,14 @@ class Letter:
     Attributes:
         place: partition and offset in the dead-letter topic.
         record: topic, partition and offset of the record.
-        timestamp: the record's, in ms since 1970.
+        timestamp: the record's, in ms since 1970; None if it has none.
         failed_at: when it was written, in ms since 1970.
         replay: id of the replay that has marked it.
     """
 
     place: tuple[int, int]
     record: Position
-    timestamp: int
+    timestamp: int | None
     reason: str
     schema_id: int | None
     batch_id: int
@@ -56,11 +54,11 @@ class Letter:
             "topic": topic,
             "partition": partition,
             "offset": offset,
-            "timestamp": EPOCH + timedelta(milliseconds=self.timestamp),
+            "timestamp": time_of(None if self.timestamp is None else self.timestamp * 1000),
             "reason": self.reason,
             "schema_id": self.schema_id,
             "batch_id": self.batch_id,
-            "failed_at": EPOCH + timedelta(milliseconds=self.failed_at),
+            "failed_at": time_of(self.failed_at * 1000),
             "replay": self.replay,
         }
 
@@ -181,7 +179,7 @@ def _letter(message: Any, headers: Sequence[tuple[str, bytes | None]], feed: str
     return Letter(
         place=(message.partition(), message.offset()),
         record=_position(ours),
-        timestamp=int(ours["timestamp"]),
+        timestamp=int(ours["timestamp"]) if ours["timestamp"] else None,
         reason=sys.intern(ours["reason"]),
         schema_id=int(ours["schema-id"]) if ours["schema-id"] else None,
         batch_id=int(ours["batch-id"]),

@@ -32,7 +32,16 @@ from lakefeed.decode.spec import (
     Raw,
     String,
 )
-from lakefeed.decode.verdict import METADATA, RECORD, Expectation, OnNull, Policy, is_row_or_stops, judged
+from lakefeed.decode.verdict import (
+    METADATA,
+    RECORD,
+    Expectation,
+    OnBadTimestamp,
+    OnNull,
+    Policy,
+    is_row_or_stops,
+    judged,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -98,6 +107,7 @@ def rows(
     decoded_records: DataFrame,
     *,
     on_null: OnNull = "fail",
+    on_bad_timestamp: OnBadTimestamp | None = None,
     keep: Sequence[str] = (),
     envelope: Literal["debezium"] | None = None,
     deletes: DeleteRule | None = None,
@@ -110,6 +120,7 @@ def rows(
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
         on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
             ``keep`` makes it a row of nulls.
+        on_bad_timestamp: what a timestamp does that Spark cannot hold: see ``Policy``.
         keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
         envelope: what the values are wrapped in.
         deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
@@ -119,6 +130,7 @@ def rows(
             with the name of a metadata column.
     """
 
-    verdicts = judged(decoded_records, Policy(on_null=on_null, envelope=envelope, deletes=deletes), keep=keep)
+    policy = Policy(on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes)
+    verdicts = judged(decoded_records, policy, keep=keep)
     # In the filter, since that is never optimised away.
     return verdicts.filter(is_row_or_stops()).drop(RECORD)

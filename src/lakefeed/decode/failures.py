@@ -13,6 +13,12 @@ POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset 
 UNKNOWN_SCHEMA = "unknown schema id "
 """How the reason of a record begins whose schema id the registry does not know (``Registry.java``)."""
 
+BAD_TIMESTAMP_REASON = "timestamp %d ms is out of range: nanoseconds sent as milliseconds?"
+"""How the reason of a record reads whose timestamp Spark cannot hold."""
+
+BAD_TIMESTAMP_PATTERN = r"^timestamp (-?\d+) ms is out of range"
+"""Finds the timestamp in that reason."""
+
 _DECODE = re.compile(
     r"lakefeed cannot decode the record at (topic [\w.-]+, partition \d+, offset \d+): (.*?)(?: SQLSTATE: \w{5})?$",
     re.MULTILINE,
@@ -35,11 +41,12 @@ def decode_error_of(exception: BaseException) -> DecodeError | None:
 def stopped_at(record: str) -> DecodeError:
     """The error for the record that stops a job, told as ``topic …, partition …, offset …: why``."""
     where, _, why = record.partition(": ")
-    return DecodeError(
-        f"A record cannot be decoded: {why}",
-        where=where,
-        hint="compare the record with the declared format; dead_letters in the pipeline file lets the feed go on",
-    )
+    hint = "compare the record with the declared format; dead_letters in the pipeline file lets the feed go on"
+    if re.match(BAD_TIMESTAMP_PATTERN, why):
+        hint = (
+            "dead_letters in the pipeline file lets the feed go on; or decode.on_bad_timestamp: keep, with a null time"
+        )
+    return DecodeError(f"A record cannot be decoded: {why}", where=where, hint=hint)
 
 
 def registry_error_of(exception: BaseException) -> LakefeedError | None:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Literal
 from lakefeed.config.upserts import DELETED
 from lakefeed.decode.debezium import unwrapped
 from lakefeed.decode.deletes import DeleteRule, with_deleted
-from lakefeed.decode.failures import POSITION
+from lakefeed.decode.failures import BAD_TIMESTAMP_REASON, POSITION
 from lakefeed.decode.key import KEY
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.copies import COPY
+from lakefeed.kafka.source import BAD_TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
+OnBadTimestamp = Literal["error", "keep"]
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number")
 """What a row can keep of a record beside its value, each as a column of its own: ``metadata_column``."""
 
@@ -61,6 +63,8 @@ class Policy:
     Attributes:
         on_error: of a record that cannot be read.
         on_null: of a null value (a tombstone); ``keep`` makes it a row of nulls.
+        on_bad_timestamp: of a timestamp that Spark cannot hold: an ``error`` of its record, or ``keep`` the row with a
+            null time. Default: an error where the time is kept, since elsewhere no column has it.
         expect: rules for the records that can be read, in this order; the first that is broken counts.
         refused_schemas: ids of writers' schemas whose records must not become rows, and why.
         envelope: what the values are wrapped in.
@@ -69,6 +73,7 @@ class Policy:
 
     on_error: OnError = "fail"
     on_null: OnNull = "fail"
+    on_bad_timestamp: OnBadTimestamp | None = None
     expect: tuple[Expectation, ...] = ()
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
     envelope: Literal["debezium"] | None = None
@@ -96,6 +101,7 @@ def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = 
 
     if policy.envelope is not None:
         decoded_records = unwrapped(decoded_records)
+    bad_timestamps = policy.on_bad_timestamp or ("error" if "timestamp" in keep else "keep")
     source = {"key": KEY} if KEY in decoded_records.columns else {}
     metadata = [sf.col(source.get(name, name)).alias(metadata_column(name)) for name in _checked(decoded_records, keep)]
     of_record = [name for name in decoded_records.columns if name not in ("decoded", KEY)]
@@ -106,7 +112,7 @@ def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = 
         sf.struct(
             sf.struct(*of_record).alias("record"),
             sf.col("decoded.schema_id").alias("schema_id"),
-            _error(policy).alias("error"),
+            _error(policy, bad_timestamps=bad_timestamps == "error" and BAD_TIMESTAMP in of_record).alias("error"),
             sf.col("decoded.value").isNull().alias("null_value"),
         ).alias(RECORD),
     )
@@ -133,13 +139,16 @@ def is_row_or_stops() -> Column:
     return sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
 
 
-def _error(policy: Policy) -> Column:
+def _error(policy: Policy, *, bad_timestamps: bool) -> Column:
     from pyspark.sql import functions as sf
 
     error = sf.col("decoded.error")
     for schema_id, why in policy.refused_schemas.items():
         refused = sf.col("decoded.schema_id") == schema_id
         error = sf.when(error.isNull() & refused, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
+    if bad_timestamps:
+        told = sf.format_string(BAD_TIMESTAMP_REASON, BAD_TIMESTAMP)
+        error = sf.when(sf.col(BAD_TIMESTAMP).isNotNull(), told).otherwise(error)
     return error
 
 

@@ -16,6 +16,12 @@ from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FORMAT = "io.lakefeed.kafka.KafkaRecords"
+"""Spark's Kafka source, but for records whose timestamp it cannot hold: those stop Spark's own."""
+
+BAD_TIMESTAMP = "bad_timestamp"
+"""The timestamp in milliseconds of a record where Spark cannot hold it; its ``timestamp`` is null."""
+
 
 def read_stream(
     spark: SparkSession,
@@ -28,7 +34,7 @@ def read_stream(
 ) -> DataFrame:
     """The records of the source's topics as a streaming DataFrame, undecoded.
 
-    Columns: key, value, topic, partition, offset, timestamp, timestampType, and headers if asked for.
+    Columns: key, value, topic, partition, offset, timestamp, timestampType, bad_timestamp, and headers if asked for.
 
     Args:
         spark: the session.
@@ -40,7 +46,7 @@ def read_stream(
             rest unread.
         bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
     """
-    reader = spark.readStream.format("kafka").options(**_client(source)).options(**_subscription(source))
+    reader = spark.readStream.format(FORMAT).options(**_client(source)).options(**_subscription(source))
     if gather and source.min_records_per_batch is not None:
         reader = reader.option("minOffsetsPerTrigger", source.min_records_per_batch)
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
@@ -65,7 +71,7 @@ def read_batch(
 
     A partition may have several ranges; records of offsets that are in two of them come twice.
     """
-    reader = spark.read.format("kafka").options(**_client(source)).option("includeHeaders", headers)
+    reader = spark.read.format(FORMAT).options(**_client(source)).option("includeHeaders", headers)
     reader = reader.option("failOnDataLoss", "true")
     frames = [reader.options(**_assignment(each)).load() for each in layers(ranges or ())]
     if frames:

@@ -1,0 +1,120 @@
+package io.lakefeed.kafka;
+
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.kafka010.KafkaBatchPartitionReader;
+import org.apache.spark.sql.kafka010.KafkaBatchReaderFactory;
+import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
+import org.apache.spark.sql.kafka010.KafkaSourceProvider;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * Topics of Kafka for {@code spark.readStream.format("io.lakefeed.kafka.KafkaRecords")}, and for {@code spark.read}.
+ *
+ * <p>It is Spark's Kafka source, with its options, offsets and readers, but for one step: {@link RecordRows} makes the
+ * rows. Spark's own step throws on a timestamp that overflows a long of microseconds, without the record's position.
+ *
+ * <p>The columns are those of Spark's source, and {@code bad_timestamp}: see {@link RecordRows}.
+ */
+public final class KafkaRecords implements TableProvider {
+    private static final String HEADERS = "includeHeaders";
+
+    @Override
+    public StructType inferSchema(CaseInsensitiveStringMap options) {
+        return RecordRows.columns(options.getBoolean(HEADERS, false));
+    }
+
+    @Override
+    public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
+        CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
+        return new Topics((SupportsRead) new KafkaSourceProvider().getTable(options), inferSchema(options));
+    }
+
+    private record Topics(SupportsRead spark, StructType rows) implements Table, SupportsRead {
+        @Override
+        public String name() {
+            return spark.name();
+        }
+
+        @Override
+        @SuppressWarnings("deprecation") // Spark asks for it where a table names no columns.
+        public StructType schema() {
+            return rows;
+        }
+
+        @Override
+        public Set<TableCapability> capabilities() {
+            return Set.of(TableCapability.MICRO_BATCH_READ, TableCapability.BATCH_READ);
+        }
+
+        @Override
+        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+            return () -> new TopicScan(spark.newScanBuilder(options).build(), rows);
+        }
+    }
+
+    private record TopicScan(Scan spark, StructType columns) implements Scan {
+        @Override
+        public StructType readSchema() {
+            return columns;
+        }
+
+        @Override
+        public String description() {
+            return spark.description();
+        }
+
+        @Override
+        public CustomMetric[] supportedCustomMetrics() {
+            return spark.supportedCustomMetrics();
+        }
+
+        @Override
+        public Batch toBatch() {
+            return new TopicBatch(spark.toBatch(), columns);
+        }
+
+        @Override
+        public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+            return new KafkaStream(
+                    (KafkaMicroBatchStream) spark.toMicroBatchStream(checkpointLocation), new Factory(columns));
+        }
+    }
+
+    private record TopicBatch(Batch spark, StructType columns) implements Batch {
+        @Override
+        public InputPartition[] planInputPartitions() {
+            return spark.planInputPartitions();
+        }
+
+        @Override
+        public PartitionReaderFactory createReaderFactory() {
+            return new Factory(columns);
+        }
+    }
+
+    /** Makes Spark's readers, with our rows. */
+    private record Factory(StructType columns) implements PartitionReaderFactory {
+        @Override
+        public PartitionReader<InternalRow> createReader(InputPartition partition) {
+            PartitionReader<InternalRow> reader = KafkaBatchReaderFactory.createReader(partition);
+            RecordRows.replaceIn((KafkaBatchPartitionReader) reader, columns);
+            return reader;
+        }
+    }
+}

@@ -1,0 +1,2 @@
+/** Spark's Kafka source, with rows for records whose timestamp Spark cannot hold. */
+package io.lakefeed.kafka;

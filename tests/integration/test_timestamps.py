@@ -1,0 +1,176 @@
+"""Timestamps that Spark cannot hold: such a record is a row or a dead letter, and stops nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Producer
+
+from lakefeed.cli.main import root
+from lakefeed.commit.missing import Wanted
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.errors import DecodeError
+from lakefeed.kafka.topics import Topics
+from lakefeed.pipeline import Pipeline
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGEST = 2**63 - 1
+NANOSECONDS = 1_700_000_000_000_000_000
+TIMES = {
+    0: 1_700_000_000_000,
+    1: NANOSECONDS,
+    2: LARGEST // 1000,  # The last that Spark holds.
+    3: LARGEST // 1000 + 1,
+    4: 1_700_000_000_000_000,  # Microseconds.
+    5: LARGEST,
+    6: 1_700_000_000_001,
+}
+BAD = (1, 3, 5)
+JSON = {"json": {"schema_ddl": "id BIGINT"}}
+TIMED = {**JSON, "metadata": ["timestamp", "partition", "offset"]}
+
+
+def send(feed: Feed, times: dict[int, int], *, topic: str | None = None) -> None:
+    """Records with these timestamps, in a topic that takes any."""
+    topics, name = Topics(feed.stack.bootstrap_servers), topic or feed.topic
+    topics.create(name, partitions=1, config={"message.timestamp.after.max.ms": str(LARGEST)}, exist_ok=True)
+    producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "linger.ms": 5})
+    for number, time in times.items():
+        producer.produce(name, value=json.dumps({"id": number}).encode(), timestamp=time, partition=0)
+    assert producer.flush(30) == 0
+
+
+def pipeline(feed: Feed, name: str, **blocks: Any) -> Pipeline:
+    """Another feed of the same topic."""
+    own = {"name": f"{feed.name}_{name}", "sink": {"iceberg": {"table": f"lake.{feed.name}.{name}"}}}
+    return feed.pipeline(**{**own, "checkpoint": f"{feed.checkpoint}-{name}", **blocks})
+
+
+def times(feed: Feed, name: str) -> dict[int, int | None]:
+    """The column kafka_timestamp in milliseconds, by id: Python has no date for some."""
+    import pyarrow as pa
+
+    from lakefeed.tables.reader import open_table
+
+    rows = open_table(f"lake.{feed.name}.{name}", connections=feed.connections).scan().to_arrow()
+    found: list[int | None] = rows["kafka_timestamp"].cast(pa.int64()).to_pylist()
+    of_ids = zip(rows["id"].to_pylist(), found, strict=True)
+    return {number: None if at is None else at // 1000 for number, at in of_ids}
+
+
+def listed(feed: Feed, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
+    for name, value in feed.environment.items():
+        monkeypatch.setenv(name, value)
+    path = str(feed.folder / f"{feed.name}.yaml")
+    done = CliRunner().invoke(root, ["dead-letters", "list", path, *arguments, "--output", "json"])
+    assert done.exit_code == 0, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_timestamp_that_spark_cannot_hold(lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(feed, TIMES)
+    plain = pipeline(feed, "plain", decode=JSON)
+    assert plain.run(spark=lake, once=True).rows == len(TIMES), "no column has the time"
+
+    letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
+    done = pipeline(feed, "timed", decode=TIMED, **letters).run(spark=lake, once=True)
+    assert (done.rows, done.dead_letters) == (4, 3)
+    good = {number: at for number, at in TIMES.items() if number not in BAD}
+    assert times(feed, "timed") == good
+    found = listed(feed, monkeypatch)
+    assert [each["offset"] for each in found["dead_letters"]] == list(BAD)
+    assert found["dead_letters"][0]["reason"] == (
+        f"timestamp {NANOSECONDS} ms is out of range: nanoseconds sent as milliseconds?"
+    )
+    assert {each["timestamp"] for each in found["dead_letters"]} == {None}
+
+    every = Choice(feed=f"{feed.name}_timed")
+    still = pipeline(feed, "timed", decode=TIMED, **letters).replay(every, spark=lake)
+    assert (still.rows, still.still_dead) == (0, 3), "a replay judges the timestamp again"
+    kept = pipeline(feed, "timed", decode={**TIMED, "on_bad_timestamp": "keep"}, **letters)
+    assert kept.replay(every, spark=lake).rows == 3
+    assert times(feed, "timed") == {**good, **dict.fromkeys(BAD)}
+    assert not kept.verify(deep=True).faults
+
+
+@pytest.mark.slow
+def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    send(feed, TIMES)
+    with pytest.raises(DecodeError, match=f"timestamp {NANOSECONDS} ms is out of range") as stopped:
+        pipeline(feed, "stops", decode=TIMED).run(spark=lake, once=True)
+    assert stopped.value.where == f"topic {feed.topic}, partition 0, offset 1"
+
+    topic = {"dead_letters": {"topic": f"{feed.topic}-dead"}}
+    lettered = pipeline(feed, "lettered", decode=TIMED, **topic)
+    assert lettered.run(spark=lake, once=True).dead_letters == 3
+    assert [each["timestamp"] for each in listed(feed, monkeypatch)["dead_letters"]] == [None] * 3
+    every = Choice(feed=f"{feed.name}_lettered")
+    assert lettered.replay(every, spark=lake).still_dead == 3
+    keeping = {**TIMED, "on_bad_timestamp": "keep"}
+    assert pipeline(feed, "lettered", decode=keeping, **topic).replay(every, spark=lake).rows == 3
+
+    once = pipeline(feed, "once", decode=keeping)
+    assert once.run_batch(spark=lake).rows == len(TIMES)
+    held = [number for number, at in times(feed, "once").items() if at is None]
+    assert sorted(held) == list(BAD)
+
+    source = {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}
+    latest = pipeline(feed, "latest", decode=keeping, source={"kafka": {**source, "start": "latest"}})
+    latest.run(spark=lake, once=True)
+    send(feed, {7: NANOSECONDS})
+    latest.run(spark=lake, once=True)
+    assert latest.backfill(Wanted(), spark=lake).rows == len(TIMES)
+    assert set(times(feed, "latest")) == {*TIMES, 7}
+
+    since = datetime.fromtimestamp(1_700_000_000, UTC) + timedelta(milliseconds=1)
+    some = once.read_batch(lake, since=since)
+    # Offsets 1 to 7: the first record of this time or a later one is the one with nanoseconds.
+    assert some.count() == len(TIMES)
+
+    copies = pipeline(feed, "copies", decode=keeping, source={"kafka": {**source, "deduplicate": True}})
+    assert copies.run(spark=lake, once=True).rows == len(TIMES) + 1
+    assert times(feed, "copies") == {**TIMES, 7: None, **dict.fromkeys(BAD)}
+
+    counting = pipeline(
+        feed,
+        "counting",
+        decode=keeping,
+        transform={"sql": f"SELECT count(*) AS n, max(id) AS id FROM {feed.name}_counting", "output_mode": "complete"},
+        sink={"memory": {}},
+    )
+    assert counting.run(spark=lake, once=True).records == len(TIMES) + 1
+
+    many = pipeline(
+        feed,
+        "many",
+        source={"kafka": {**source, "topics": None, "topics_pattern": feed.topic}},
+        decode=keeping,
+        sink={"iceberg": {"table": f"lake.{feed.name}.{{topic}}"}},
+        checkpoint="",
+    )
+    assert many.run(spark=lake, once=True).rows == len(TIMES) + 1
+
+
+@pytest.mark.slow
+def test_it_goes_through_in_real_time(lake: SparkSession, feed: Feed) -> None:
+    send(feed, TIMES)
+    Topics(feed.stack.bootstrap_servers).create(f"{feed.topic}-out", partitions=1)
+    stop = threading.Event()
+    done = pipeline(
+        feed,
+        "real_time",
+        source={"kafka": {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": [feed.topic]}},
+        decode=JSON,
+        sink={"kafka": {"topic": f"{feed.topic}-out"}},
+        trigger="real-time, 5 seconds",
+    ).run(spark=lake, stop=stop, on_batch=lambda progress: stop.set() if progress.records else None)
+    assert done.rows == len(TIMES)
