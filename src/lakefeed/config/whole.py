@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakefeed.config import triggers, upserts
 from lakefeed.config.base import Complaint
 from lakefeed.config.names import TOPIC_MARK
+from lakefeed.config.places import servers_of, shared_places
 
 if TYPE_CHECKING:
     from lakefeed.config.models import PipelineConfig
@@ -47,7 +48,7 @@ def _topics_to_write_to(config: PipelineConfig) -> Iterator[Complaint]:
             if sink.bootstrap_servers is None:
                 what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
                 yield Complaint(what=what)
-        elif sink.bootstrap_servers in (None, source.bootstrap_servers) and source.reads(sink.topic):
+        elif source.reads(sink.topic) and _one_cluster(sink.bootstrap_servers, source.bootstrap_servers):
             yield Complaint(
                 what=f"{place} is the topic {sink.topic}, which the source reads: rows would go in a circle"
             )
@@ -55,6 +56,10 @@ def _topics_to_write_to(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(
             what=f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot"
         )
+
+
+def _one_cluster(given: str | None, source: str) -> bool:
+    return given is None or bool(servers_of(given) & servers_of(source))
 
 
 def _tables_to_look_after(config: PipelineConfig) -> Iterator[Complaint]:
@@ -77,16 +82,11 @@ def _sinks_take_the_output(config: PipelineConfig) -> Iterator[Complaint]:
 def _sinks_beside(config: PipelineConfig) -> Iterator[Complaint]:
     if config.sinks and config.has_many_tables:
         yield Complaint(what=f"with {TOPIC_MARK} in sink.iceberg.table there are no sinks beside it")
-    places = {f"{config.sink.kind} {config.sink.chosen.target}"}
     for name, each in config.sinks.items():
         if each.iceberg is not None and TOPIC_MARK in each.iceberg.table:
             yield Complaint(what=f"sinks.{name}: a table for each topic is for sink.iceberg alone")
         if upserts.by_key(each) is not None and config.output_mode == "append":
             yield Complaint(what=f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
-        where = f"{each.kind} {each.chosen.target}"
-        if where in places and each.chosen.target:
-            yield Complaint(what=f"sinks.{name} goes where another sink goes: {where}")
-        places.add(where)
 
 
 def _streams_of_topics(config: PipelineConfig) -> Iterator[Complaint]:
@@ -182,6 +182,7 @@ RULES: tuple[Callable[[PipelineConfig], Iterator[Complaint]], ...] = (
     _tables_to_look_after,
     _sinks_take_the_output,
     _sinks_beside,
+    shared_places,
     _streams_of_topics,
     _what_records_want,
     _kinesis,
