@@ -6,7 +6,8 @@ The decoder has the same rule for a schema that it meets (``io.lakefeed.decode.A
 from __future__ import annotations
 
 from lakefeed.config.failures import Accept
-from lakefeed.schema.avro import NO_DEFAULT, Field, Record, Ref, Schema, nullable, parse, short_name
+from lakefeed.schema.avro import NO_DEFAULT, Field, Record, Ref, Schema, nullable, short_name
+from lakefeed.schema.parse import parse
 
 
 def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -> str | None:

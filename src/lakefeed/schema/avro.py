@@ -6,16 +6,13 @@ Terms and rules: https://avro.apache.org/docs/1.12.0/specification/
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-
-from lakefeed.errors import ConfigError
 
 NO_DEFAULT: Final = object()
 """Stands for a field without default; None is the default null."""
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-_LOGICAL: Final = {
+LOGICAL: Final = {
     "int": {"date", "time-millis"},
     "long": {
         "time-micros",
@@ -115,105 +112,12 @@ class Schema:
         return self.types[ref.key]
 
 
-def parse(text: str, *, prefix: str = "") -> Schema:
-    """Reads an Avro schema.
-
-    Args:
-        text: JSON.
-        prefix: put before each key, so that the types of two schemas can stand in one mapping.
-
-    Raises:
-        ConfigError: it is no Avro schema, or its outermost type is not a record.
-    """
-    try:
-        schema = _Parser(prefix).schema(json.loads(text))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"not an Avro schema: {type(error).__name__}: {error}", where=_clipped(text)) from None
-    if not isinstance(schema.root, Ref) or not isinstance(schema.named(schema.root), Record):
-        raise ConfigError(
-            "the Avro schema is not that of a record, so it has no columns",
-            where=_clipped(text),
-            hint='give a schema with "type": "record"',
-        )
-    return schema
-
-
-class _Parser:
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._types: dict[str, Named] = {}
-
-    def schema(self, document: Any) -> Schema:
-        return Schema(self._type(document, ""), self._types)
-
-    def _type(self, document: Any, namespace: str) -> Type:
-        if isinstance(document, str):
-            return Primitive(document) if document in PRIMITIVES else self._reference(document, namespace)
-        if isinstance(document, list):
-            return _union([self._type(each, namespace) for each in document])
-        kind = document["type"]
-        if kind == "array":
-            return Array(self._type(document["items"], namespace))
-        if kind == "map":
-            return Map(self._type(document["values"], namespace))
-        if kind in {"record", "error", "enum", "fixed"}:
-            return self._named(document, namespace)
-        if isinstance(kind, str) and kind in PRIMITIVES:
-            return _logical(kind, document)
-        return self._type(kind, namespace)
-
-    def _reference(self, name: str, namespace: str) -> Ref:
-        for full in (_full(name, namespace), name):
-            if self._prefix + full in self._types:
-                return Ref(self._prefix + full)
-        raise ValueError(f"the type {name!r} is used, but defined nowhere before")
-
-    def _named(self, document: Mapping[str, Any], namespace: str) -> Ref:
-        full = _full(document["name"], document.get("namespace", namespace))
-        inside = full.rpartition(".")[0]
-        aliases = [_full(alias, inside).removeprefix(".") for alias in document.get("aliases", ())]
-        key = self._prefix + full
-        if key in self._types:
-            raise ValueError(f"the type {full!r} is defined twice")
-        if document["type"] == "enum":
-            self._types[key] = Enum(full, list(document["symbols"]), aliases, _extra(document, "symbols"))
-        elif document["type"] == "fixed":
-            self._types[key] = Fixed(full, int(document["size"]), _logical("fixed", document), aliases)
-        else:
-            record = Record(full, [], aliases, _extra(document, "fields"))
-            self._types[key] = record  # Before its fields: they may refer to it.
-            record.fields.extend(self._field(each, inside) for each in document["fields"])
-        return Ref(key)
-
-    def _field(self, document: Mapping[str, Any], namespace: str) -> Field:
-        return Field(
-            name=document["name"],
-            type=self._type(document["type"], namespace),
-            default=document.get("default", NO_DEFAULT),
-            aliases=list(document.get("aliases", ())),
-            extra=_extra(document, "default"),
-        )
-
-
-def _extra(document: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Attributes that are kept as they are, such as ``doc``."""
-    return {key: each for key, each in document.items() if key not in {"name", "namespace", "type", "aliases", *known}}
-
-
-def _full(name: str, namespace: str | None) -> str:
+def full_name(name: str, namespace: str) -> str:
+    """A name in the namespace around it, unless it says its own."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _logical(kind: str, document: Mapping[str, Any]) -> Primitive:
-    logical = document.get("logicalType")
-    if logical not in _LOGICAL.get(kind, ()):
-        return Primitive(kind)
-    if logical == "decimal":
-        return Primitive(kind, logical, int(document["precision"]), int(document.get("scale", 0)))
-    return Primitive(kind, logical)
-
-
-def _union(members: list[Type]) -> Type:
+def union(members: list[Type]) -> Type:
     """The union; int beside long alone is long, and float beside double is double, as Spark reads them too."""
     flat = tuple(members)
     for narrow, wide in (("int", "long"), ("float", "double")):
@@ -320,7 +224,3 @@ def described(type_: Type, schema: Schema) -> str:
     if named.logical.logical is not None:
         return described(named.logical, schema)
     return f"fixed({named.size})"
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:79]}…"

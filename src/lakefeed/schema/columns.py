@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra
-from lakefeed.schema.avro import Array, Fixed, Map, Primitive, Record, Ref, Schema, Type, members, nullable, parse
+from lakefeed.schema.avro import Array, Fixed, Map, Primitive, Record, Ref, Schema, Type, members, nullable
+from lakefeed.schema.parse import parse
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType

@@ -18,8 +18,8 @@ from lakefeed.schema.avro import (
     described,
     members,
     nullable,
-    parse,
 )
+from lakefeed.schema.parse import parse
 
 Kind = Literal["added", "promoted", "made_optional", "renamed", "dropped"]
 
@@ -129,16 +129,16 @@ class _Walk:
             return
         self._open.add(pair)
         known = {each.name: each for each in was.fields}
-        found = {each.name: self._counterpart(each, known, now) for each in now.fields}
+        names = {each.name for each in now.fields}
+        found = {each.name: self._counterpart(each, known, names) for each in now.fields}
         for each in now.fields:
             yield from self._field(found[each.name], each, f"{path}.{each.name}" if path else each.name)
         self._open.remove(pair)
 
     @staticmethod
-    def _counterpart(field: Field, known: dict[str, Field], record: Record) -> Field | None:
+    def _counterpart(field: Field, known: dict[str, Field], names: set[str]) -> Field | None:
         if field.name in known:
             return known[field.name]
-        names = {each.name for each in record.fields}
         return next((known[alias] for alias in field.aliases if alias in known and alias not in names), None)
 
     def _field(self, old: Field | None, new: Field, path: str) -> Iterator[Change]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 
-from lakefeed.errors import SchemaIncompatible
+from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.schema.avro import (
     NO_DEFAULT,
     NULL,
@@ -33,12 +33,13 @@ from lakefeed.schema.avro import (
     described,
     members,
     nullable,
-    parse,
     short_name,
     with_null,
     written,
 )
 from lakefeed.schema.differences import Change, differences
+from lakefeed.schema.limits import require_bounded
+from lakefeed.schema.parse import parse
 from lakefeed.schema.wider import wider
 
 __all__ = ["Change", "Merge", "SchemaIncompatible", "merged"]
@@ -85,6 +86,10 @@ def merged(reader: str, writer: str, *, grow: bool = True) -> Merge:
     after = join.result()
     if after == before:
         return Merge(schema=reader, changes=(), left_out=tuple(join.left_out))
+    try:
+        require_bounded(after)
+    except ConfigError as beyond:
+        raise SchemaIncompatible(f"joined with the reader's, {beyond.what}", hint=beyond.hint) from None
     return Merge(schema=written(after), changes=differences(before, after), left_out=tuple(join.left_out))
 
 
@@ -244,21 +249,14 @@ class _Join:
             raise self._incompatible(one, two, path)
 
     def _unify_fields(self, ours: Record, other: Record, path: str) -> None:
-        mine, theirs = list(ours.fields), list(other.fields)
-        pairs: list[tuple[Field, Field]] = []
-        for same in (_same_name, _known_before, _renamed):
-            for field in list(theirs):
-                found = next((each for each in mine if same(each, field)), None)
-                if found is not None:
-                    mine.remove(found)
-                    theirs.remove(field)
-                    pairs.append((found, field))
+        pairs, mine, theirs = _paired(ours.fields, other.fields)
         for found, field in pairs:
             if field.name != found.name and field.name not in found.aliases:
                 self._rename(found, field, path)
             _add_missing(found.aliases, field.aliases)
+        older = {alias: each.name for each in reversed(ours.fields) for alias in each.aliases}
         for field in theirs:
-            self._add(field, ours, path)
+            self._add(field, ours, path, older)
         for found in mine:
             found.absent = True
             if found.default is NO_DEFAULT:
@@ -285,11 +283,11 @@ class _Join:
         found.aliases.append(found.name)
         found.name = field.name
 
-    def _add(self, field: Field, ours: Record, path: str) -> None:
+    def _add(self, field: Field, ours: Record, path: str, older: dict[str, str]) -> None:
         place = _below(path, field.name)
-        if taken := next((each for each in ours.fields if field.name in each.aliases), None):
+        if taken := older.get(field.name):
             raise SchemaIncompatible(
-                f"the name {place} is given to another field: it is an older name of {taken.name}",
+                f"the name {place} is given to another field: it is an older name of {taken}",
                 where=f"record {ours.name}",
                 hint="give the new field a name that no field had before",
             )
@@ -319,16 +317,29 @@ def _both_numbers(ours: Type, other: Type, _ours: tuple[Type, ...], _others: tup
     return wider(ours, other) is not None
 
 
-def _same_name(ours: Field, other: Field) -> bool:
-    return ours.name == other.name
+def _paired(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:
+    """Fields that belong together, and what is left of each side: by name, then by our aliases, then by theirs."""
+    mine = {each.name: each for each in ours}
+    theirs = {each.name: each for each in others}
+    pairs: list[tuple[Field, Field]] = []
 
+    def pair(found: Field, field: Field) -> None:
+        pairs.append((found, field))
+        del mine[found.name], theirs[field.name]
 
-def _known_before(ours: Field, other: Field) -> bool:
-    return other.name in ours.aliases
-
-
-def _renamed(ours: Field, other: Field) -> bool:
-    return ours.name in other.aliases
+    for field in others:
+        if field.name in mine:
+            pair(mine[field.name], field)
+    known = {alias: each for each in reversed(mine.values()) for alias in each.aliases}
+    for field in list(theirs.values()):
+        found = known.get(field.name)
+        if found is not None and found.name in mine:
+            pair(found, field)
+    places = {each.name: at for at, each in enumerate(ours)}
+    for field in list(theirs.values()):
+        if older := [alias for alias in field.aliases if alias in mine]:
+            pair(mine[min(older, key=places.__getitem__)], field)
+    return pairs, list(mine.values()), list(theirs.values())
 
 
 def _refuse_same_but_for_case(record: Record, path: str) -> None:

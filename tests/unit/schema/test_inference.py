@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lakefeed.schema.avro import parse
 from lakefeed.schema.inference import Inference, inferred
+from lakefeed.schema.parse import parse
 
 
 def of(*documents: Any) -> Inference:
