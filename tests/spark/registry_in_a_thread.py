@@ -93,7 +93,7 @@ class RegistryInAThread:
 
         return Answers
 
-    def _answer(self, path: str, authorization: str | None) -> tuple[int, dict[str, Any]]:
+    def _answer(self, path: str, authorization: str | None) -> tuple[int, Any]:
         if self.failing is not None:
             return self.failing, {"message": "made to fail"}
         if self.credentials is not None:
@@ -104,8 +104,11 @@ class RegistryInAThread:
         found: dict[str, Any] | None = None
         if parts[:2] == ["schemas", "ids"]:
             found = self.schemas.get(int(parts[2]))
+        elif parts[0] == "subjects" and parts[2:] == ["versions"]:
+            return 200, sorted(version for subject, version in self.versions if subject == parts[1])
         elif parts[0] == "subjects" and parts[2] == "versions":
-            found = self.versions.get((parts[1], int(parts[3])))
+            newest = max((version for subject, version in self.versions if subject == parts[1]), default=0)
+            found = self.versions.get((parts[1], newest if parts[3] == "latest" else int(parts[3])))
         else:
             return 404, {"message": "no such path"}
         return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})

@@ -159,7 +159,7 @@ def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> lis
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> None:
-    from lakefeed.decode import json_schema
+    from lakefeed.decode.avro_schema import table_schema
     from lakefeed.decode.registry import SchemaRegistry
 
     client = SchemaRegistry(registry.url, username=registry.username, password=registry.password)
@@ -174,8 +174,8 @@ def _subject(registry: Registry, subject: str | None, kind: str) -> None:
             where=registry.url,
             hint=f"decode it as {called}" if called else None,
         )
-    if kind == "json_schema":
-        json_schema.avro_schema(latest.text, {each.name: each.text for each in latest.references})
+    if kind != "protobuf":
+        table_schema(None, latest, registry=registry.url)
 
 
 def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lakefeed.decode import json_schema
+from lakefeed.decode.avro_schema import table_schema
 from lakefeed.decode.registry import RegisteredSchema
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 
@@ -77,21 +77,22 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
             pass
         else:
             how = f"the registered schema of subject {found.subject}, version {found.version}"
-            if known := _registered(found, how):
+            if known := _registered(found, how, registry=registry_url):
                 return known
             how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode"
             return Discovery(kind="raw", how=how, certain=False)
     return _from_record(sample(topic, bootstrap_servers=bootstrap_servers), registry_url, topic)
 
 
-def _registered(found: RegisteredSchema, how: str, *, subject: str | None = None) -> Discovery | None:
+def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
     """How to decode what a registered schema describes; None for a kind or a schema that gives no columns."""
-    if found.kind == "AVRO":
-        return Discovery(kind="avro", how=how, subject=subject, columns=_avro_columns(found.text))
     if found.kind == "PROTOBUF":
         return Discovery(kind="protobuf", how=how, subject=subject)
+    if found.kind == "AVRO":
+        text = table_schema(None, found, registry=registry)
+        return Discovery(kind="avro", how=how, subject=subject, columns=_avro_columns(text))
     try:
-        text = json_schema.avro_schema(found.text, {each.name: each.text for each in found.references})
+        text = table_schema(None, found, registry=registry)
     except ConfigError:
         return None
     return Discovery(kind="json_schema", how=how, subject=subject, columns=_avro_columns(text))
@@ -128,7 +129,7 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
             found = registry.latest(subject)
             if found.schema_id == schema_id:
                 how = f"a record's schema id {schema_id}, which is the latest version of subject {subject}"
-                return _registered(found, how, subject=subject)
+                return _registered(found, how, registry=registry_url, subject=subject)
     except Unreachable:
         raise
     except LakefeedError:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed import jvm
 from lakefeed.decode import json_schema
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.schema.parse import parse, require_usable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakefeed.decode.registry import SchemaRegistry, SchemaText
+    from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
 
 
 def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int, *, message: str | None = None) -> str:
@@ -40,12 +41,53 @@ def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int
         raise ConfigError(f"{error.what}", where=f"schema id {schema_id} of {registry.url}", hint=error.hint) from None
 
 
-def avro_schema_of_schema(spark: SparkSession, schema: SchemaText, *, message: str | None = None) -> str:
-    """The same for a schema that is at hand."""
+def table_schema(
+    spark: SparkSession | None, schema: RegisteredSchema, *, registry: str, message: str | None = None
+) -> str:
+    """The Avro schema (JSON) that a table can be made of.
+
+    Args:
+        spark: any session; None only for kinds other than Protobuf.
+        schema: as it is registered.
+        registry: its address, for messages.
+        message: for Protobuf, the message.
+
+    Raises:
+        ConfigError: the schema cannot be used; names subject, version and id.
+    """
+    try:
+        text = avro_schema_of_schema(spark, schema, message=message)
+        require_usable(text)
+    except (ConfigError, SchemaIncompatible) as error:
+        called = f"subject {schema.subject}, version {schema.version}, id {schema.schema_id}"
+        raise ConfigError(
+            f"the schema of {called} cannot be used: {error.what}", where=registry, hint=error.hint
+        ) from None
+    return text
+
+
+def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, message: str | None = None) -> str:
+    """The same for a schema that is at hand; ``spark`` may be None for kinds other than Protobuf."""
     if schema.kind == "JSON":
-        return json_schema.avro_schema(schema.text, {each.name: each.text for each in schema.references})
+        return _of_json_schema(schema)
+    if schema.kind == "AVRO":
+        return schema.text
+    assert spark is not None  # Protobuf is translated in its JVM.
     references = [each.text for each in schema.references]
     return avro_schema_of_text(spark, schema.kind, schema.text, references=references, message=message)
+
+
+def _of_json_schema(schema: SchemaText) -> str:
+    try:
+        text = json_schema.avro_schema(schema.text, {each.name: each.text for each in schema.references})
+    except ConfigError:
+        raise
+    except RecursionError:
+        raise ConfigError("The JSON Schema has too many levels inside each other") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as malformed:
+        raise ConfigError(f"The JSON Schema is malformed: {malformed}") from None
+    parse(text)
+    return text
 
 
 def avro_schema_of_text(

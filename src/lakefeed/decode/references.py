@@ -6,6 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from lakefeed.errors import ConfigError
+from lakefeed.schema.parse import parse_part
+
 _NAMED = {"record", "error", "enum", "fixed"}
 
 
@@ -15,12 +18,23 @@ def inlined(text: str, referred: Sequence[str]) -> str:
     Args:
         text: an Avro schema (JSON).
         referred: Avro schemas (JSON) that define the types, each after those that it uses itself.
+
+    Raises:
+        ConfigError: one of them is no Avro schema.
     """
     definitions: dict[str, Any] = {}
-    for each in referred:
-        schema = json.loads(each)
-        _collect(schema, "", definitions)
-    return json.dumps(_with_types(json.loads(text), "", definitions, set()))
+    try:
+        for each in referred:
+            schema = json.loads(each)
+            _collect(schema, "", definitions)
+        return json.dumps(_with_types(json.loads(text), "", definitions, set()))
+    except RecursionError:
+        raise ConfigError("the Avro schema, or one that it refers to, has too many levels inside each other") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        # Read alone, the one that is wrong says what is wrong.
+        for each in (*referred, text):
+            parse_part(each)
+        raise ConfigError("the Avro schema and those that it refers to do not fit together") from None
 
 
 def _full_name(name: str, namespace: str) -> str:

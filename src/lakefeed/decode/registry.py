@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
 
+DEEPEST_REFERENCE = 32
+MOST_REFERENCES = 1_000
+
+
 @dataclass(frozen=True, kw_only=True)
 class Reference:
     """A schema that another one refers to.
@@ -159,18 +163,27 @@ class SchemaRegistry:
 
     def _schema(self, found: Schema) -> SchemaText:
         kind, text = found.schema_type, found.schema_str
-        references = tuple(self._referred(found, set()))
+        references = tuple(self._referred(found, set(), 0))
         if kind == "AVRO" and references:
             text = inlined(text, [each.text for each in references])
         return SchemaText(text=text, kind=kind, references=references)
 
-    def _referred(self, schema: Schema, seen: set[tuple[str, int]]) -> Iterator[Reference]:
-        """All schemas that ``schema`` refers to, each after those that it needs itself."""
+    def _referred(self, schema: Schema, seen: set[tuple[str, int]], depth: int) -> Iterator[Reference]:
+        """All schemas that ``schema`` refers to, each after those that it needs itself; bounded as in Java.
+
+        Raises:
+            ConfigError: they are too many.
+        """
+        if depth > DEEPEST_REFERENCE or len(seen) > MOST_REFERENCES:
+            raise ConfigError(
+                f"the schema refers to more than {MOST_REFERENCES:,} others, or through more than {DEEPEST_REFERENCE}",
+                where=self.url,
+            )
         for reference in schema.references:
             if (reference.subject, reference.version) not in seen:
                 seen.add((reference.subject, reference.version))
                 referred = self._client.get_version(reference.subject, reference.version).schema
-                yield from self._referred(referred, seen)
+                yield from self._referred(referred, seen, depth + 1)
                 yield Reference(
                     name=reference.name,
                     text=referred.schema_str,

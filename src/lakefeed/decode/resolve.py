@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed import jvm
 from lakefeed.config.connections import Registry
@@ -15,7 +15,7 @@ from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, Jso
 from lakefeed.config.failures import Accept
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.kinesis import KinesisSource
-from lakefeed.decode.avro_schema import avro_schema_of, avro_schema_of_schema
+from lakefeed.decode.avro_schema import avro_schema_of, table_schema
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.decode.spec import (
     ConfluentAvro,
@@ -31,6 +31,7 @@ from lakefeed.decode.spec import (
     String,
 )
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
+from lakefeed.schema.parse import require_usable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,12 +160,12 @@ def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredS
 
 
 def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest: RegisteredSchema | None) -> DecodeSpec:
-    if encoded.avro is not None:
-        return _avro(encoded.avro, latest)
-    if encoded.protobuf is not None and encoded.protobuf.registry is None:
-        return _plain_protobuf(encoded.protobuf)
     if latest is not None:
         return _registered(spark, encoded, latest)
+    if encoded.avro is not None:
+        return _avro_file(encoded.avro)
+    if encoded.protobuf is not None:
+        return _plain_protobuf(encoded.protobuf)
     if encoded.json_ is not None:
         schema = _json_schema(spark, encoded.json_, source)
         return Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
@@ -173,41 +174,42 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest:
     return String() if encoded.string is not None else Raw()
 
 
-def _avro(avro: AvroDecode, latest: RegisteredSchema | None) -> DecodeSpec:
-    given = avro.schema_file.read_text("utf-8") if avro.schema_file else None
+def _avro_file(avro: AvroDecode) -> DecodeSpec:
+    file = avro.schema_file
+    assert file is not None  # The model requires a schema where there is no registry, and else the registry was asked.
+    text = file.read_text("utf-8")
+    try:
+        require_usable(text)
+    except (ConfigError, SchemaIncompatible) as error:
+        raise ConfigError(f"the schema cannot be used: {error.what}", where=str(file), hint=error.hint) from None
     if avro.registry is None:
-        assert given is not None  # The model wants a schema where there is no registry.
-        return PlainAvro(writer_schema=given)
-    reader = latest.text if latest is not None else given
-    assert reader is not None  # Without a file the registry was asked.
+        return PlainAvro(writer_schema=text)
     return ConfluentAvro(
-        registry_url=avro.registry.url, reader_schema=reader, credentials=_credentials_name(avro.registry)
+        registry_url=avro.registry.url, reader_schema=text, credentials=_credentials_name(avro.registry)
     )
 
 
 def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
     registry = encoded.registry
-    assert registry is not None  # The models of these formats want one.
+    assert registry is not None  # It was asked.
     message = encoded.protobuf.message if encoded.protobuf else None
-    kind = "PROTOBUF" if encoded.protobuf else "JSON"
+    kind, spec = _KINDS[encoded.kind]
     if latest.kind != kind:
         raise ConfigError(
             f"the subject {latest.subject} holds a schema of kind {latest.kind}, not {kind}",
             where=registry.url,
             hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
         )
-    reader = avro_schema_of_schema(spark, latest, message=message)
-    credentials = _credentials_name(registry)
-    if encoded.json_schema is None:
-        return ConfluentProtobuf(registry_url=registry.url, reader_schema=reader, credentials=credentials)
-    return ConfluentJson(
-        registry_url=registry.url,
-        reader_schema=reader,
-        credentials=credentials,
-        lenient=encoded.json_schema.lenient,
-    )
+    reader = table_schema(spark, latest, registry=registry.url, message=message)
+    how: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
+    return spec(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry), **how)
 
 
+_KINDS: dict[str, tuple[str, type[ConfluentAvro | ConfluentProtobuf | ConfluentJson]]] = {
+    "avro": ("AVRO", ConfluentAvro),
+    "protobuf": ("PROTOBUF", ConfluentProtobuf),
+    "json_schema": ("JSON", ConfluentJson),
+}
 _BLOCKS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 

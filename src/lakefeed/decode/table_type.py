@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.schema.fit import refuse_same_but_for_case
+from lakefeed.schema.parse import require_usable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +23,8 @@ def table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
         of: the format whose values it is for, for messages.
 
     Raises:
-        ConfigError: it is none of them, or has no fields.
+        ConfigError: it is none of them, has no fields, or is too large.
+        SchemaIncompatible: names of it differ in case only.
     """
     from pyspark.sql.types import StructType
 
@@ -30,10 +33,15 @@ def table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
         if text.lstrip().startswith("{"):
             found = json.loads(text)
             if found.get("type") == "record":
+                require_usable(text)
                 found = json.loads(_avro_to_spark(spark, text))
             schema = StructType.fromJson(found)
         else:
             schema = StructType.fromDDL(text)
+    except LakefeedError as unusable:
+        raise ConfigError(
+            f"The schema for {of} values cannot be used: {unusable.what}", where=text[:120], hint=unusable.hint
+        ) from None
     except Exception as unreadable:
         raise ConfigError(
             f"The schema for {of} values cannot be read: {str(unreadable).splitlines()[0]}",
@@ -42,6 +50,7 @@ def table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
         ) from None
     if not isinstance(schema, StructType) or not schema.fields:
         raise ConfigError(f"The schema for {of} values has no fields", where=text[:120])
+    refuse_same_but_for_case(schema, where=f"the schema for {of} values")
     return schema
 
 

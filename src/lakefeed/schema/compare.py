@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import DELETED, kept_metadata, upserting
-from lakefeed.decode.avro_schema import avro_schema_of_schema
+from lakefeed.decode.avro_schema import table_schema
 from lakefeed.decode.debezium import row_type
 from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.decode.resolve import subject_of
@@ -104,11 +104,9 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
             where=registry.url,
             hint="name another subject, or another format below decode",
         )
-    if wanted == "AVRO":
-        return versions
     message = decode.protobuf.message if decode.protobuf else None
     spark: Any = session("lakefeed-schema", log_file=log_path("schema")) if wanted == "PROTOBUF" else None
-    return [replace(each, text=avro_schema_of_schema(spark, each, message=message)) for each in versions]
+    return [replace(each, text=table_schema(spark, each, registry=registry.url, message=message)) for each in versions]
 
 
 def table_state(name: str, *, connections: Connections) -> TableState:

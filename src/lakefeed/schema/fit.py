@@ -91,7 +91,7 @@ def refuse_same_but_for_case(struct: StructType, *, where: str, path: str = "") 
             raise SchemaIncompatible(
                 f"the columns {path}{first} and {path}{each.name} {what}",
                 where=where,
-                hint="give one of them another name in transform.sql",
+                hint="give one of them another name",
             )
         for inner, name in _inner_structs(each.dataType, f"{path}{each.name}."):
             refuse_same_but_for_case(inner, where=where, path=name)

@@ -39,7 +39,7 @@ from lakefeed.schema.avro import (
 )
 from lakefeed.schema.differences import Change, differences
 from lakefeed.schema.limits import require_bounded
-from lakefeed.schema.parse import parse
+from lakefeed.schema.parse import parse, refuse_same_but_for_case
 from lakefeed.schema.wider import wider
 
 __all__ = ["Change", "Merge", "SchemaIncompatible", "merged"]
@@ -262,7 +262,7 @@ class _Join:
             if found.default is NO_DEFAULT:
                 found.type, found.default = with_null(found.type), None
         names = {each.name for each in ours.fields}
-        _refuse_same_but_for_case(ours, path)
+        refuse_same_but_for_case(ours, path)
         for found in ours.fields:
             found.aliases = [alias for alias in found.aliases if alias not in names]
         for found, field in pairs:
@@ -340,18 +340,6 @@ def _paired(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, F
         if older := [alias for alias in field.aliases if alias in mine]:
             pair(mine[min(older, key=places.__getitem__)], field)
     return pairs, list(mine.values()), list(theirs.values())
-
-
-def _refuse_same_but_for_case(record: Record, path: str) -> None:
-    seen: dict[str, str] = {}
-    for each in record.fields:
-        first = seen.setdefault(each.name.lower(), each.name)
-        if first != each.name:
-            raise SchemaIncompatible(
-                f"the fields {_below(path, first)} and {_below(path, each.name)} differ in case only",
-                where=f"record {record.name}",
-                hint="Spark takes both for one column: give one of them another name",
-            )
 
 
 def _add_missing(there: list[str], names: list[str]) -> None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
-from lakefeed.errors import ConfigError
+from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.schema.avro import (
     LOGICAL,
     NO_DEFAULT,
@@ -29,6 +29,7 @@ from lakefeed.schema.avro import (
     Type,
     Union,
     full_name,
+    short_name,
     union,
 )
 from lakefeed.schema.limits import DEEPEST, require_bounded, too_deep
@@ -59,8 +60,12 @@ def parse(text: str, *, prefix: str = "") -> Schema:
 
 def parse_any(text: str, *, prefix: str = "") -> Schema:
     """Reads an Avro schema of any type; otherwise as ``parse``."""
+    return _parsed(text, prefix, alone=True)
+
+
+def _parsed(text: str, prefix: str, *, alone: bool) -> Schema:
     try:
-        schema = _Parser(prefix).schema(json.loads(text))
+        schema = _Parser(prefix, alone=alone).schema(json.loads(text))
         require_bounded(schema)
     except ConfigError as error:
         raise ConfigError(error.what, where=_clipped(text), hint=error.hint) from None
@@ -71,9 +76,44 @@ def parse_any(text: str, *, prefix: str = "") -> Schema:
     return schema
 
 
+def parse_part(text: str) -> None:
+    """Checks a schema that may use types of others, which it refers to; errors are those of ``parse_any``."""
+    _parsed(text, "", alone=False)
+
+
+def require_usable(text: str) -> None:
+    """Checks a schema that a table is to be made of: also that its columns are not the same to Spark.
+
+    Raises:
+        ConfigError: it is no Avro schema, it is too large, or names of one record differ in case only.
+    """
+    for named in parse_any(text).types.values():
+        if isinstance(named, Record):
+            refuse_same_but_for_case(named, short_name(named.name))
+
+
+def refuse_same_but_for_case(record: Record, path: str) -> None:
+    """Refuses two fields of a record that Spark would take for one.
+
+    Raises:
+        SchemaIncompatible: names both.
+    """
+    seen: dict[str, str] = {}
+    for each in record.fields:
+        first = seen.setdefault(each.name.lower(), each.name)
+        if first != each.name:
+            names = [f"{path}.{name}" if path else name for name in (first, each.name)]
+            raise SchemaIncompatible(
+                f"the fields {names[0]} and {names[1]} differ in case only",
+                where=f"record {record.name}",
+                hint="Spark takes both for one column: give one of them another name",
+            )
+
+
 class _Parser:
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, *, alone: bool) -> None:
         self._prefix = prefix
+        self._alone = alone
         self._types: dict[str, Named] = {}
 
     def schema(self, document: Any) -> Schema:
@@ -112,6 +152,9 @@ class _Parser:
         for full in (full_name(name, namespace), name):
             if self._prefix + full in self._types:
                 return Ref(self._prefix + full)
+        if not self._alone:
+            self._types[self._prefix + name] = Record(name, [])
+            return Ref(self._prefix + name)
         raise ValueError(f"the type {name!r} of {where} is used, but defined nowhere before")
 
     def _named(self, document: Mapping[str, Any], namespace: str, where: str, depth: int) -> Ref:

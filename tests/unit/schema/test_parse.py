@@ -18,7 +18,7 @@ from lakefeed.schema.parse import parse, parse_any
 from tests.unit.schema.test_merge import field, record
 
 
-def bomb(levels: int = 20, width: int = 4) -> dict[str, Any]:
+def bomb(levels: int = 20, width: int = 4) -> Any:
     """Named types that use the one before several times: the columns are ``width ** levels``."""
     inner: Any = "int"
     fields = []
@@ -31,7 +31,7 @@ def bomb(levels: int = 20, width: int = 4) -> dict[str, Any]:
     return record(*fields)
 
 
-def deep(levels: int) -> dict[str, Any]:
+def deep(levels: int) -> Any:
     inner: Any = "int"
     for level in range(levels):
         inner = {"type": "record", "name": f"R{level}", "fields": [field("x", inner)]}
@@ -73,7 +73,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (record(field("a", {"type": "map", "values": 1})), "the type of the values of R.a is 1"),
     (record(field("a", ["int", "int"])), "the union of R.a has int twice"),
     (record(field("a", ["int", ["string", "long"]])), "a union is a member of the union of R.a"),
-    (record(name=5), "is 5, not a text"),
+    ({**record(), "name": 5}, "is 5, not a text"),
     (record(namespace=5), "the namespace of the schema is 5, not a text"),
     (
         record(field("a", {"type": "bytes", "logicalType": "decimal", "precision": 39})),
