@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from lakefeed.local import Endpoints, Stack
+from tests import guardian
 from tests.feed import Feed
 from tests.servers.mariadb import MariaDB, mariadb
 from tests.servers.opensearch import OpenSearch, opensearch
@@ -22,6 +23,11 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedC
 # A busy machine takes ten times as long for one example as for the next, and says nothing of the code by it.
 settings.register_profile("lakefeed", deadline=None)
 settings.load_profile("lakefeed")
+
+
+def pytest_configure() -> None:
+    """In this process, and in each worker of pytest-xdist."""
+    guardian.watch()
 
 
 @pytest.fixture(scope="session")

@@ -67,7 +67,7 @@ def test_a_signal_finishes_the_batch_and_exits_0(topic: str, feed: Feed, number:
     run = Running(run_it, feed.environment, feed.folder / "run.log")
     run.wait_until_it_says(": batch ", times=2)
     assert run.ask_to_stop(number) == 0, run.said()
-    assert "stopping after the batch at hand" in run.said()
+    assert "stopping after the current batch" in run.said()
     assert "Traceback" not in run.said()
     landed = len(feed.rows())
     assert 0 < landed < ROWS

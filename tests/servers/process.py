@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import guardian
+
 START_SECONDS = 120
 
 
@@ -82,7 +84,7 @@ def restartable(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=dict(os.environ if environment is None else environment),
+                env={**(os.environ if environment is None else environment), **guardian.mark()},
                 user=user,
                 group=user,
                 extra_groups=None if user is None else [],
