@@ -87,6 +87,11 @@ class Probe:
         """For each payload its value in ``Canonical.java``'s form, its schema id and its error."""
         return self.ask(do="decode", options=dict(options), payloads=[*map(base64_text, payloads)])
 
+    def type_of(self, options: Mapping[str, str]) -> dict[str, Any]:
+        """The type of the value, as the JSON of a StructType."""
+        [found] = self.ask(do="type", options=dict(options))
+        return found
+
     def costs(self, options: Mapping[str, str], payloads: Sequence[bytes]) -> list[Cost]:
         """What decoding each payload takes."""
         found = self.ask(
@@ -110,6 +115,7 @@ class Probe:
         """Ends the JVM."""
         _open(self._jvm.stdin).close()
         self._jvm.wait(30)
+        _open(self._jvm.stdout).close()
 
 
 def base64_text(payload: bytes) -> str:

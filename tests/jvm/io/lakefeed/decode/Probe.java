@@ -26,10 +26,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Runs decoders without Spark: requests come as lines of JSON, and each gets one line as its answer ({@code
  * tests/spark/probe.py}).
  *
- * <p>A request has {@code do}, and {@code options} of a {@link DecodeCatalog} with {@code payloads} in Base64:
+ * <p>A request has {@code do}, and {@code options} of a {@link DecodeCatalog} and mostly {@code payloads} in Base64:
  *
  * <ul>
  *   <li>{@code decode}: for each payload {@code value} ({@link Canonical}), {@code schema_id} and {@code error};
+ *   <li>{@code type}: the type of the value as Spark's JSON;
  *   <li>{@code measure}: for each payload {@code error}, {@code nanos} of CPU and allocated {@code bytes}: the least of {@code
  *       rounds} runs, after {@code warm_up} runs over all payloads;
  *   <li>{@code compare}: for each of {@code pairs} ({@code writer}, {@code reader}, {@code payloads}), where lakefeed and Avro
@@ -63,6 +64,8 @@ public final class Probe {
         return switch (request.get("do").asText()) {
             case "decode" -> decoded(request);
             case "measure" -> measured(request);
+            case "type" -> JSON.createArrayNode()
+                    .add(JSON.readTree(Decoder.of(request.get("options")).type.apply(0).dataType().json()));
             case "compare" -> AvroReference.differences(request.get("pairs"));
             default -> throw new IllegalArgumentException("unknown request");
         };

@@ -17,6 +17,8 @@ import org.apache.spark.sql.types.DecimalType;
 final class AvroDecimal {
     /** More than 2,400 digits: enough for each number that fits into 38 after a change of scale that anybody uses. */
     private static final int MOST_BYTES = 1_024;
+    /** The memory of a number that is no long, with what it takes to make it. */
+    private static final int LARGE = 320;
     /** Digits that fit into a long whatever they are. */
     private static final int LONG_DIGITS = 18;
 
@@ -37,8 +39,8 @@ final class AvroDecimal {
         this.type = type;
     }
 
-    /** The number in {@code bytes}. */
-    Decimal of(byte[] bytes) {
+    /** The number in {@code bytes}; a large one is charged to {@code in}. */
+    Decimal of(byte[] bytes, BoundedDecoder in) {
         if (bytes.length == 0) {
             throw new BadRecord("a decimal of 0 bytes");
         }
@@ -49,17 +51,17 @@ final class AvroDecimal {
         }
         int length = bytes.length - first;
         if (length > Long.BYTES) {
-            return large(first == 0 ? bytes : Arrays.copyOfRange(bytes, first, bytes.length));
+            return large(first == 0 ? bytes : Arrays.copyOfRange(bytes, first, bytes.length), in);
         }
         long unscaled = bytes[first];
         for (int at = first + 1; at < bytes.length; at++) {
             unscaled = unscaled << 8 | bytes[at] & 0xFF;
         }
-        return of(unscaled);
+        return of(unscaled, in);
     }
 
-    /** The number with this unscaled value. */
-    Decimal of(long unscaled) {
+    /** The number with this unscaled value; a large one is charged to {@code in}. */
+    Decimal of(long unscaled, BoundedDecoder in) {
         int more = type.scale() - writtenScale;
         if (unscaled == 0) {
             return decimal(0);
@@ -80,7 +82,7 @@ final class AvroDecimal {
                 return decimal(product);
             }
         }
-        return large(BigInteger.valueOf(unscaled));
+        return large(BigInteger.valueOf(unscaled), in);
     }
 
     private Decimal decimal(long unscaled) {
@@ -90,14 +92,15 @@ final class AvroDecimal {
         return Decimal.apply(unscaled, type.precision(), type.scale());
     }
 
-    private Decimal large(byte[] bytes) {
+    private Decimal large(byte[] bytes, BoundedDecoder in) {
         if (bytes.length > MOST_BYTES) {
             throw new BadRecord("a decimal of more than " + MOST_BYTES + " bytes");
         }
-        return large(new BigInteger(bytes));
+        return large(new BigInteger(bytes), in);
     }
 
-    private Decimal large(BigInteger unscaled) {
+    private Decimal large(BigInteger unscaled, BoundedDecoder in) {
+        in.charge(LARGE);
         // A zero at the end takes more than three bits. Without this, 10 to the power of the scale alone would take minutes.
         if (3L * (writtenScale - type.scale()) > unscaled.bitLength()) {
             throw inexact();

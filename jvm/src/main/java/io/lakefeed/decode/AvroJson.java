@@ -7,6 +7,7 @@ import com.fasterxml.jackson.core.StreamWriteConstraints;
 import com.fasterxml.jackson.core.StreamWriteFeature;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.time.Instant;
 import java.time.LocalDate;
 import java.time.LocalDateTime;
@@ -26,24 +27,76 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 final class AvroJson {
     private static final JsonFactory FACTORY = new JsonFactoryBuilder()
-            // A key that comes twice would be lost without a word.
-            .enable(StreamWriteFeature.STRICT_DUPLICATE_DETECTION)
+            .disable(StreamWriteFeature.AUTO_CLOSE_CONTENT)
             // The decoder counts the depth already.
             .streamWriteConstraints(
                     StreamWriteConstraints.builder().maxNestingDepth(Integer.MAX_VALUE).build())
+            .rootValueSeparator((String) null)
             .build();
+
+    /** The buffer of a longer text is not kept. */
+    private static final int LARGE = 1 << 20;
+
+    /** The memory of a value beside its text. */
+    private static final int VALUE = 80;
 
     private AvroJson() {}
 
-    /** The next value, read by {@code step}, as JSON. */
+    /** The next value, read by {@code step}, as JSON; what it takes is charged to {@code in}. */
     static UTF8String text(AvroStep step, BoundedDecoder in) {
-        ByteArrayOutputStream text = new ByteArrayOutputStream();
-        try (JsonGenerator json = FACTORY.createGenerator(text)) {
-            step.write(in, json);
-        } catch (IOException refused) {
-            throw new BadRecord("not JSON: " + refused.getMessage());
+        if (in.json == null) {
+            in.json = new Text();
         }
-        return UTF8String.fromBytes(text.toByteArray());
+        in.charge(VALUE);
+        try {
+            return in.json.of(step, in);
+        } catch (IOException impossible) {
+            throw new UncheckedIOException(impossible);
+        }
+    }
+
+    /** A generator and its buffer: to create one for each value would cost more than most values. */
+    static final class Text {
+        private Buffer buffer = new Buffer();
+        private JsonGenerator json;
+
+        private UTF8String of(AvroStep step, BoundedDecoder in) throws IOException {
+            if (json == null) {
+                json = FACTORY.createGenerator(buffer);
+            }
+            boolean whole = false;
+            buffer.charged = in;
+            try {
+                step.write(in, json);
+                json.flush();
+                whole = true;
+                return UTF8String.fromBytes(buffer.toByteArray());
+            } finally {
+                buffer.charged = null;
+                if (!whole) {
+                    json.close(); // It stopped in the middle of a value.
+                    json = null;
+                }
+                if (buffer.size() > LARGE) {
+                    buffer = new Buffer();
+                    json = null;
+                }
+                buffer.reset();
+            }
+        }
+    }
+
+    private static final class Buffer extends ByteArrayOutputStream {
+        /** Null while nothing is kept. */
+        private BoundedDecoder charged;
+
+        @Override
+        public void write(byte[] source, int from, int length) {
+            if (charged != null) {
+                charged.charge(length);
+                super.write(source, from, length);
+            }
+        }
     }
 
     /** Writes one value of Spark's internal form that is neither an array nor a map nor a struct. */

@@ -4,9 +4,12 @@ import com.fasterxml.jackson.core.JsonGenerator;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /** Steps with further steps inside: records, unions, arrays, maps. */
@@ -23,6 +26,12 @@ final class AvroNested {
         private String[] names;
         private String[] written;
         private byte[] common;
+        private final boolean repeated;
+
+        /** With whether a record can hold any number of it. */
+        OfRecord(boolean repeated) {
+            this.repeated = repeated;
+        }
 
         /**
          * To be called once; later than the constructor since a record may lie in itself.
@@ -39,10 +48,6 @@ final class AvroNested {
             for (int at = 0; at < steps.length; at++) {
                 common[at] = steps[at].common();
             }
-        }
-
-        DecodedRow newRow() {
-            return new DecodedRow(names.length);
         }
 
         /** Reads into a row that is new or reset. */
@@ -69,7 +74,10 @@ final class AvroNested {
 
         @Override
         Object read(BoundedDecoder in) {
-            DecodedRow row = newRow();
+            if (repeated) {
+                in.charge(DecodedRow.memory(names.length));
+            }
+            DecodedRow row = new DecodedRow(names.length);
             fill(in, row);
             return row;
         }
@@ -149,11 +157,13 @@ final class AvroNested {
 
     /** A value of a reader's union of several types: a struct whose one field is set. */
     static final class OfMember extends AvroStep {
+        private final boolean repeated;
         private final int members;
         private final int member;
         private final AvroStep step;
 
-        OfMember(int members, int member, AvroStep step) {
+        OfMember(int members, int member, AvroStep step, boolean repeated) {
+            this.repeated = repeated;
             this.members = members;
             this.member = member;
             this.step = step;
@@ -161,6 +171,9 @@ final class AvroNested {
 
         @Override
         Object read(BoundedDecoder in) {
+            if (repeated) {
+                in.charge(DecodedRow.memory(members));
+            }
             DecodedRow row = new DecodedRow(members);
             for (int each = 0; each < members; each++) {
                 if (each != member) {
@@ -190,21 +203,24 @@ final class AvroNested {
 
     static final class OfArray extends AvroStep {
         private final AvroStep item;
+        private final boolean free;
 
-        OfArray(AvroStep item) {
+        /** With whether the items take no bytes. */
+        OfArray(AvroStep item, boolean free) {
             this.item = item;
+            this.free = free;
         }
 
         @Override
         Object read(BoundedDecoder in) {
-            return item.readItems(in);
+            return item.readItems(in, free);
         }
 
         @Override
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
             json.writeStartArray();
             long index = 0;
-            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+            for (int count = in.readItemCount(free); count != 0; count = in.readItemCount(free)) {
                 try {
                     for (; count > 0; count--, index++) {
                         item.write(in, json);
@@ -220,8 +236,11 @@ final class AvroNested {
     /** A map; of a key that comes twice the last value counts, as for Avro's own reader. */
     static final class OfMap extends AvroStep {
         private static final Object[] NONE = {};
+        private static final MapData EMPTY_MAP = new ArrayBasedMapData(EMPTY, EMPTY);
         /** Below it, comparing a key with all others is quicker than hashing. */
         private static final int FEW = 8;
+        /** The memory of an entry: a reference to its key and to its value. */
+        private static final int ENTRY = 2 * REFERENCE;
 
         private final AvroStep value;
 
@@ -236,7 +255,8 @@ final class AvroNested {
             Map<Object, Integer> places = null;
             int size = 0;
             long index = 0;
-            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+            for (int count = in.readItemCount(false); count != 0; count = in.readItemCount(false)) {
+                in.charge(count * (long) ENTRY);
                 keys = roomFor(size + count, keys);
                 values = roomFor(size + count, values);
                 try {
@@ -256,6 +276,9 @@ final class AvroNested {
                 } catch (RuntimeException bad) {
                     throw BadRecord.of(bad).item(index);
                 }
+            }
+            if (size == 0) {
+                return EMPTY_MAP;
             }
             if (size < keys.length) {
                 keys = Arrays.copyOf(keys, size);
@@ -280,11 +303,17 @@ final class AvroNested {
         @Override
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
             json.writeStartObject();
+            Set<UTF8String> keys = null;
             long index = 0;
-            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+            for (int count = in.readItemCount(false); count != 0; count = in.readItemCount(false)) {
                 try {
                     for (; count > 0; count--, index++) {
-                        json.writeFieldName(in.readString().toString());
+                        UTF8String key = in.readString();
+                        keys = keys == null && index + count > 1 ? new HashSet<>() : keys;
+                        if (keys != null && !keys.add(key)) {
+                            throw new BadRecord("a map has the same key twice"); // One of them would be lost.
+                        }
+                        json.writeFieldName(key.toString());
                         value.write(in, json);
                     }
                 } catch (RuntimeException bad) {

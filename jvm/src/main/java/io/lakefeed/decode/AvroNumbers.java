@@ -30,10 +30,11 @@ final class AvroNumbers {
         abstract void read(BoundedDecoder in, byte[] items, long offset);
 
         @Override
-        final ArrayData readItems(BoundedDecoder in) {
+        final ArrayData readItems(BoundedDecoder in, boolean free) {
             byte[] items = NONE;
             int size = 0;
-            for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+            for (int count = in.readItemCount(free); count != 0; count = in.readItemCount(free)) {
+                in.charge((long) count * bytes);
                 items = roomFor(size + count, items, bytes);
                 try {
                     for (int until = size + count; size < until; size++) {
@@ -43,7 +44,7 @@ final class AvroNumbers {
                     throw BadRecord.of(bad).item(size);
                 }
             }
-            return UnsafeArrayData.fromPrimitiveArray(items, Platform.BYTE_ARRAY_OFFSET, size, bytes);
+            return size == 0 ? EMPTY : UnsafeArrayData.fromPrimitiveArray(items, Platform.BYTE_ARRAY_OFFSET, size, bytes);
         }
 
         @Override

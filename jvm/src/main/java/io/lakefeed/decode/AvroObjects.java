@@ -115,7 +115,7 @@ final class AvroObjects {
 
         @Override
         Object read(BoundedDecoder in) {
-            return decimal.of(bytes(in, size));
+            return decimal.of(bytes(in, size), in);
         }
     }
 
@@ -130,7 +130,7 @@ final class AvroObjects {
 
         @Override
         Object read(BoundedDecoder in) {
-            return decimal.of(in.readLong());
+            return decimal.of(in.readLong(), in);
         }
     }
 
@@ -140,6 +140,7 @@ final class AvroObjects {
         private final AvroStep step;
         private Object value;
         private boolean known;
+        private String text;
 
         Constant(byte[] encoded, AvroStep step) {
             this.encoded = encoded;
@@ -149,7 +150,7 @@ final class AvroObjects {
         @Override
         Object read(BoundedDecoder in) {
             if (!known) {
-                value = step.read(new BoundedDecoder().over(encoded, 0));
+                value = step.read(BoundedDecoder.ofTrusted(encoded));
                 known = true;
             }
             return value;
@@ -162,7 +163,10 @@ final class AvroObjects {
 
         @Override
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
-            step.write(new BoundedDecoder().over(encoded, 0), json);
+            if (text == null) {
+                text = AvroJson.text(step, BoundedDecoder.ofTrusted(encoded)).toString();
+            }
+            json.writeRawValue(text);
         }
     }
 

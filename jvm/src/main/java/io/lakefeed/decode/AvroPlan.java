@@ -36,6 +36,9 @@ final class AvroPlan {
     /** Inside JSON, where types have no end, a record's step is its own part. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
+    /** How many arrays and maps are around the present place: what is inside one can be there any number of times. */
+    private int containers;
+
     private AvroPlan() {}
 
     /**
@@ -62,9 +65,11 @@ final class AvroPlan {
             case DO_NOTHING, PROMOTE -> single(action.writer, reader);
             case ENUM -> symbols((Resolver.EnumAdjust) action);
             case CONTAINER -> {
+                containers++;
                 AvroStep inside = step(((Resolver.Container) action).elementAction, open);
+                containers--;
                 yield reader.getType() == Schema.Type.ARRAY
-                        ? new AvroNested.OfArray(inside)
+                        ? new AvroNested.OfArray(inside, AvroSkip.isFree(action.writer.getElementType()))
                         : new AvroNested.OfMap(inside);
             }
             case RECORD -> record((Resolver.RecordAdjust) action, open);
@@ -136,7 +141,7 @@ final class AvroPlan {
         if (open == null && records.containsKey(action)) {
             return records.get(action);
         }
-        AvroNested.OfRecord record = new AvroNested.OfRecord();
+        AvroNested.OfRecord record = new AvroNested.OfRecord(containers > 0);
         if (open == null) {
             records.put(action, record);
         }
@@ -206,6 +211,6 @@ final class AvroPlan {
             return new AvroNumbers.OfDouble(DataTypes.DoubleType, action.writer.getType());
         }
         AvroStep step = step(action, open);
-        return types.size() == 1 ? step : new AvroNested.OfMember(types.size(), types.indexOf(branch), step);
+        return types.size() == 1 ? step : new AvroNested.OfMember(types.size(), types.indexOf(branch), step, containers > 0);
     }
 }

@@ -20,7 +20,7 @@ final class AvroReader extends RecordReader {
     private final Acceptance accept;
     private final boolean wrapped;
     private final DecodedRow row;
-    private final BoundedDecoder decoder = new BoundedDecoder();
+    private final BoundedDecoder decoder = new BoundedDecoder(budget);
     private final Writers<Schema> writers;
     private final Map<Integer, AvroStep> plans = new HashMap<>();
 

@@ -1,6 +1,8 @@
 package io.lakefeed.decode;
 
+import java.util.ArrayList;
 import java.util.IdentityHashMap;
+import java.util.List;
 import java.util.Map;
 import org.apache.avro.Schema;
 
@@ -9,22 +11,35 @@ interface AvroSkip {
     /** Leaves {@code in} behind the value. */
     void over(BoundedDecoder in);
 
+    /** Skips what takes no bytes. */
+    AvroSkip NOTHING = in -> {};
+
     /** What skips values of {@code writer}. */
     static AvroSkip of(Schema writer) {
         return of(writer, new IdentityHashMap<>());
     }
 
-    private static AvroSkip of(Schema writer, Map<Schema, OfRecord> records) {
+    /** Whether values of {@code writer} take no bytes. */
+    static boolean isFree(Schema writer) {
+        return of(writer) == NOTHING;
+    }
+
+    private static AvroSkip of(Schema writer, Map<Schema, AvroSkip> records) {
         return switch (writer.getType()) {
-            case NULL -> in -> {};
+            case NULL -> NOTHING;
             case BOOLEAN -> BoundedDecoder::readBoolean;
-            case INT, LONG, ENUM -> BoundedDecoder::readLong;
+            case INT -> BoundedDecoder::readInt;
+            case LONG -> BoundedDecoder::readLong;
+            case ENUM -> {
+                int symbols = writer.getEnumSymbols().size();
+                yield in -> in.readIndex(symbols, "an enum");
+            }
             case FLOAT -> in -> in.skip(Float.BYTES);
             case DOUBLE -> in -> in.skip(Double.BYTES);
             case STRING, BYTES -> BoundedDecoder::skipBytes;
             case FIXED -> {
                 int size = writer.getFixedSize();
-                yield in -> in.skip(size);
+                yield size == 0 ? NOTHING : in -> in.skip(size);
             }
             case ARRAY -> {
                 AvroSkip item = of(writer.getElementType(), records);
@@ -43,22 +58,40 @@ interface AvroSkip {
                 yield in -> branches[in.readIndex(branches.length, "a union")].over(in);
             }
             case RECORD -> {
-                OfRecord known = records.get(writer);
-                if (known == null) {
-                    known = new OfRecord();
-                    records.put(writer, known);
-                    known.names = writer.getFields().stream().map(Schema.Field::name).toArray(String[]::new);
-                    known.fields =
-                            writer.getFields().stream().map(each -> of(each.schema(), records)).toArray(AvroSkip[]::new);
-                }
-                yield known;
+                AvroSkip known = records.get(writer);
+                yield known == null ? record(writer, records) : known;
             }
         };
     }
 
+    private static AvroSkip record(Schema writer, Map<Schema, AvroSkip> records) {
+        OfRecord record = new OfRecord();
+        records.put(writer, record);
+        List<AvroSkip> fields = new ArrayList<>();
+        List<String> names = new ArrayList<>();
+        for (Schema.Field field : writer.getFields()) {
+            AvroSkip skip = of(field.schema(), records);
+            // What takes no bytes would cost time for each of the items that claim to be there.
+            if (skip != NOTHING) {
+                fields.add(skip);
+                names.add(field.name());
+            }
+        }
+        record.fields = fields.toArray(AvroSkip[]::new);
+        record.names = names.toArray(String[]::new);
+        if (fields.isEmpty()) {
+            records.put(writer, NOTHING);
+            return NOTHING;
+        }
+        return record;
+    }
+
     private static void items(BoundedDecoder in, AvroSkip item) {
         long index = 0;
-        for (int count = in.skipItems(); count != 0; count = in.skipItems()) {
+        for (int count = in.skipItems(item == NOTHING); count != 0; count = in.skipItems(item == NOTHING)) {
+            if (item == NOTHING) {
+                continue;
+            }
             try {
                 for (; count > 0; count--, index++) {
                     item.over(in);

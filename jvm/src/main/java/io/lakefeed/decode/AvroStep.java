@@ -20,6 +20,11 @@ abstract class AvroStep {
     static final byte DOUBLE = 3;
     static final byte STRING = 4;
 
+    /** What an item takes in an array of objects. */
+    static final int REFERENCE = 4;
+
+    static final ArrayData EMPTY = new GenericArrayData(new Object[0]);
+
     private static final Object[] NONE = {};
 
     /** The value in Spark's internal form, null for null. */
@@ -40,11 +45,12 @@ abstract class AvroStep {
         return OTHER;
     }
 
-    /** Reads an array with such items. */
-    ArrayData readItems(BoundedDecoder in) {
+    /** Reads an array with such items; {@code free} if they take no bytes. */
+    ArrayData readItems(BoundedDecoder in, boolean free) {
         Object[] items = NONE;
         int size = 0;
-        for (int count = in.readItemCount(); count != 0; count = in.readItemCount()) {
+        for (int count = in.readItemCount(free); count != 0; count = in.readItemCount(free)) {
+            in.charge((long) count * REFERENCE);
             items = roomFor(size + count, items);
             try {
                 for (int until = size + count; size < until; size++) {
@@ -54,7 +60,8 @@ abstract class AvroStep {
                 throw BadRecord.of(bad).item(size);
             }
         }
-        return new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
+        // Empty ones are all the same: an array of empty arrays would take much more memory than its bytes.
+        return size == 0 ? EMPTY : new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
     }
 
     /** Reads the value and writes it as JSON: inside recursive types, which no column can hold otherwise. */

@@ -147,16 +147,24 @@ final class AvroTypes {
                 .toList();
     }
 
-    /** The type that holds both kinds of numbers of a union of two; null for any other union. */
+    /**
+     * The type that holds both kinds of numbers of a union of two, int and long or float and double; null for any other
+     * union. A logical type is lost in the wider number: of a date and a moment nobody could say which one a value is.
+     */
     static DataType number(List<Schema> types) {
-        if (types.size() != 2) {
+        if (types.size() != 2 || types.stream().anyMatch(each -> each.getLogicalType() != null)) {
             return null;
         }
-        Set<Schema.Type> both = Set.of(types.get(0).getType(), types.get(1).getType());
-        if (both.equals(Set.of(Schema.Type.INT, Schema.Type.LONG))) {
+        Schema.Type one = types.get(0).getType();
+        Schema.Type two = types.get(1).getType();
+        if (isPair(one, two, Schema.Type.INT, Schema.Type.LONG)) {
             return DataTypes.LongType;
         }
-        return both.equals(Set.of(Schema.Type.FLOAT, Schema.Type.DOUBLE)) ? DataTypes.DoubleType : null;
+        return isPair(one, two, Schema.Type.FLOAT, Schema.Type.DOUBLE) ? DataTypes.DoubleType : null;
+    }
+
+    private static boolean isPair(Schema.Type one, Schema.Type two, Schema.Type narrow, Schema.Type wide) {
+        return one == narrow && two == wide || one == wide && two == narrow;
     }
 
     /** The name of the field for one type of a union of several. */

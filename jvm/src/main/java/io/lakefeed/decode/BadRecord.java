@@ -1,8 +1,6 @@
 package io.lakefeed.decode;
 
 import io.lakefeed.protobuf.Malformed;
-import java.util.ArrayList;
-import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -32,10 +30,15 @@ final class BadRecord extends RuntimeException {
     /** The reason for a failure that no part of the decoder expects. */
     private static final String DEFECT = "the decoder fails on this value, which is a defect of lakefeed: please report it";
 
+    private static final int LONGEST_NAME = 100;
     private static final int MOST_DEFECTS_LOGGED = 20;
     private static final AtomicInteger DEFECTS_LOGGED = new AtomicInteger();
 
-    private final transient List<String> inside = new ArrayList<>(2);
+    /** Names of fields and numbers of items; between those at both ends none is kept. */
+    private final transient Object[] innermost = new Object[SHOWN_AT_EACH_END];
+
+    private final transient Object[] outermost = new Object[SHOWN_AT_EACH_END];
+    private int depth;
 
     BadRecord(String message) {
         super(message, null, false, false);
@@ -65,32 +68,49 @@ final class BadRecord extends RuntimeException {
 
     /** This reason, for a value inside the field {@code name}. */
     BadRecord at(String name) {
-        inside.add(name);
-        return this;
+        return inside(name);
     }
 
     /** This reason, for a value inside the item at {@code index} of an array, or the entry there of a map. */
     BadRecord item(long index) {
-        inside.add("[" + index + "]");
+        return inside(index);
+    }
+
+    private BadRecord inside(Object step) {
+        if (depth < SHOWN_AT_EACH_END) {
+            innermost[depth] = step;
+        } else {
+            outermost[depth % SHOWN_AT_EACH_END] = step;
+        }
+        depth++;
         return this;
     }
 
     @Override
     public String getMessage() {
-        return inside.isEmpty() ? super.getMessage() : path() + ": " + super.getMessage();
+        return depth == 0 ? super.getMessage() : path() + ": " + super.getMessage();
     }
 
     private String path() {
         StringBuilder path = new StringBuilder();
-        for (int at = inside.size() - 1; at >= 0; at--) {
-            int depth = inside.size() - 1 - at;
-            if (depth == SHOWN_AT_EACH_END && at > SHOWN_AT_EACH_END) {
-                path.append("…");
-                at = SHOWN_AT_EACH_END;
-            }
-            String name = inside.get(at);
-            path.append(path.isEmpty() || name.startsWith("[") ? "" : ".").append(name);
+        for (int at = depth - 1; at >= Math.max(SHOWN_AT_EACH_END, depth - SHOWN_AT_EACH_END); at--) {
+            append(path, outermost[at % SHOWN_AT_EACH_END]);
+        }
+        if (depth > 2 * SHOWN_AT_EACH_END) {
+            path.append("…");
+        }
+        for (int at = Math.min(depth, SHOWN_AT_EACH_END) - 1; at >= 0; at--) {
+            append(path, innermost[at]);
         }
         return path.toString();
+    }
+
+    private static void append(StringBuilder path, Object step) {
+        if (step instanceof String name) {
+            path.append(path.isEmpty() ? "" : ".");
+            path.append(name.length() > LONGEST_NAME ? name.substring(0, LONGEST_NAME) + "…" : name);
+        } else {
+            path.append('[').append(step).append(']');
+        }
     }
 }

@@ -12,32 +12,44 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>Avro's own {@code BinaryDecoder} allocates what a length asks for before it looks whether the bytes are
  * there; a record of ten bytes can so ask for an array of 2^31 items and end the JVM. Here every length is held
- * against the bytes that are left, and all items of all arrays and maps of one record together against its
- * length (each takes a byte or more) plus {@value #FREE_ITEMS} (for items of types that take none, as null
- * does). So memory is bounded by a multiple of the record's length. Records inside records of recursive types
- * are counted too: {@value #DEEPEST} at most.
+ * against the bytes that are left, and so is each number of items, since an item takes a byte or more; steps charge the
+ * others, such as null, to the record's {@link MemoryBudget}. Records inside records of recursive types are counted:
+ * {@value #DEEPEST} at most.
  *
  * <p>Encoding: Avro specification 1.12, "Binary Encoding". Not thread safe; {@link #over} starts a new record.
  */
 final class BoundedDecoder {
-    private static final int FREE_ITEMS = 65_536;
     private static final int DEEPEST = 1_000;
     private static final long NOT_ASCII = 0x8080808080808080L;
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
 
+    private final MemoryBudget budget;
+    /** What writes JSON, the same for all records; null before the first and after one that failed. */
+    AvroJson.Text json;
+
     private byte[] bytes;
     private int at;
     private int end;
-    private long itemsLeft;
     private int depth;
+
+    /** A decoder of records that {@code budget} is started for. */
+    BoundedDecoder(MemoryBudget budget) {
+        this.budget = budget;
+    }
+
+    /** A decoder of bytes that the user wrote, which need no bound. */
+    static BoundedDecoder ofTrusted(byte[] bytes) {
+        MemoryBudget budget = new MemoryBudget();
+        budget.start(Integer.MAX_VALUE);
+        return new BoundedDecoder(budget).over(bytes, 0);
+    }
 
     /** Starts at {@code from} of {@code record}, to its end. */
     BoundedDecoder over(byte[] record, int from) {
         bytes = record;
         at = from;
         end = record.length;
-        itemsLeft = (long) end - from + FREE_ITEMS;
         depth = 0;
         return this;
     }
@@ -50,6 +62,11 @@ final class BoundedDecoder {
     /** How many bytes have not been read. */
     int remaining() {
         return end - at;
+    }
+
+    /** Takes {@code size} bytes out of the record's memory budget. */
+    void charge(long size) {
+        budget.charge(size);
     }
 
     /** Called at the beginning of a record that may hold others of its own kind. */
@@ -196,31 +213,34 @@ final class BoundedDecoder {
         return (int) index;
     }
 
-    /** The number of items in the next block, 0 after the last; a negative one is followed by the block's size. */
-    int readItemCount() {
+    /**
+     * The number of items in the next block, 0 after the last; a negative one is followed by the block's size.
+     *
+     * @param free whether the items take no bytes: the caller has to charge them
+     */
+    int readItemCount(boolean free) {
         long count = readLong();
         if (count < 0) {
             available(readLong(), "a block of items");
             count = -count;
         }
-        return counted(count);
+        return counted(count, free);
     }
 
     /** Skips blocks that tell their size; the number of items to skip one by one of the first that does not. */
-    int skipItems() {
+    int skipItems(boolean free) {
         long count = readLong();
         while (count < 0) {
             skip(readLong(), "a block of items");
             count = readLong();
         }
-        return counted(count);
+        return counted(count, free);
     }
 
-    private int counted(long count) {
-        if (count < 0 || count > itemsLeft) {
+    private int counted(long count, boolean free) {
+        if (count < 0 || count > (free ? Integer.MAX_VALUE : end - at)) {
             throw new BadRecord("an array or map claims " + count + " items before byte " + at + " of " + end);
         }
-        itemsLeft -= count;
         return (int) count;
     }
 

@@ -42,6 +42,11 @@ final class DecodedRow extends InternalRow {
         this.objects = objects;
     }
 
+    /** The memory of a row with that many fields, without what stands in {@code objects}. */
+    static long memory(int fields) {
+        return 3L * MemoryBudget.OBJECT + 12L * fields + (fields >> 3);
+    }
+
     /** Makes no field null, as in a new row. */
     void reset() {
         for (int at = objects.length; at < words.length; at++) {

@@ -1,0 +1,185 @@
+"""Avro that is made to cost much: each payload is a row or an error, in time and memory that its size bounds."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.hostile import mutated
+from tests.spark.records import avro_bytes
+
+if TYPE_CHECKING:
+    from tests.spark.probe import Cost, Probe
+
+MEGABYTE = 1_000_000
+
+
+def record(name: str = "R", /, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+def array(items: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def mapping(values: Any) -> dict[str, Any]:
+    return {"type": "map", "values": values}
+
+
+def decimal(precision: int, scale: int) -> dict[str, Any]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+def long(value: int) -> bytes:
+    return avro_bytes("long", value)
+
+
+def text(value: bytes) -> bytes:
+    return long(len(value)) + value
+
+
+def wide(name: str, fields: int, kind: Any, default: Any) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [{"name": f"f{at}", "type": kind, "default": default} for at in range(fields)],
+    }
+
+
+EMPTY = record("Empty")
+FIXED_0 = {"type": "fixed", "name": "Nothing", "size": 0}
+NODE = record("Node", next=array("Node"))
+LIST = record("List", next=["null", "List"])
+DOUBLED: Any = record("D0")
+for level in range(1, 12):
+    DOUBLED = record(f"D{level}", left=DOUBLED, right=f"D{level - 1}")
+BLOCK = long(65_000) + b"\0"
+"""An array or map of 65,000 items."""
+
+AMPLIFIERS: dict[str, tuple[Any, Any, bytes]] = {
+    "a decimal of 1 MB": (decimal(10, 2), decimal(10, 2), text(b"\x7f" * MEGABYTE)),
+    "a decimal of 1 MB in another scale": (decimal(MEGABYTE * 3, 2), decimal(38, 10), text(b"\x7f" * MEGABYTE)),
+    "a decimal of 1 KB in another scale": (decimal(3_000, 1_000), decimal(38, 10), text(b"\x7f" * 1_024)),
+    "a decimal with 1 MB of zeros before it": (decimal(10, 2), decimal(10, 2), text(b"\0" * MEGABYTE + b"\x05")),
+    "a scale of 20,000,000": (decimal(20_000_000, 20_000_000), decimal(10, 2), text(b"\x05")),
+    "a scale of 20,000,000 of zero": (decimal(20_000_000, 20_000_000), decimal(10, 2), text(b"\0")),
+    "decimals in another scale": (
+        array(decimal(4, 2)),
+        array(decimal(38, 30)),
+        long(50_000) + text(b"\x05") * 50_000 + b"\0",
+    ),
+    "nulls": (array("null"), array("null"), BLOCK),
+    "nulls in a map": (mapping("null"), mapping("null"), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "empty records": (array(EMPTY), array(EMPTY), BLOCK),
+    "fixed of no bytes": (array(FIXED_0), array(FIXED_0), BLOCK),
+    "records of nulls": (array(wide("W", 500, "null", None)), array(wide("W", 500, "null", None)), BLOCK),
+    "records of nothing, doubled": (array(DOUBLED), array(DOUBLED), BLOCK),
+    "defaults of the reader": (array(EMPTY), array(wide("Empty", 500, "long", 1)), BLOCK),
+    "defaults of the reader for items of one byte": (
+        array(record("W", a="boolean")),
+        array({**wide("W", 500, "long", 1), "fields": wide("W", 500, "long", 1)["fields"]}),
+        long(60_000) + b"\0" * 60_000 + b"\0",
+    ),
+    "a large default": (array(EMPTY), array(wide("Empty", 1, "string", "x" * 100_000)), BLOCK),
+    "a large default in JSON": (
+        record("J", next=array("J")),
+        {
+            **record("J", next=array("J")),
+            "fields": [
+                *record("J", next=array("J"))["fields"],
+                {"name": "d", "type": "string", "default": "x" * 100_000},
+            ],
+        },
+        long(1) + long(10_000) + b"\0" * 10_001 + b"\0",
+    ),
+    "names in JSON": (
+        record("J", **{"n" * 10_000: array("J")}),
+        record("J", **{"n" * 10_000: array("J")}),
+        long(1) + long(10_000) + b"\0" * 10_001 + b"\0",
+    ),
+    "arrays of arrays": (array(array("int")), array(array("int")), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "unions of many": (
+        array(["null", "string", array("int"), mapping("int"), *(record(f"B{at}") for at in range(100))]),
+        array(["null", "string", array("int"), mapping("int"), *(record(f"B{at}") for at in range(100))]),
+        long(100_000) + long(50) * 100_000 + b"\0",
+    ),
+    "keys that are the same": (mapping("int"), mapping("int"), long(300_000) + b"\0\0" * 300_000 + b"\0"),
+    "small keys": (
+        mapping("null"),
+        mapping("null"),
+        long(60_000) + b"".join(text(b"%x" % at) for at in range(60_000)) + b"\0",
+    ),
+    "a long chain": (LIST, LIST, long(1) * MEGABYTE + b"\0"),
+    "a deep tree": (NODE, NODE, long(1) * MEGABYTE + b"\0"),
+    "a wide tree": (NODE, NODE, long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "many blocks": (array("int"), array("int"), (long(1) + b"\0") * 300_000 + b"\0"),
+    "many blocks with sizes": (array("int"), array("int"), (long(-1) + long(1) + b"\0") * 300_000 + b"\0"),
+    "many blocks of nulls": (array("null"), array("null"), long(1) * MEGABYTE + b"\0"),
+    "empty texts": (array("string"), array("string"), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "empty bytes": (array("bytes"), array("bytes"), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "unknown symbols": (
+        array({"type": "enum", "name": "E", "symbols": ["A"]}),
+        array({"type": "enum", "name": "E", "symbols": ["B"]}),
+        long(1_000) + b"\0" * 1_000 + b"\0",
+    ),
+    "text that is not UTF-8": ("string", "string", text(b"\xc3" * MEGABYTE)),
+}
+SKIPPED = [name for name, (writer, _, _) in AMPLIFIERS.items() if not isinstance(writer, str)]
+GOOD = {
+    "a": 1,
+    "b": "text",
+    "c": [1, 2, 3],
+    "d": {"k": [None, 1.5]},
+    "e": {"next": [{"next": []}]},
+    "f": ("R2", {"x": b"12345"}),
+    "g": [True, False],
+}
+SCHEMA = record(
+    a="long",
+    b=["null", "string"],
+    c=array("int"),
+    d=mapping(array(["null", "double"])),
+    e=NODE,
+    f=["null", record("R1", x="bytes"), record("R2", x=decimal(20, 2))],
+    g=array("boolean"),
+)
+
+
+def options(writer: Any, reader: Any) -> dict[str, str]:
+    return {"writer-schema": json.dumps(record(v=writer)), "reader-schema": json.dumps(record(v=reader))}
+
+
+@pytest.mark.parametrize("name", AMPLIFIERS)
+def test_few_bytes_never_cost_much(probe: Probe, name: str) -> None:
+    writer, reader, payload = AMPLIFIERS[name]
+    probe.hostile(options(writer, reader), [payload])
+
+
+def test_to_skip_them_never_costs_much(probe: Probe) -> None:
+    for name in SKIPPED:
+        writer, _, payload = AMPLIFIERS[name]
+        schemas = {
+            "writer-schema": json.dumps(record(v=writer, last="int")),
+            "reader-schema": json.dumps(record(last="int")),
+        }
+        probe.hostile(schemas, [payload + long(7)])
+
+
+def schema_costs(probe: Probe, *, count: int, seed: int) -> list[Cost]:
+    schemas = {"writer-schema": json.dumps(SCHEMA), "reader-schema": json.dumps(SCHEMA)}
+    good = [avro_bytes(SCHEMA, {**GOOD, "f": None}), avro_bytes(SCHEMA, {**GOOD, "a": -1, "f": ("R1", {"x": b""})})]
+    return probe.hostile(schemas, [*good, *mutated(good, count=count, seed=seed)])
+
+
+def test_mutated_records_cost_little(probe: Probe) -> None:
+    costs = schema_costs(probe, count=1_000, seed=1)
+    assert all(each.row for each in costs[:2])
+    assert any(each.row for each in costs[2:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 12))
+def test_many_mutated_records_cost_little(probe: Probe, seed: int) -> None:
+    schema_costs(probe, count=10_000, seed=seed)
