@@ -102,3 +102,14 @@ def test_transforms_of_many_topics_are_looked_at_also_those_of_one_alone(shell: 
     status, text = said(tmp_path / "pipeline.yaml", sink.replace(PLAIN, grouped))
     assert status == 2
     assert "state" in text
+
+
+def test_sql_is_parsed_whatever_else_is_wrong(shell: None, tmp_path: Path) -> None:
+    """Also where the registry knows the columns, and where the file has another mistake."""
+    registry = FILE.replace('json: {schema_ddl: "zip STRING, at TIMESTAMP"}', 'avro: {registry: "http://127.0.0.1:1"}')
+    wrong = registry.replace("SELECT zip", "SELECT zip zip zip") + "expect: {a: {rule: zip >}}\n"
+    for text, mistakes in ((wrong, 2), (f"{wrong}foo: 1\n", 3)):
+        status, told = said(tmp_path / "pipeline.yaml", text)
+        assert (status, "zip" in told, told.splitlines()[-1].endswith(f"{mistakes} errors")) == (2, True, True), told
+        assert "pipeline.yaml:5:8: error: Spark cannot read this SQL" in told
+        assert "pipeline.yaml:9:20: error: Spark cannot read this expression" in told

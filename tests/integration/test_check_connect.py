@@ -23,6 +23,9 @@ from lakefeed.local import Endpoints
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 
 
+COLUMNS = ["sink.iceberg.partition_by=[idd]", "sink.iceberg.sort_by=[ID, kafka_offset, kafka_key]"]
+
+
 @dataclass(frozen=True)
 class Case:
     """A pipeline whose every endpoint is there."""
@@ -231,3 +234,15 @@ def test_preflight_raises_the_right_class(case: Case) -> None:
     config = load(case.path, environment=environment)
     with pytest.raises(AccessDenied):
         raise_first_error(preflight(config, connections=config.connections(environment)))
+
+
+def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
+    """A warning: the table may have them from an earlier version."""
+    status, found = case.found(*(each for column in COLUMNS for each in ("--set", column)))
+    told = [(each["key"], each["severity"], each["hint"]) for each in found if "column" in each["what"]]
+    assert status == 0
+    assert told == [
+        ("sink.iceberg.partition_by.0", "warning", "did you mean 'id'?"),
+        ("sink.iceberg.sort_by.1", "warning", "they have id"),
+        ("sink.iceberg.sort_by.2", "warning", "they have id"),
+    ]

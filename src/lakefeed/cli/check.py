@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,23 @@ if TYPE_CHECKING:
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option("--set", "overrides", multiple=True, metavar="PATH=VALUE", help="Override one setting; repeatable.")
 @click.option("--connect", is_flag=True, help="Also ask broker, registry, S3 store and catalog.")
+@click.option("--static", is_flag=True, help="Read the file alone: import, run and ask nothing, no environment.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of pipeline files instead.")
 @output_option
 @click.pass_context
 def check(
-    context: click.Context, file: Path | None, overrides: tuple[str, ...], connect: bool, schema: bool, output: str
+    context: click.Context,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    connect: bool,
+    static: bool,
+    schema: bool,
+    output: str,
 ) -> None:
-    """Find every mistake in a pipeline file. Nothing is run; a transform is looked at by a Spark of its own.
+    """Find every mistake in a pipeline file. A transform is looked at by a Spark of its own; no record is read.
+
+    A pipeline file is code: its Python functions are imported. --static imports, runs and asks nothing, and reads no
+    environment variable: for files of people that you do not trust.
 
     Each is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
     a mistake, 1 if only something outside does not answer, 0 otherwise; warnings count for nothing.
@@ -43,7 +53,9 @@ def check(
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.", context)
-    problems = _problems(file, overrides, connect=connect)
+    if static and connect:
+        raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.", context)
+    problems = _static(file, overrides) if static else _problems(file, overrides, connect=connect)
 
     def text() -> None:
         for problem in problems:
@@ -56,6 +68,12 @@ def check(
     context.exit(exit_status(problems))
 
 
+def _static(file: Path, overrides: tuple[str, ...]) -> list[Problem]:
+    from lakefeed.config.load import read
+
+    return list(read(file, overrides=overrides, environment=None).problems)
+
+
 def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
     from lakefeed.config.load import read
     from lakefeed.config.problem import errors_of
@@ -65,12 +83,13 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
     reading = read(file, overrides=overrides, environment=environment)
     problems = list(reading.problems)
     if reading.config is None:
-        return problems
+        return [*problems, *_sql(reading, environment)]
     connections = reading.config.connections(environment)
     if connect:
         from lakefeed.config.connect import preflight
 
-        problems += [_located(each, reading) for each in preflight(reading.config, connections=connections)]
+        problems += [reading.document.located(each) for each in preflight(reading.config, connections=connections)]
+    problems += _sql(reading, environment)
     if not errors_of(problems):
         from lakefeed.analysis import analysed
 
@@ -81,8 +100,27 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
             folder=file.absolute().parent,
             connect=connect,
         )
-        problems += [_located(each, reading) for each in found]
+        problems += [reading.document.located(each) for each in found]
     return problems
+
+
+def _sql(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
+    """SQL that Spark's parser refuses, whatever else is wrong with the file."""
+    from lakefeed.config.statements import unparsed
+    from lakefeed.errors import LakefeedError
+
+    mistakes = reading.mistakes
+    if mistakes is None or mistakes.config is None:
+        return []
+    config = mistakes.config
+    try:
+        connections = (reading.config or config).connections(environment)
+        found = unparsed(config, spark=lambda: _spark(connections))
+    except LakefeedError:
+        if reading.config is not None:
+            raise
+        return []  # What is wrong with the file comes first.
+    return [reading.document.located(each) for each in found if not mistakes.is_noise(each)]
 
 
 def _spark(connections: Connections) -> SparkSession:
@@ -95,14 +133,3 @@ def _spark(connections: Connections) -> SparkSession:
         conf={"spark.ui.enabled": "false"},
         log_file=log_path("check"),
     )
-
-
-def _located(problem: Problem, reading: Reading) -> Problem:
-    """With the line of the setting; a setting that comes from the environment has none."""
-    place: tuple[str | int, ...] = tuple(int(part) if part.isdigit() else part for part in problem.key.split("."))
-    if isinstance(place[-1], int) and place not in reading.document.contents:
-        place = place[:-1]
-    if place not in reading.document.contents:
-        return problem
-    location = reading.document.locate(place)
-    return replace(problem, file=location.file, line=location.line, column=location.column)

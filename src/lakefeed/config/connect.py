@@ -6,6 +6,7 @@ with a timeout of a few seconds, so that the answer is complete and quick even i
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from lakefeed.config import postgresql
+from lakefeed.config.columns import decoded_columns, missing_columns
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.elasticsearch import ElasticsearchSink
@@ -50,7 +52,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None)
     if connections is None:
         connections = config.connections(os.environ)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
-    checks += [*_sink_topics(config), *_search(config)]
+    checks += [*_sink_topics(config), *_search(config), *_columns(config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
     waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.pauses)
@@ -240,6 +242,43 @@ def _search(config: PipelineConfig) -> list[Check]:
         for place, each in config.sink_blocks
         if each.elasticsearch is not None
     ]
+
+
+def _columns(config: PipelineConfig) -> list[Check]:
+    """Whether the registry's schema has the columns that settings name; a warning, since a table keeps old columns."""
+    if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
+        return []
+
+    def check() -> list[Problem]:
+        columns = _registered_columns(config)
+        found = missing_columns(config, columns) if columns is not None else []
+        what = "which the subject's latest schema does not have"
+        return [
+            replace(each, severity="warning", what=each.what.replace("which the rows do not have", what))
+            for each in found
+        ]
+
+    return [check] if config.decode.registry is not None else []
+
+
+def _registered_columns(config: PipelineConfig) -> list[str] | None:
+    """The fields of the subject's latest schema; None where only Spark can tell, or others of these checks do."""
+    from lakefeed.decode import json_schema
+    from lakefeed.decode.registry import SchemaRegistry
+
+    known, decode = config.decode.registry, config.decode
+    topics = config.source.numbered.topics if config.source.numbered is not None else None
+    subject = decode.subject or (f"{topics[0]}-value" if topics else None)
+    if known is None or subject is None or (decode.avro is None and decode.json_schema is None):
+        return None
+    try:
+        latest = SchemaRegistry(known.url, username=known.username, password=known.password).latest(subject)
+        text = latest.text
+        if decode.json_schema is not None:
+            text = json_schema.avro_schema(text, {each.name: each.text for each in latest.references})
+        return [str(each["name"]) for each in json.loads(text)["fields"]]
+    except (LakefeedError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _rows(config: PipelineConfig) -> StructType | None:

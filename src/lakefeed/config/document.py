@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,18 @@ class Document:
                 return found
         return Location(file="pipeline", line=None, column=None)
 
+    def located(self, problem: Problem) -> Problem:
+        """A problem with the line of its setting; a setting that comes from the environment has none."""
+        # A key may have dots itself, as a topic's name.
+        known = {dotted(place): place for place in self.contents}
+        key = problem.key
+        while key and key not in known:
+            key = key.rpartition(".")[0]
+        if not key:
+            return problem
+        location = self.locate(known[key])
+        return replace(problem, file=location.file, line=location.line, column=location.column)
+
     def rename(self, old: Place, new: Place) -> None:
         """Lets what stands at ``old`` be known at ``new`` too: a misspelt key's value under the right key."""
         for known in (self.keys, self.contents, self.written, self.variables):
@@ -98,8 +110,13 @@ class Document:
         self.problems.append(problem_at(location, place, what, hint=hint, warning=warning))
 
 
-def convert(node: Node | None, *, root: type, folder: Path, environment: Mapping[str, str], name: str) -> Document:
-    """The values of a node tree, with ``${NAME}`` replaced, as ``root`` wants them, and where each stands."""
+def convert(
+    node: Node | None, *, root: type, folder: Path, environment: Mapping[str, str] | None, name: str
+) -> Document:
+    """The values of a node tree, with ``${NAME}`` replaced, as ``root`` wants them, and where each stands.
+
+    Without an environment no variable has a value: what is left open is a warning, and no mistake.
+    """
     document = Document()
     document.keys[()] = document.contents[()] = Location(file=name, line=1, column=1)
     if node is not None:
@@ -108,7 +125,7 @@ def convert(node: Node | None, *, root: type, folder: Path, environment: Mapping
 
 
 class _Conversion:
-    def __init__(self, document: Document, *, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, document: Document, *, folder: Path, environment: Mapping[str, str] | None) -> None:
         self.document = document
         self.folder = folder
         self.environment = environment
@@ -175,13 +192,17 @@ class _Conversion:
     def scalar(self, node: ScalarNode, place: Place, annotation: Any) -> Any:
         document, location = self.document, Location.of(node.start_mark)
         written = _whole(node.value)
-        outcome = interpolate(written, environment=self.environment)
+        outcome = interpolate(written, environment=self.environment or {})
         document.written[place] = written
         document.variables[place] = outcome.variables
         free, self.free = self.free, None
         in_free_block = free is not None and place[0] != "spark" and bool(SECRET_KEY.search(str(place[-1])))
         secret = shape.is_secret(annotation) or in_free_block
         for name in outcome.undefined:
+            if self.environment is None:
+                what = f"the environment variable {name} was not looked at"
+                self.broken(what, place, location, "without --static it is", warning=True)
+                continue
             hint = f"set it (export {name}=…), or give a default: ${{{name}:-value}}"
             self.broken(f"the environment variable {name} is not set", place, location, hint)
         for name in outcome.empty if not outcome.text.strip() else ():
@@ -242,9 +263,11 @@ class _Conversion:
         except (yaml.YAMLError, ValueError):
             return text
 
-    def broken(self, what: str, place: Place, location: Location, hint: str | None = None) -> None:
+    def broken(
+        self, what: str, place: Place, location: Location, hint: str | None = None, *, warning: bool = False
+    ) -> None:
         self.document.broken.add(place)
-        self.document.add(what, place=place, location=location, hint=hint)
+        self.document.add(what, place=place, location=location, hint=hint, warning=warning)
 
 
 def _whole(text: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Model, OneOf
 from lakefeed.config.names import TableTemplate, TopicName
+from lakefeed.config.sql import Sql
 
 DURATION = re.compile(r"\s*(\d{1,9})\s*(second|minute|hour|day)s?\s*", re.ASCII)
 LONGEST_SECONDS = 100 * 366 * 86_400
@@ -63,7 +64,7 @@ class SchemaChange(Model):
 class Expectation(Model):
     """A rule that each decoded record has to meet."""
 
-    rule: str = Field(
+    rule: Sql = Field(
         min_length=1,
         description="SQL over the decoded fields and the record's metadata columns. It has to be true; null is not.",
     )

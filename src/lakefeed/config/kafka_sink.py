@@ -11,6 +11,7 @@ from lakefeed.config.base import Complaint, Model, OneOf, complain
 from lakefeed.config.connections import Registry
 from lakefeed.config.names import TOPIC, Brokers
 from lakefeed.config.sinks import EVERY_MODE, SinkBlock
+from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode
 from lakefeed.kafka.client_options import producer_complaints
 
@@ -100,14 +101,14 @@ class KafkaSink(SinkBlock):
     bootstrap_servers: Brokers | None = Field(
         None, description="host:port of one or more brokers. Default: the source's, with how the source reaches them."
     )
-    key: str | list[str] | None = Field(
+    key: Sql | list[str] | None = Field(
         None,
         description="The record's key: an SQL expression over the row; or columns, as one JSON object. Default: none.",
     )
     value: Value = Field(
         default_factory=lambda: Value(json_=JsonValue()), description="How a row becomes a value. Default: json."
     )
-    headers: dict[str, str] = Field(
+    headers: dict[str, Sql] = Field(
         default_factory=dict, description="Further headers by name: SQL expressions over the row, as \"'text'\"."
     )
     options: dict[str, str | int | float | bool] = Field(

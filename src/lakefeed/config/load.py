@@ -10,9 +10,11 @@ from pathlib import Path
 from yaml.nodes import Node
 
 from lakefeed.config import overrides as override
+from lakefeed.config.columns import missing_columns
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.document import Document, convert
-from lakefeed.config.mistakes import mistakes_of
+from lakefeed.config.functions import function_problems
+from lakefeed.config.mistakes import Mistakes, mistakes_of
 from lakefeed.config.models import PipelineConfig, Sink
 from lakefeed.config.nodes import MAX_BYTES, Unreadable, compose
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
@@ -26,12 +28,14 @@ class Reading:
     """What came of reading a pipeline file.
 
     Attributes:
-        config: the pipeline; None if any problem is an error.
+        config: the pipeline; None if any problem is an error, or a value was not looked at.
+        mistakes: the same with something else in place of what is wrong; None if the text is no YAML.
         problems: errors and warnings, in the order of the file.
         document: the values and where they stand, empty if the text is no YAML.
     """
 
     config: PipelineConfig | None
+    mistakes: Mistakes | None
     problems: list[Problem]
     document: Document
 
@@ -61,8 +65,14 @@ def problems(
     return reading.config, reading.problems
 
 
-def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> Reading:
-    """As ``problems``, with the document, which knows where each setting stands."""
+def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = os.environ) -> Reading:
+    """As ``problems``, with the document, which knows where each setting stands.
+
+    Args:
+        path: the pipeline file.
+        overrides: ``path=value`` pairs.
+        environment: where ``${NAME}`` comes from. None reads the file alone: no variable, nothing that is installed.
+    """
     name = str(path)
     found: list[Problem] = []
     try:
@@ -72,21 +82,29 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
         node = _overridden(node, overrides, found)
         document = convert(node, root=PipelineConfig, folder=path.absolute().parent, environment=environment, name=name)
     except Unreadable as unreadable:
-        return Reading(config=None, problems=[*found, unreadable.problem], document=Document())
+        return Reading(config=None, mistakes=None, problems=[*found, unreadable.problem], document=Document())
     found += document.problems
     mistakes = mistakes_of(document)
     found += mistakes.problems
     if (config := mistakes.config) is not None:
         later = _catalog_problems(config, document, environment) + _subject_problems(config, document)
+        named = [
+            *missing_columns(config),
+            *function_problems(config, path.absolute().parent, static=environment is None),
+        ]
+        later += [document.located(each) for each in named]
         found += [each for each in later if not mistakes.is_noise(each)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
-    return Reading(config=None if errors_of(found) else config, problems=found, document=document)
+    good = not errors_of(found) and not mistakes.replaced
+    return Reading(config=config if good else None, mistakes=mistakes, problems=found, document=document)
 
 
-def _catalog_problems(config: PipelineConfig, document: Document, environment: Mapping[str, str]) -> list[Problem]:
+def _catalog_problems(
+    config: PipelineConfig, document: Document, environment: Mapping[str, str] | None
+) -> list[Problem]:
     """The sinks' catalogs must be declared in the file or named by the environment."""
     try:
-        known = config.connections(environment).catalogs
+        known = config.connections(environment or {}).catalogs
     except ConfigError as error:
         return [Problem(what=error.what, file=error.where, hint=error.hint)]
     found = []
@@ -96,7 +114,7 @@ def _catalog_problems(config: PipelineConfig, document: Document, environment: M
     }
     for at, block in blocks.items():
         sink = block.iceberg
-        if sink is None or sink.catalog in known:
+        if sink is None or sink.catalog in known or (environment is None and sink.catalog == "lake"):
             continue
         place = (*at, "iceberg", "table")
         document.add(

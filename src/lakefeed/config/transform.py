@@ -11,6 +11,7 @@ from lakefeed.config.base import Complaint, Complaints, Model
 from lakefeed.config.ddl import Ddl
 from lakefeed.config.failures import seconds_of
 from lakefeed.config.names import Identifier
+from lakefeed.config.sql import Sql
 
 OutputMode = Literal["append", "update", "complete"]
 FUNCTION = re.compile(rf"{Identifier}(\.{Identifier})*:{Identifier}")
@@ -50,7 +51,7 @@ class StaticTable(Model):
 class Step(Model):
     """One step of a transform: a SELECT, a Python function, or the first row of each key."""
 
-    sql: str | None = Field(None, description="One SELECT over the rows, the steps before and the tables, by name.")
+    sql: Sql | None = Field(None, description="One SELECT over the rows, the steps before and the tables, by name.")
     python: str | None = Field(
         None,
         description="Or package.module:function, on PYTHONPATH or beside the pipeline file. It takes DataFrames and "
@@ -93,7 +94,7 @@ class StreamOfTopic(Model):
 class Transform(Model):
     """What happens between decoding and the sink: one SELECT, or several steps, the last of which goes to the sink."""
 
-    sql: str | None = Field(
+    sql: Sql | None = Field(
         None, description="One SELECT over the decoded records; their view has the pipeline's name."
     )
     steps: dict[str, Step] = Field(

@@ -101,10 +101,10 @@ def test_wrong_overrides_do_not_hide_mistakes_of_the_file(reading: Reader) -> No
 @given(
     bound=st.integers(min_value=1, max_value=10**12),
     topics=st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True), min_size=1, max_size=5, unique=True),
-    sql=st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufffe\uffff")),
+    subject=st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufffe\uffff")),
 )
 def test_any_value_arrives_as_it_was_meant(
-    tmp_path_factory: pytest.TempPathFactory, bound: int, topics: list[str], sql: str
+    tmp_path_factory: pytest.TempPathFactory, bound: int, topics: list[str], subject: str
 ) -> None:
     """JSON is YAML: what json.dumps writes is read back, with $$ for a dollar sign."""
     path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"
@@ -112,13 +112,13 @@ def test_any_value_arrives_as_it_was_meant(
     overrides = [
         f"source.kafka.max_records_per_batch={bound}",
         f"source.kafka.topics={json.dumps(topics)}",
-        f"transform.sql={json.dumps(sql).replace('$', '$$')}",
+        f"decode.avro.subject={json.dumps(subject).replace('$', '$$')}",
     ]
     config, found = problems(path, overrides=overrides, environment=ENVIRONMENT)
     assert found == []
     assert value(config, "source/kafka/max_records_per_batch") == bound
     assert value(config, "source/kafka/topics") == topics
-    assert value(config, "transform/sql") == sql
+    assert value(config, "decode/avro/subject") == subject
 
 
 @settings(deadline=None)

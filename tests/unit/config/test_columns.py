@@ -1,0 +1,111 @@
+"""Columns that settings name, DDL and SQL, checked without Spark."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lakefeed.config.ddl import columns_of_ddl
+from lakefeed.config.sql import unreadable
+from tests.unit.config.pipeline_text import GOOD, REGISTRY, Reader
+
+AVRO = "  avro:\n" + REGISTRY
+JSON = "  json: {schema_ddl: 'id BIGINT, at TIMESTAMP, `odd.name` STRING'}\n  metadata: [offset, key]\n"
+TABLE = "    table: lake.nyc.trips\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "hint"),
+    [
+        ("    partition_by: [days(att)]\n", "sink.iceberg.partition_by.0", "did you mean 'at'?"),
+        ("    sort_by: [id, 'idd desc']\n", "sink.iceberg.sort_by.1", "did you mean 'id'?"),
+        ("    partition_by: [kafka_partition]\n", "sink.iceberg.partition_by.0", "they have id, at, odd.name"),
+        ("    mode: upsert\n    keys: [id, other]\n", "sink.iceberg.keys.1", "they have"),
+        ("    mode: upsert\n    keys: [id]\n    delete: {column: op, equals: [d]}\n", "sink.iceberg.delete.column", ""),
+    ],
+)
+def test_a_column_that_the_rows_do_not_have(reading: Reader, settings: str, key: str, hint: str) -> None:
+    text = GOOD.replace(AVRO, JSON).replace(TABLE, TABLE + settings)
+    _, found = reading(text)
+    assert [(each.key, each.severity) for each in found] == [(key, "error")]
+    assert found[0].line == 12 + settings.count("\n") - 1
+    assert hint in (found[0].hint or "")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["    partition_by: [days(AT), kafka_offset]\n    sort_by: [kafka_key]\n", "    mode: upsert\n    keys: [ID]\n"],
+)
+def test_columns_that_the_rows_have(reading: Reader, settings: str) -> None:
+    assert reading(GOOD.replace(AVRO, JSON).replace(TABLE, TABLE + settings))[1] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("s.avsc", {"type": "record", "name": "A", "fields": [{"name": "id", "type": "long"}]}),
+        ("s.json", {"type": "struct", "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}]}),
+    ],
+)
+def test_columns_of_a_schema_file(reading: Reader, tmp_path: Path, name: str, schema: object) -> None:
+    (tmp_path / name).write_text(json.dumps(schema))
+    kind = "avro" if name.endswith("avsc") else "json"
+    text = GOOD.replace(AVRO, f"  {kind}: {{schema_file: {name}}}\n").replace(TABLE, f"{TABLE}    sort_by: [ix]\n")
+    assert [each.key for each in reading(text)[1]] == ["sink.iceberg.sort_by.0"]
+    assert reading(text.replace("[ix]", "[id]"))[1] == []
+    (tmp_path / name).write_text("[" * 5000)
+    assert reading(text)[1] == []
+
+
+def test_columns_that_only_others_know_are_not_guessed(reading: Reader) -> None:
+    assert reading(GOOD.replace(TABLE, f"{TABLE}    sort_by: [anything]\n"))[1] == []
+    text = GOOD.replace(AVRO, JSON).replace(TABLE, f"{TABLE}    sort_by: [anything]\n")
+    assert reading(f"{text}transform: {{sql: SELECT 1 AS anything FROM taxi}}\n")[1] == []
+
+
+# What Spark's own StructType.fromDDL takes and refuses.
+TAKEN = (
+    "a DECIMAL(10,2), `x y` INT, `a``b` VARCHAR(3)",
+    "a: ARRAY<ARRAY<STRUCT<x: MAP<INT,DECIMAL(3)>>>>",
+    "a STRING COLLATE UTF8_LCASE NOT NULL COMMENT 'x, y'",
+    "a INTERVAL DAY TO SECOND, b STRUCT<>, c TIME(3), d GEOMETRY(4326), e VARIANT",
+    "a INT -- not a column\n, 1b LONG",
+    "STRUCT<a: INT, b: STRING>",
+)
+REFUSED = (
+    *("", " ", "a", "a INT,", ",", "a INT b INT", "x-y INT", "a BIGNT", "a ARRAY", "a ARRAY<", "a MAP<INT>", "12 INT"),
+    *("a DECIMAL(50,2)", "a DECIMAL(3,5)", "a DECIMAL(-1)", "a VARCHAR", "a INT(3)", "a INT COMMENT", "a NULL"),
+    *("a INT DEFAULT 3", "a STRUCT<b>", "a INT, a INT", "é INT", "`` INT", "a INT)", "a " + "ARRAY<" * 60),
+)
+
+
+@pytest.mark.parametrize("text", TAKEN)
+def test_ddl_that_spark_takes(text: str) -> None:
+    assert columns_of_ddl(text)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_ddl_that_spark_refuses(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        columns_of_ddl(text)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("SELECT 'a FROM t", "quote ' at character 8"),
+        ("SELECT `a FROM t", "quote `"),
+        ("SELECT (a FROM t", "a ( is not closed"),
+        ("SELECT a) FROM t", "closes nothing"),
+        ("SELECT a[0) FROM t", "closes nothing"),
+        ("SELECT 1; SELECT 2", "there are two"),
+        ("-- nothing", "empty"),
+        ("/* SELECT 1", "comment"),
+        ("SELECT 'it''s', \"b\\\"\", `a``(`, r'\\', '(' /* ) ' */ -- '\n FROM t;", None),
+    ],
+)
+def test_sql_that_does_not_close(sql: str, why: str | None) -> None:
+    found = unreadable(sql)
+    assert found is None if why is None else why in (found or "")
