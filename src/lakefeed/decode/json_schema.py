@@ -2,35 +2,79 @@
 
 Drafts 4 to 2020-12, as far as they say which fields there are and of what type. What no column can hold (a choice
 of several types, objects of no known fields, schemas inside themselves) is text: the JSON itself.
+
+A place of the schema is a tuple of parts, all of which hold: ``$ref`` and ``allOf`` become more parts of one place.
+``Documents`` checks the shape of each schema first, so here all keywords have the types that they should have.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
+from lakefeed.decode.json_schema_document import TYPES, Documents, Pointer, Resolver, too_deep
 from lakefeed.errors import ConfigError
+from lakefeed.schema.limits import DEEPEST, MOST_COLUMNS
 
 ANY = "lakefeed.json"
 """Property of an Avro field that takes any JSON as text (``io.lakefeed.decode.JsonValue``)."""
+
+NAME = "lakefeed.json.name"
+"""Property of an Avro field: the property's name, where the field cannot have it."""
 
 _TEXT = {"type": "string", ANY: True}
 _FORMATS = {
     "date-time": {"type": "long", "logicalType": "timestamp-micros"},
     "date": {"type": "int", "logicalType": "date"},
 }
-_SINGLE: dict[str, Any] = {"integer": "long", "number": "double", "boolean": "boolean", "null": "null"}
-_ANYTHING = "anything"
-_DEEPEST = 100
+_SINGLE: dict[str, Any] = {"integer": "long", "number": "double", "boolean": "boolean"}
+_CHOICES = ("oneOf", "anyOf")
+_MOST_STEPS = 5 * MOST_COLUMNS
+_LONGEST_RECORD_NAME = 200
+# What describes no value: a schema of these alone says nothing about types.
+_SILENT = {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
+
+_Part: TypeAlias = tuple[Any, Resolver]
+"""A schema and the resolver of its references."""
+
+
+class _Recursive(Exception):
+    """A schema inside itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """One place of the schema.
+
+    Attributes:
+        parts: what holds there.
+        name: for a record, if it is one.
+        path: where it is, for errors: through properties, not through references.
+        around: the schemas that references led to on the way here, and whether by ``allOf``.
+    """
+
+    parts: tuple[_Part, ...]
+    name: str
+    path: Pointer
+    around: frozenset[tuple[int, bool]] = frozenset()
+
+    def having(self, parts: Iterable[_Part]) -> _Place:
+        """The same place with other parts."""
+        return replace(self, parts=tuple(parts))
+
+    def below(self, parts: Iterable[_Part], *steps: str, name: str | None = None) -> _Place:
+        """A place inside this one."""
+        return replace(self, parts=tuple(parts), path=self.path.below(*steps), name=name or self.name)
 
 
 def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name: str = "Value") -> str:
     """The Avro record schema (JSON) of the objects that a JSON Schema describes.
 
     A property is nullable, with null as its default, unless ``required`` names it and null is none of its types.
-    Properties whose names Avro does not allow are an error, since no table could be read by another engine.
+    A field has the property's name, whatever that is; only the empty name becomes ``_``.
 
     Args:
         text: the JSON Schema.
@@ -38,17 +82,19 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
         name: of the record, where the schema has no title.
 
     Raises:
-        ConfigError: no JSON Schema of an object, or a ``$ref`` that leads nowhere.
+        ConfigError: no JSON Schema of an object, a ``$ref`` that leads nowhere, or more than 10,000 columns.
     """
-    documents = {"": _read(text, "the JSON Schema")}
-    for key, referred in (references or {}).items():
-        documents[key] = _read(referred, f"the referred schema {key}")
-        identity = documents[key].get("$id") or documents[key].get("id")
-        if isinstance(identity, str):
-            documents.setdefault(identity, documents[key])
-    translation = _Translation(documents)
-    title = documents[""].get("title")
-    made, _ = translation.type(documents[""], _record_name(title if isinstance(title, str) else name), "", ())
+    documents = Documents(text, references or {})
+    title = documents.root.get("title")
+    root = _Place(
+        parts=((documents.root, documents.resolver),),
+        name=_record_name(title if isinstance(title, str) else name),
+        path=Pointer(),
+    )
+    try:
+        made, _ = _Translation(documents).type(root)
+    except RecursionError:
+        raise too_deep() from None
     if not isinstance(made, dict) or made.get("type") != "record":
         raise ConfigError(
             "The JSON Schema does not describe an object with properties, so it gives no columns",
@@ -57,163 +103,233 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
     return json.dumps(made)
 
 
-def _read(text: str, what: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{what} is not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise ConfigError(f"{what} is not a JSON object")
-    return document
-
-
 class _Translation:
-    def __init__(self, documents: Mapping[str, dict[str, Any]]) -> None:
+    def __init__(self, documents: Documents) -> None:
         self._documents = documents
-        self._names: set[str] = set()
+        self._names: dict[str, int] = {}
+        self._columns = 0
+        self._steps = 0
 
-    def type(self, schema: Any, name: str, document: str, around: tuple[str, ...]) -> tuple[Any, bool]:
-        """The Avro type of a schema, and whether null is one of its values.
-
-        Args:
-            schema: the part of ``document`` that is translated.
-            name: for a record, if it is one.
-            document: key of the document that local references are about.
-            around: the references that lead here.
-        """
-        if not isinstance(schema, dict) or len(around) > _DEEPEST:
-            return _TEXT, schema is not False
-        if (reference := schema.get("$ref")) is not None:
-            return self._referred(str(reference), name, document, around)
-        for word in ("oneOf", "anyOf"):
-            if word in schema and "properties" not in schema:
-                return self._choice(schema[word], name, document, around)
-        if "allOf" in schema:
-            schema = self._joined(schema, document, around)
-        kinds, nullable = _kinds(schema)
-        if not kinds:
-            return "null", True
-        kind = kinds[0]
-        if len(kinds) > 1 or kind == _ANYTHING:
-            return _TEXT, nullable
-        if kind == "object":
-            return self._object(schema, name, document, around), nullable
-        if kind == "array":
-            return self._array(schema, name, document, around), nullable
-        if kind == "string":
-            return _string(schema), nullable
-        return _SINGLE[kind], nullable
-
-    def _referred(self, reference: str, name: str, document: str, around: tuple[str, ...]) -> tuple[Any, bool]:
-        where, schema = self._resolve(reference, document)
-        key = f"{where}#{reference.partition('#')[2]}"
-        if key in around:
+    def type(self, place: _Place) -> tuple[Any, bool]:
+        """The Avro type of the values at a place, and whether null is one of them."""
+        if place.path.level > DEEPEST:
+            raise too_deep()
+        try:
+            flat, around = self._flat(place)
+        except _Recursive:
             return _TEXT, False
-        return self.type(schema, name, where, (*around, key))
+        if any(schema is False for schema, _ in flat):
+            return _TEXT, False
+        place = replace(place, parts=tuple(each for each in flat if isinstance(each[0], dict)), around=around)
+        words = [] if _having(place.parts, "properties") else [each for each in _CHOICES if _having(place.parts, each)]
+        return self._choice(place, words[0]) if words else self._single(place)
 
-    def _resolve(self, reference: str, document: str) -> tuple[str, Any]:
-        path, _, pointer = reference.partition("#")
-        where = document if not path else path if path in self._documents else _same_file(path, self._documents)
-        schema: Any = self._documents[where] if where is not None else None
-        for part in (each.replace("~1", "/").replace("~0", "~") for each in pointer.split("/")[1:]):
-            schema = schema.get(part) if isinstance(schema, dict) else None
-        if where is None or schema is None:
+    def _flat(self, place: _Place) -> tuple[list[_Part], frozenset[tuple[int, bool]]]:
+        """The place's parts with those that references and ``allOf`` lead to, and what is around them.
+
+        Raises:
+            _Recursive: a reference leads back to a schema around this place.
+        """
+        found: list[_Part] = []
+        around = place.around
+        left = [(part, place.around, False, False) for part in reversed(place.parts)]
+        while left:
+            self._count(place)
+            (schema, resolver), known, in_all_of, done = left.pop()
+            if done or not isinstance(schema, dict):
+                found.append((schema, resolver))
+                continue
+            resolver = self._documents.inside(schema, resolver)
+            more = []
+            for target in self._documents.targets(schema, resolver, place.path):
+                key = (id(target[0]), in_all_of)
+                if isinstance(target[0], dict):
+                    if key in known or (in_all_of and (key[0], False) in known):
+                        raise _Recursive
+                    around |= {key}
+                more.append((target, known | {key}, in_all_of, False))
+            if not (more and self._documents.is_legacy(schema)):
+                more += [((each, resolver), known, True, False) for each in schema.get("allOf", ())]
+                rest = {key: value for key, value in schema.items() if key not in _FLATTENED}
+                if rest.keys() - _SILENT:
+                    more.append(((rest, resolver), known, in_all_of, True))
+            left += reversed(more)
+        return found, around
+
+    def _count(self, place: _Place) -> None:
+        self._steps += 1
+        if self._columns > MOST_COLUMNS or self._steps > _MOST_STEPS:
             raise ConfigError(
-                f"The JSON Schema refers to {reference}, which is nowhere",
-                hint="register it as a reference of the schema, or correct $ref",
+                f"The JSON Schema has more than {MOST_COLUMNS:,} columns, with all that its references stand for",
+                where=str(place.path),
+                hint="describe what repeats as an object without properties: it becomes a column of JSON text",
             )
-        return where, schema
 
-    def _choice(self, options: Any, name: str, document: str, around: tuple[str, ...]) -> tuple[Any, bool]:
-        found = [self.type(option, name, document, around) for option in options if option is not False]
-        nullable = any(can_be_null for _, can_be_null in found)
+    def _choice(self, place: _Place, word: str) -> tuple[Any, bool]:
+        """One of several schemas, each with what holds for all of them."""
+        rest = [({key: value for key, value in part.items() if key != word}, at) for part, at in place.parts]
+        base = [each for each in rest if each[0]]
+        (options, resolver), *_ = _having(place.parts, word)
+        return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
+
+    def _one_of(self, places: Iterable[_Place]) -> tuple[Any, bool]:
+        """The type that all have, or text."""
+        found = [self.type(place) for place in places]
         types = [each for each, _ in found if each != "null"]
         if not types:
             return "null", True
         same = all(each == types[0] for each in types)
-        return (types[0] if same else _TEXT), nullable
+        return (types[0] if same else _TEXT), any(can_be_null for _, can_be_null in found)
 
-    def _joined(self, schema: dict[str, Any], document: str, around: tuple[str, ...]) -> dict[str, Any]:
-        """The schema with the properties of all that it is made of."""
-        properties: dict[str, Any] = {}
-        required: list[str] = []
-        kinds: dict[str, Any] = {}
-        for part in (*schema["allOf"], {key: value for key, value in schema.items() if key != "allOf"}):
-            inner: Any = part
-            if isinstance(inner, dict) and "$ref" in inner:
-                where, inner = self._resolve(str(inner["$ref"]), document)
-                inner = _absolute(inner, where)
-            if isinstance(inner, dict) and "allOf" in inner and len(around) < _DEEPEST:
-                inner = self._joined(inner, document, (*around, "allOf"))
-            if isinstance(inner, dict):
-                properties |= inner.get("properties", {})
-                required += inner.get("required", [])
-                kinds |= {key: value for key, value in inner.items() if key not in ("properties", "required")}
-        return {**kinds, **({"properties": properties, "required": required} if properties else {})}
+    def _single(self, place: _Place) -> tuple[Any, bool]:
+        kinds, nullable = _kinds([schema for schema, _ in place.parts])
+        if kinds is None or len(kinds) > 1:
+            return _TEXT, nullable
+        if not kinds:
+            return "null", True
+        [kind] = kinds
+        if kind == "object":
+            return self._object(place), nullable
+        if kind == "array":
+            return self._array(place), nullable
+        return (_string(place.parts) if kind == "string" else _SINGLE[kind]), nullable
 
-    def _object(self, schema: dict[str, Any], name: str, document: str, around: tuple[str, ...]) -> Any:
-        properties = schema.get("properties")
+    def _object(self, place: _Place) -> Any:
+        properties = _properties(place.parts)
         if not properties:
-            values = schema.get("additionalProperties")
-            if not isinstance(values, dict) or not values:
+            values = [
+                each for each in _having(place.parts, "additionalProperties") if isinstance(each[0], dict) and each[0]
+            ]
+            if not values:
                 return _TEXT
-            of_values, nullable = self.type(values, name, document, around)
+            of_values, nullable = self.type(place.below(values, "additionalProperties"))
             return _with_mark({"type": "map", "values": _nullable(of_values, nullable)}, of_values)
-        own = self._unused(name)
-        required = set(schema.get("required", ()))
-        fields = []
-        for key, value in properties.items():
-            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-                raise ConfigError(
-                    f"The property '{key}' of the JSON Schema cannot be a column",
-                    hint="names are of letters, digits and underscores; or decode as json with schema_ddl",
-                )
-            made, nullable = self.type(value, f"{own}_{key}", document, around)
-            optional = nullable or key not in required
-            field: dict[str, Any] = {"name": key, "type": _nullable(_bare(made), optional)}
-            if optional:
-                field["default"] = None
-            if _marked(made):
-                field[ANY] = True
-            fields.append(field)
-        return {"type": "record", "name": own, "fields": fields}
+        own = self._unused(place.name)
+        required = {name for names, _ in _having(place.parts, "required") for name in names}
+        fields: dict[str, dict[str, Any]] = {}
+        for key, parts in properties.items():
+            made, nullable = self.type(place.below(parts, "properties", key, name=f"{own}_{_plain(key)}"))
+            self._field(fields, place, key, made, nullable or key not in required)
+        for key, parts in self._sometimes(place).items():
+            if key not in properties:
+                inner = place.below((), "properties", key, name=f"{own}_{_plain(key)}")
+                made, _ = self._one_of(inner.having((part,)) for part in parts)
+                self._field(fields, place, key, made, True)
+        return {"type": "record", "name": own, "fields": list(fields.values())}
 
-    def _array(self, schema: dict[str, Any], name: str, document: str, around: tuple[str, ...]) -> Any:
-        items = schema.get("items")
-        if not isinstance(items, dict) or not items or "prefixItems" in schema:
+    def _sometimes(self, place: _Place) -> dict[str, list[_Part]]:
+        """The properties that some objects have: what choices and conditions add to an object with properties."""
+        found: dict[str, list[_Part]] = {}
+        seen: set[int] = set()
+        left = [option for part in place.parts for option in _options(part)]
+        while left:
+            option = left.pop(0)
+            if id(option[0]) in seen or not isinstance(option[0], dict):
+                continue
+            seen.add(id(option[0]))
+            try:
+                flat, _ = self._flat(place.having((option,)))
+            except _Recursive:
+                continue
+            parts = [each for each in flat if isinstance(each[0], dict)]
+            for key, several in _properties(parts).items():
+                found.setdefault(key, []).extend(several)
+            left += [each for part in parts for each in _options(part)]
+        return found
+
+    def _field(self, fields: dict[str, dict[str, Any]], place: _Place, key: str, made: Any, optional: bool) -> None:
+        self._columns += 1
+        self._count(place)
+        name = key or "_"
+        if name in fields:
+            raise ConfigError(
+                "The JSON Schema has a property '_' beside the empty name, whose column would be '_' too",
+                where=str(place.path),
+                hint="rename one of them, or decode as json with schema_ddl",
+            )
+        column: dict[str, Any] = {"name": name, "type": _nullable(_bare(made), optional)}
+        if optional:
+            column["default"] = None
+        if _marked(made):
+            column[ANY] = True
+        if name != key:
+            column[NAME] = key
+        fields[name] = column
+
+    def _array(self, place: _Place) -> Any:
+        items = [each for each in _having(place.parts, "items") if each[0] is not True and each[0] != {}]
+        if not items or not all(isinstance(each, dict) for each, _ in items) or _having(place.parts, "prefixItems"):
             return _TEXT
-        of_items, nullable = self.type(items, name, document, around)
+        of_items, nullable = self.type(place.below(items, "items"))
         return _with_mark({"type": "array", "items": _nullable(of_items, nullable)}, of_items)
 
     def _unused(self, name: str) -> str:
         """Avro names a record once; here each place has a record of its own."""
-        chosen, number = name, 2
+        name = name[:_LONGEST_RECORD_NAME]
+        chosen = name
         while chosen in self._names:
-            chosen, number = f"{name}_{number}", number + 1
-        self._names.add(chosen)
+            self._names[name] += 1
+            chosen = f"{name}_{self._names[name]}"
+        self._names[chosen] = 1
         return chosen
 
 
-def _kinds(schema: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """The schema's types without null, and whether null is one of them (or may be, where it does not say)."""
-    said = schema.get("type")
-    if said is None:
-        values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+_FLATTENED = ("allOf", "$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "definitions", "$defs")
+
+
+def _having(parts: Iterable[_Part], word: str) -> list[_Part]:
+    """What all parts that have a keyword say there."""
+    return [(schema[word], resolver) for schema, resolver in parts if word in schema]
+
+
+def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
+    found: dict[str, list[_Part]] = {}
+    for properties, resolver in _having(parts, "properties"):
+        for key, value in properties.items():
+            found.setdefault(key, []).append((value, resolver))
+    return found
+
+
+def _options(part: _Part) -> Iterator[_Part]:
+    """The schemas that hold for some values of a part."""
+    schema, resolver = part
+    several = [each for word in _CHOICES for each in schema.get(word, ())]
+    several += [schema[word] for word in ("then", "else") if word in schema]
+    several += [each for word in ("dependentSchemas", "dependencies") for each in schema.get(word, {}).values()]
+    return ((each, resolver) for each in several)
+
+
+def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:
+    """The types without null of values for which all schemas hold, and whether null is one; None for any type."""
+    schemas = list(schemas)
+    said = [kinds for kinds in map(_said, schemas) if kinds is not None]
+    if not said:
+        if any("properties" in schema for schema in schemas):
+            return {"object"}, False
+        return ({"array"}, False) if any("items" in schema for schema in schemas) else (None, True)
+    # Schemas that contradict each other hold for nothing; the last is then what was meant to override the others.
+    kinds = set.intersection(*said) or set(said[-1])
+    if "number" in kinds:
+        kinds.discard("integer")
+    return kinds - {"null"}, "null" in kinds
+
+
+def _said(schema: Mapping[str, Any]) -> set[str] | None:
+    """The types that one schema names; each number is a whole one too."""
+    kinds: set[str] = set(TYPES)
+    if "type" in schema:
+        kinds &= {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
+        kinds |= {"integer"} if "number" in kinds else set()
+        kinds = kinds if kinds or schema["type"] not in ("any", ["any"]) else set(TYPES)
+    for values in (schema.get("enum"), [schema["const"]] if "const" in schema else None):
         if values is not None:
-            said = sorted({_kind_of(value) for value in values})
-        elif "properties" in schema:
-            said = "object"
-        elif "items" in schema:
-            said = "array"
-        else:
-            return [_ANYTHING], True
-    words = [said] if isinstance(said, str) else list(said)
-    kinds = [word for word in words if word != "null"]
-    if set(kinds) == {"integer", "number"}:
-        kinds = ["number"]
-    return [
-        kind if kind in _SINGLE or kind in ("object", "array", "string") else _ANYTHING for kind in kinds
-    ], "null" in words
+            found = {_kind_of(value) for value in values}
+            kinds &= found | ({"integer"} if "number" in found else set())
+            kinds |= {"number"} if "number" in found and "integer" in kinds else set()
+    if kinds == set(TYPES):
+        return None
+    # Of OpenAPI, and in registries too.
+    return kinds | {"null"} if schema.get("nullable") is True else kinds
 
 
 def _kind_of(value: Any) -> str:
@@ -223,10 +339,12 @@ def _kind_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _string(schema: Mapping[str, Any]) -> Any:
-    if schema.get("contentEncoding") == "base64" or schema.get("format") in ("byte", "base64"):
+def _string(parts: Iterable[_Part]) -> Any:
+    parts = list(parts)
+    formats = [str(each) for each, _ in _having(parts, "format")]
+    if any(each == "base64" for each, _ in _having(parts, "contentEncoding")) or {"byte", "base64"} & set(formats):
         return "bytes"
-    return _FORMATS.get(str(schema.get("format")), "string")
+    return next((_FORMATS[each] for each in formats if each in _FORMATS), "string")
 
 
 def _nullable(made: Any, nullable: bool) -> Any:
@@ -250,24 +368,8 @@ def _with_mark(container: dict[str, Any], part: Any) -> dict[str, Any]:
     return {**container, ANY: True} if _marked(part) else container
 
 
-def _absolute(schema: Any, document: str) -> Any:
-    """Local references made references into their document."""
-    if isinstance(schema, list):
-        return [_absolute(each, document) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {
-        key: f"{document}{value}"
-        if key == "$ref" and isinstance(value, str) and value.startswith("#")
-        else _absolute(value, document)
-        for key, value in schema.items()
-    }
-
-
-def _same_file(path: str, documents: Mapping[str, Any]) -> str | None:
-    """The document that a relative or absolute path means, by its last part."""
-    last = path.rstrip("/").rpartition("/")[2]
-    return next((key for key in documents if key and key.rpartition("/")[2] == last), None)
+def _plain(key: str) -> str:
+    return re.sub(r"\W", "_", key[:_LONGEST_RECORD_NAME], flags=re.ASCII)
 
 
 def _record_name(title: str) -> str:

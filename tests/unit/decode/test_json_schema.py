@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
-from lakefeed.decode.json_schema import ANY, avro_schema
+from lakefeed.decode.json_schema import ANY, NAME, avro_schema
 from lakefeed.errors import ConfigError
 
 TEXT = {"type": ["null", "string"], "default": None, ANY: True}
@@ -127,7 +128,6 @@ def test_all_of_joins_fields() -> None:
         ("[]", "is not a JSON object"),
         ('{"type": "string"}', "does not describe an object"),
         ('{"type": "object"}', "does not describe an object"),
-        ('{"type": "object", "properties": {"a b": {}}}', "'a b' of the JSON Schema cannot be a column"),
         ('{"type": "object", "properties": {"a": {"$ref": "no.json"}}}', "refers to no.json, which is nowhere"),
         ('{"type": "object", "properties": {"a": {"$ref": "#/$defs/no"}}}', "refers to #/$defs/no, which is nowhere"),
     ],
@@ -136,3 +136,218 @@ def test_schemas_that_give_no_columns(text: str, what: str) -> None:
     with pytest.raises(ConfigError) as refused:
         avro_schema(text)
     assert what in refused.value.what
+
+
+LONG, STRING = ["null", "long"], ["null", "string"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$defs": {"n": {"$anchor": "count", "type": "integer"}}, "properties": {"a": {"$ref": "#count"}}},
+        {"definitions": {"n": {"$id": "#count", "type": "integer"}}, "properties": {"a": {"$ref": "#count"}}},
+        {
+            "id": "http://x/y",
+            "definitions": {"n": {"id": "#count", "type": "integer"}},
+            "properties": {"a": {"$ref": "#count"}},
+        },
+        {
+            "$defs": {"n": {"$dynamicAnchor": "count", "type": "integer"}},
+            "properties": {"a": {"$dynamicRef": "#count"}},
+        },
+        {
+            "properties": {"a": {"$ref": "#/definitions/x/allOf/0"}},
+            "definitions": {"x": {"allOf": [{"type": "integer"}]}},
+        },
+        {"properties": {"a": {"$ref": "#/definitions/my%20count"}}, "definitions": {"my count": {"type": "integer"}}},
+        {"properties": {"a": {"$ref": "#/definitions/my~1co~0unt"}}, "definitions": {"my/co~unt": {"type": "integer"}}},
+        {
+            "$id": "https://example.com/a/root.json",
+            "properties": {"a": {"$ref": "inner.json#/$defs/n"}},
+            "$defs": {"x": {"$id": "inner.json", "$defs": {"n": {"type": "integer"}}}},
+        },
+        {
+            "$id": "https://example.com/a/root.json",
+            "properties": {"a": {"$ref": "https://example.com/a/other.json"}},
+            "$defs": {"x": {"$id": "other.json", "$ref": "#/$defs/n", "$defs": {"n": {"type": "integer"}}}},
+        },
+        {
+            "properties": {"a": {"$ref": "#/$defs/one"}},
+            "$defs": {"one": {"$ref": "#/$defs/two"}, "two": {"type": "integer"}},
+        },
+        {"properties": {"a": {"$ref": "#/properties/b"}, "b": {"type": "integer"}}},
+        # From 2019 on, what stands beside a reference holds too.
+        {"$defs": {"x": {"description": "a"}}, "properties": {"a": {"$ref": "#/$defs/x", "type": "integer"}}},
+        {
+            "properties": {"a": {"allOf": [{"$ref": "#/definitions/x"}, {"maximum": 5}]}},
+            "definitions": {"x": {"type": "integer"}},
+        },
+        {"properties": {"a": {"type": "integer", "anyOf": [{"minimum": 1}, {"maximum": -1}]}}},
+        {"allOf": [{"properties": {"a": {"type": "integer"}}}, {"properties": {"a": {"minimum": 3}}}]},
+        {"properties": {"a": {"type": "integer", "nullable": True}}, "required": ["a"]},
+        {"properties": {"a": {"type": ["integer", "null"], "enum": [1, None]}}, "required": ["a"]},
+    ],
+)
+def test_what_a_reference_means(schema: dict[str, Any]) -> None:
+    [field] = json.loads(avro_schema(json.dumps({"type": "object", **schema})))["fields"][:1]
+    assert (field["name"], field["type"]) == ("a", LONG)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"$ref": "#count"}}},
+        {"properties": {"a": {"$ref": "#/definitions/x/enum/0"}}, "definitions": {"x": {"enum": ["b"]}}},
+        {"properties": {"a": {"$ref": "#/definitions/x/allOf/7"}}, "definitions": {"x": {"allOf": [{}]}}},
+        {"properties": {"a": {"$ref": "http://["}}},
+        {"properties": {"a": {"$ref": "#/%"}}},
+        {"properties": {"a": {"$dynamicRef": "#x"}}},
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_named_with_its_place(schema: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="which is nowhere") as refused:
+        avro_schema(json.dumps({"type": "object", **schema}))
+    assert refused.value.where == "#/properties/a"
+
+
+def test_of_two_registered_schemas_with_one_file_name_the_path_decides() -> None:
+    schema = {"$id": "http://x/main.json", "properties": {"a": {"$ref": "one/t.json"}, "b": {"$ref": "two/t.json"}}}
+    references = {"http://y/two/t.json": '{"type": "string"}', "http://y/one/t.json": '{"type": "integer"}'}
+    found = json.loads(avro_schema(json.dumps(schema), references))["fields"]
+    assert [each["type"] for each in found] == [LONG, STRING]
+
+
+def test_property_names_are_columns_whatever_they_are() -> None:
+    names = ["a b", "a.b", 'a"b', "a`b", "größe", "select", "1st", "a/b", "__proto__", "$ref", "名", " ", ""]
+    found = fields({name: {"type": "object", "properties": {name: {"type": "integer"}}} for name in names})
+    assert list(found) == [*names[:-1], "_"]
+    for name, each in found.items():
+        assert each["type"][1]["fields"][0]["name"] == name
+    assert found["_"][NAME] == ""
+    with pytest.raises(ConfigError, match="beside the empty name"):
+        fields({"": {}, "_": {}})
+
+
+def test_what_only_some_objects_have_is_nullable() -> None:
+    found = fields(
+        {"kind": {"type": "string"}},
+        required=["kind"],
+        oneOf=[
+            {"properties": {"kind": {"const": "a"}, "n": {"type": "integer"}}, "required": ["n"]},
+            {"properties": {"kind": {"const": "b"}, "n": {"type": "integer"}, "x": {"type": "string"}}},
+        ],
+        **{"if": {"required": ["y"]}, "then": {"properties": {"x": {"type": "integer"}, "z": {"type": "boolean"}}}},
+    )
+    assert {name: each["type"] for name, each in found.items()} == {
+        "kind": "string",
+        "n": LONG,
+        "x": STRING,
+        "z": ["null", "boolean"],
+    }
+    assert found["x"][ANY] is True
+
+
+@pytest.mark.parametrize(
+    ("schema", "what"),
+    [
+        ({"properties": []}, "malformed at #/properties: it is an object of schemas"),
+        ({"properties": {"a": 5}}, "malformed at #/properties/a: a schema is an object, true or false"),
+        ({"properties": {"a": {"type": 5}}}, "malformed at #/properties/a/type: it is a type or a list"),
+        ({"type": [5]}, "malformed at #/type: '5' is none of null, boolean"),
+        ({"type": [["null"]]}, "malformed at #/type"),
+        ({"type": {}}, "malformed at #/type"),
+        ({"type": []}, "malformed at #/type"),
+        ({"type": "objekt"}, "malformed at #/type: 'objekt' is none of"),
+        ({"required": "x"}, "malformed at #/required: it is a list of names"),
+        ({"required": [1]}, "malformed at #/required"),
+        ({"properties": {"a": {"required": True}}}, "malformed at #/properties/a/required"),
+        ({"items": 3}, "malformed at #/items: a schema is"),
+        ({"items": [3]}, "malformed at #/items/0: a schema is"),
+        ({"allOf": {}}, "malformed at #/allOf: it is a list of schemas"),
+        ({"oneOf": []}, "malformed at #/oneOf"),
+        ({"anyOf": ["x"]}, "malformed at #/anyOf/0"),
+        ({"enum": 1}, "malformed at #/enum"),
+        ({"$ref": 1}, "malformed at #/$ref: it is text"),
+        ({"$id": 1}, "malformed at #/$id: it is text"),
+        ({"$id": "http://["}, "malformed at #/$id: it is no address"),
+        ({"$schema": []}, "malformed at #/$schema"),
+        ({"$anchor": {}}, "malformed at #/$anchor"),
+        ({"$defs": {"a": None}}, "malformed at #/$defs/a"),
+        ({"additionalProperties": "yes"}, "malformed at #/additionalProperties"),
+        ({"dependencies": {"a": 1}}, "malformed at #/dependencies/a"),
+        ({"properties": {"a/b": {"type": None}}}, "malformed at #/properties/a~1b/type"),
+    ],
+)
+def test_a_malformed_schema_is_refused_with_its_path(schema: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        avro_schema(json.dumps({"properties": {"ok": {}}, **schema}))
+    assert what in refused.value.what
+
+
+@pytest.mark.parametrize("levels", [101, 300, 20_000])
+def test_deep_nesting_is_refused(levels: int) -> None:
+    for start, end in (
+        ('{"properties": {"a": ', "}}"),
+        ('{"items": ', "}"),
+        ('{"allOf": [', "]}"),
+        ('{"$defs": {"a": ', "}}"),
+    ):
+        with pytest.raises(ConfigError, match="nested deeper than 100 levels"):
+            avro_schema('{"properties": {"x": ' + start * levels + "{}" + end * levels + "}}")
+
+
+def bomb(kind: str, *, levels: int = 25) -> str:
+    """A schema of about 2 KB that stands for two to the power of ``levels`` columns."""
+    defs: dict[str, Any] = {"d0": {"type": "integer"}}
+    for level in range(1, levels + 1):
+        below = {"$ref": f"#/$defs/d{level - 1}"}
+        defs[f"d{level}"] = {
+            "properties": {"type": "object", "properties": {"a": below, "b": below}},
+            "items": {"type": "object", "properties": {"a": {"items": below}, "b": below}},
+            "allOf": {"allOf": [below, below], "properties": {f"p{level}": {}}},
+            "anyOf": {"anyOf": [below, {"type": "object", "properties": {"x": below}}]},
+            "then": {"properties": {"k": {}}, "then": {"properties": {f"x{level}": below, f"y{level}": below}}},
+        }[kind]
+    return json.dumps({"$defs": defs, "type": "object", "properties": {"x": {"$ref": f"#/$defs/d{levels}"}}})
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["properties", "anyOf", *(pytest.param(each, marks=pytest.mark.slow) for each in ("items", "allOf", "then"))],
+)
+def test_a_small_schema_of_very_many_columns_is_refused_at_once(kind: str) -> None:
+    text = bomb(kind)
+    assert len(text) < 4_000
+    started = time.process_time()
+    with pytest.raises(ConfigError, match="more than 10,000 columns"):
+        avro_schema(text)
+    assert time.process_time() - started < 5
+
+
+def test_many_names_cost_their_length_once() -> None:
+    defs: dict[str, Any] = {"d0": {"type": "integer"}}
+    for level in range(1, 13):
+        below = {"$ref": f"#/$defs/d{level - 1}"}
+        defs[f"d{level}"] = {"properties": {"a" * 300: below, "b": below}}
+    text = json.dumps({"$defs": defs, "properties": {"x": {"$ref": "#/$defs/d12"}}})
+    assert len(avro_schema(text)) < 10_000 * 1_000
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"allOf": [{"$ref": "#"}]}}},
+        {"properties": {"a": {"oneOf": [{"$ref": "#"}, {"type": "null"}]}}},
+        {"properties": {"a": {"items": {"$ref": "#"}}}},
+        {"properties": {"a": {"additionalProperties": {"$ref": "#"}}}},
+        {"properties": {"a": {}}, "oneOf": [{"$ref": "#"}]},
+        {"properties": {"a": {"$ref": "#/properties/a"}}},
+        {"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": {"$ref": "#/$defs/y"}, "y": {"$ref": "#/$defs/x"}}},
+        {"properties": {"a": {"$recursiveRef": "#"}}, "$recursiveAnchor": True},
+        {"allOf": [{"$ref": "#/$defs/x"}], "$defs": {"x": {"properties": {"a": {"allOf": [{"$ref": "#/$defs/x"}]}}}}},
+    ],
+)
+def test_a_loop_of_any_kind_ends_in_text(schema: dict[str, Any]) -> None:
+    document = json.loads(avro_schema(json.dumps(schema)))
+    assert [each["name"] for each in document["fields"]] == ["a"]
+    assert len(json.dumps(document)) < 2_000
