@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
-from lakefeed.errors import TableBusy
+from lakefeed.errors import ConfigError, TableBusy
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.tables.reader import open_table
@@ -186,12 +186,64 @@ def _landed(shop: Shop, name: str) -> bool:
         return False
 
 
-def test_topics_that_would_share_a_table_do_not(lake: SparkSession, shop: Shop) -> None:
-    for name in ("a-b", "a_b"):
-        shop.create(name)
-    summary = shop.pipeline(decode="raw").run(spark=lake, once=True)
-    assert list(failures(summary)) == [shop.topic("a_b")]
-    assert "would go to one table" in failures(summary)[shop.topic("a_b")]
+def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: Shop) -> None:
+    def send(name: str, number: int) -> None:
+        shop.feed.send([json.dumps({"id": number}).encode()], topic=shop.topic(name))
+
+    def run(**blocks: Any) -> RunSummary:
+        plain = {"json": {"schema_ddl": "id BIGINT"}}
+        return shop.pipeline(decode=plain, **blocks).run(spark=lake, once=True)
+
+    for name in ("a_b", "legacy", "Upper", "well"):
+        shop.create(name, partitions=1)
+        send(name, 1)
+    lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{shop.feed.name}")
+    lake.sql(f"CREATE TABLE {shop.table('legacy')} (name STRING) USING iceberg")
+    letters: dict[str, Any] = {"dead_letters": {"table": shop.table("letters")}}
+    first = run(**letters)
+    assert list(failures(first)) == [shop.topic("legacy")]
+    assert "this feed has not created it" in failures(first)[shop.topic("legacy")]
+    assert lake.table(shop.table("legacy")).columns == ["name"]
+
+    # Topics that come later; 'a-b' and 'UPPER' come before those that have the tables.
+    for name in ("a-b", "UPPER", "letters"):
+        shop.create(name, partitions=1)
+        send(name, 2)
+    send("a_b", 3)
+    named = {shop.topic("legacy"): {"table": shop.table("legacy")}}
+    second = run(**letters, tables={"topics": named})
+    told = failures(second)
+    assert sorted(told) == sorted(shop.topic(name) for name in ("a-b", "UPPER", "letters"))
+    assert {"would go to one table" in each for each in told.values()} == {True}
+    assert [row["id"] for row in shop.rows("legacy")] == [1]
+    assert sorted(row["id"] for row in shop.rows("a_b")) == [1, 3]
+    plans = shop.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}, **letters, tables={"topics": named}).plan(
+        spark=lake
+    )
+    assert sorted(each.topics[0] for each in plans.tables if each.refusal) == sorted(told)
+
+
+def test_letters_and_rows_of_two_feeds_do_not_mix(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send([b"1", b'{"id": 1}'])
+    decode = {"json": {"schema_ddl": "id BIGINT"}}
+    dead = f"lake.{feed.name}.dead"
+    feed.pipeline(decode=decode, dead_letters={"table": dead}).run(spark=lake, once=True)
+
+    def refused(name: str, **blocks: Any) -> str:
+        other = {"name": f"{feed.name}_{name}", "checkpoint": f"{feed.checkpoint}-{name}", "decode": decode}
+        path = feed.write_file(**{**other, **blocks})
+        checked = CliRunner(env=feed.environment).invoke(root, ["check", str(path), "--connect"])
+        with pytest.raises(ConfigError) as stopped:
+            Pipeline.from_file(path, environment=feed.environment).run(spark=lake, once=True)
+        assert stopped.value.what in checked.output
+        assert checked.exit_code == 2
+        return stopped.value.what
+
+    assert "is no table of dead letters" in refused(
+        "letters", sink={"iceberg": {"table": f"lake.{feed.name}.more"}}, dead_letters={"table": feed.table}
+    )
+    assert "is a table of dead letters" in refused("rows", sink={"iceberg": {"table": dead}})
 
 
 def test_a_topic_that_was_made_again_is_alone_until_its_loss_is_accepted(

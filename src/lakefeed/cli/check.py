@@ -88,7 +88,10 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
     if connect:
         from lakefeed.config.connect import preflight
 
-        problems += [reading.document.located(each) for each in preflight(reading.config, connections=connections)]
+        problems += [
+            reading.document.located(each)
+            for each in preflight(reading.config, connections=connections, tables=True)
+        ]
     problems += _sql(reading, environment)
     if not errors_of(problems):
         from lakefeed.analysis import analysed

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from lakefeed.config import postgresql
+from lakefeed.config import postgresql, table_probe
 from lakefeed.config.columns import decoded_columns, missing_columns
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
@@ -42,17 +42,20 @@ __all__ = ["preflight", "raise_first_error"]
 Check = Callable[[], list[Problem]]
 
 
-def preflight(config: PipelineConfig, *, connections: Connections | None = None) -> list[Problem]:
+def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
     """Every problem with what the pipeline points at; none but warnings if a run can begin.
 
     Args:
         config: the pipeline.
         connections: store and catalogs. Default: as declared, the rest from this process's environment.
+        tables: look into the tables too; a run does so by itself.
     """
     if connections is None:
         connections = config.connections(os.environ)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
     checks += [*_sink_topics(config), *_search(config), *_columns(config)]
+    if tables:
+        checks.append(lambda: list(table_probe.problems(config, connections)))
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
     waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.pauses)
@@ -96,10 +99,24 @@ def _sink_topics(config: PipelineConfig) -> list[Check]:
     from lakefeed.kafka.topics import Topics
     from lakefeed.sinks.topic import producer_settings
 
+    def look(sink: KafkaSink, topics: Topics) -> None:
+        found, source = topics.describe(sink.topic), config.source.kafka
+        if source is None or not source.reads(sink.topic):
+            return
+        # Two lists of brokers may be of one cluster. A topic's id is its own in all clusters.
+        read = Topics(source.bootstrap_servers, options=source.options).describe_all([sink.topic]).get(sink.topic)
+        if read is not None and read.topic_id == found.topic_id:
+            raise ConfigError(
+                f"the topic {sink.topic} is one that the source reads, at other brokers of the same cluster: rows "
+                "would go in a circle",
+                where=topics.bootstrap_servers,
+                hint="name another topic, or leave it out of the source",
+            )
+
     def check(sink: KafkaSink, place: str) -> list[Check]:
         settings = producer_settings(sink, config.source.kafka)
         servers, value = settings["kafka.bootstrap.servers"], sink.value
-        checks = [_checked(f"{place}.topic", lambda: Topics(servers, options=settings).describe(sink.topic))]
+        checks = [_checked(f"{place}.topic", lambda: look(sink, Topics(servers, options=settings)))]
         if (known := value.registry) is not None:
             registry = SchemaRegistry(known.url, username=known.username, password=known.password)
             checks.append(_checked(f"{place}.value.{value.kind}.registry", registry.subjects))

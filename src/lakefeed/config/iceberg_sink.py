@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from lakefeed.config.base import complain
 from lakefeed.config.names import TableTemplate, catalog_of
@@ -59,6 +60,8 @@ class IcebergSink(SinkBlock):
         None, description="With upsert: a table beside it that every change is appended to."
     )
 
+    _names_made: frozenset[str] = PrivateAttr(frozenset())
+
     @model_validator(mode="after")
     def _upserts(self) -> IcebergSink:
         complain(in_sink(self))
@@ -76,6 +79,20 @@ class IcebergSink(SinkBlock):
     def target(self) -> str:
         """The table."""
         return self.table
+
+    def with_names_made(self, names: Iterable[str]) -> IcebergSink:
+        """The same sink, some of whose tables' names were made of a topic's: the file does not name them.
+
+        Such a table is the feed's only if the feed has made it.
+        """
+        copy = self.model_copy()
+        copy._names_made = frozenset(names)
+        return copy
+
+    @property
+    def names_made(self) -> frozenset[str]:
+        """The tables that the file does not name."""
+        return self._names_made
 
     @property
     def catalog(self) -> str:

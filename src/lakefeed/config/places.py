@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
@@ -28,6 +28,7 @@ class Place:
         kind: what it is: a table, a topic and so on.
         name: its name, one spelling for all that mean the same.
         use: what the pipeline does there.
+        feed: the name of the feed, where each topic is one.
         servers: addresses of which one is enough to reach it; none where the name says it all.
     """
 
@@ -35,6 +36,7 @@ class Place:
     kind: str
     name: str
     use: Use
+    feed: str = ""
     servers: frozenset[str] = frozenset()
 
     def is_at(self, other: Place) -> bool:
@@ -42,14 +44,17 @@ class Place:
         same = (self.kind, self.name) == (other.kind, other.name)
         return same and (self.servers == other.servers or bool(self.servers & other.servers))
 
+    def mixes_with(self, other: Place) -> bool:
+        """Whether what is at the two would mix: only feeds of different names may keep their dead letters together."""
+        letters = self.use == other.use == "dead letters" and self.feed != other.feed
+        return self.is_at(other) and not letters
+
 
 def shared_places(config: PipelineConfig) -> Iterator[Complaint]:
     """Each place that the pipeline uses for two things, which would mix, or feed each other."""
     found: list[Place] = []
     for place in _all(config):
-        # Several topics may keep their dead letters together.
-        others = (each for each in found if each.is_at(place) and not place.use == each.use == "dead letters")
-        if (other := next(others, None)) is not None:
+        if (other := next((each for each in found if place.mixes_with(each)), None)) is not None:
             yield Complaint(what=_what(place, other))
         found.append(place)
 
@@ -58,9 +63,12 @@ def _what(place: Place, other: Place) -> str:
     which = f"{place.kind} {place.name}"
     if other.use == "source":
         return f"{place.key} is the {which}, which the source reads: {place.use} would go in a circle"
-    if place.use == other.use:
+    if place.use == other.use == "rows":
         return f"{place.key} goes where another sink goes: {other.key} is the {which} too"
-    return f"{place.key} and {other.key} are one place, the {which}: rows and dead letters would mix"
+    why = "rows and dead letters would mix"
+    if place.use == other.use:
+        why = "their feeds have one name, and their dead letters could not be told apart"
+    return f"{place.key} and {other.key} are one place, the {which}: {why}"
 
 
 def servers_of(brokers: str) -> frozenset[str]:
@@ -74,7 +82,8 @@ def _all(config: PipelineConfig) -> Iterator[Place]:
         yield from _of_sink(place, block, config)
     yield from _of_dead_letters(config)
     for topic, part in _parts(config):
-        yield from _of_topic(topic, part, config)
+        yield from tables_of_topic(topic, part)
+        yield from _letters_in_a_circle(topic, part, config)
 
 
 def _sources(config: PipelineConfig) -> Iterator[Place]:
@@ -97,7 +106,7 @@ def _of_sink(place: str, block: Sink, config: PipelineConfig) -> Iterator[Place]
         yield _of_search(place, block.elasticsearch)
     elif block.kafka is not None:
         own = block.kafka.bootstrap_servers or (config.source.kafka.bootstrap_servers if config.source.kafka else "")
-        yield Place(f"{place}.kafka.topic", "topic", block.kafka.topic, "rows", servers_of(own))
+        yield Place(f"{place}.kafka.topic", "topic", block.kafka.topic, "rows", servers=servers_of(own))
     elif sink.target:
         if sink.target.startswith("s3"):
             yield Place(place, "path", _path(sink.target), "rows")
@@ -115,7 +124,7 @@ def _of_dead_letters(config: PipelineConfig) -> Iterator[Place]:
         yield Place("dead_letters.table", "table", letters.table.casefold(), "dead letters")
     if letters.topic is not None and config.source.kafka is not None:
         servers = servers_of(config.source.kafka.bootstrap_servers)
-        yield Place("dead_letters.topic", "topic", letters.topic, "dead letters", servers)
+        yield Place("dead_letters.topic", "topic", letters.topic, "dead letters", servers=servers)
 
 
 def _parts(config: PipelineConfig) -> Iterator[tuple[str, PipelineConfig]]:
@@ -129,19 +138,33 @@ def _parts(config: PipelineConfig) -> Iterator[tuple[str, PipelineConfig]]:
         yield topic, config_of(config, topic)
 
 
-def _of_topic(topic: str, part: PipelineConfig, config: PipelineConfig) -> Iterator[Place]:
+def tables_of_topic(topic: str, part: PipelineConfig) -> Iterator[Place]:
+    """The tables that a topic uses, where each topic has its own.
+
+    Args:
+        topic: its name.
+        part: the pipeline of this topic alone.
+    """
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
     assert part.sink.iceberg is not None  # Else there would not be many tables.
-    for each in _tables("sink.iceberg", part.sink.iceberg.table, part.sink.iceberg.history):
-        yield Place(f"{each.key}{of}", each.kind, each.name, each.use)
+    sink = part.sink.iceberg
+    for each in _tables("sink.iceberg", sink.table, sink.history):
+        # Two topics' names may differ in case only; the file can say that their tables do.
+        exact = next((name for name in (sink.table, sink.history) if name and name.casefold() == each.name), each.name)
+        name = each.name if exact in sink.names_made else exact
+        yield replace(each, key=f"{each.key}{of}", name=name, feed=part.name)
+    letters = part.dead_letters.table if part.dead_letters is not None else None
+    if letters is not None:
+        yield Place(f"dead_letters.table{of}", "table", letters.casefold(), "dead letters", part.name)
+
+
+def _letters_in_a_circle(topic: str, part: PipelineConfig, config: PipelineConfig) -> Iterator[Place]:
+    """A dead-letter topic of a topic's own that the source reads; what all share is looked at by another rule."""
     letters = part.dead_letters
-    if letters is not None and letters.table is not None:
-        yield Place(f"dead_letters.table{of}", "table", letters.table.casefold(), "dead letters")
-    # What all topics share is looked at by a rule of its own.
     own = letters.topic if letters is not None and letters != config.dead_letters else None
     if own is not None and config.kafka.reads(own):
-        yield Place("source.kafka", "topic", own, "source")
-        yield Place(f"dead_letters.topic{of}", "topic", own, "dead letters")
+        yield Place("source.kafka", "topic", own, "source", part.name)
+        yield Place(f"dead_letters.topic of topic {topic}", "topic", own, "dead letters", part.name)
 
 
 def _tables(key: str, table: str, history: str | None) -> Iterator[Place]:
@@ -157,14 +180,14 @@ def _of_jdbc(place: str, sink: JdbcSink) -> Place:
     if schema == ("public" if at.kind == "postgresql" else at.database):
         schema = ""
     name = ".".join(each for each in (at.database, schema, table) if each)
-    return Place(f"{place}.jdbc.table", "table", name, "rows", frozenset({f"{at.host}:{at.port}".casefold()}))
+    return Place(f"{place}.jdbc.table", "table", name, "rows", servers=frozenset({f"{at.host}:{at.port}".casefold()}))
 
 
 def _of_search(place: str, sink: ElasticsearchSink) -> Place:
     parts = [urlsplit(each) for each in sink.urls]
     ports = {"http": 80, "https": 443}
     servers = frozenset(f"{each.hostname}:{each.port or ports.get(each.scheme, 0)}" for each in parts)
-    return Place(f"{place}.elasticsearch.index", "index", sink.index, "rows", servers)
+    return Place(f"{place}.elasticsearch.index", "index", sink.index, "rows", servers=servers)
 
 
 def _path(path: str) -> str:

@@ -8,7 +8,7 @@ They are read from the source again, and only where the batch had any: batches w
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.entries import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
@@ -18,7 +18,7 @@ from lakefeed.commit.rewind import StepBack, rows_where, step_back
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin, with_bad_timestamp
 from lakefeed.decode import RECORD
-from lakefeed.errors import CheckpointMismatch
+from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.sinks.table_change import TableChange, carry_out, creation
 from lakefeed.tables.conflicts import run_in_turn
 
@@ -39,6 +39,9 @@ AND (:wanted_partition IS NULL OR partition = :wanted_partition)
 AND (:wanted_offset IS NULL OR offset = :wanted_offset)
 AND (:wanted_schema_id IS NULL OR schema_id = :wanted_schema_id)
 AND (:wanted_reason IS NULL OR contains(reason, :wanted_reason))"""
+
+
+NAMES = frozenset(("feed", "batch_id", "topic", "partition", "offset", "reason", "failed_at", "replay"))
 
 
 class DeadLetterTable:
@@ -63,8 +66,13 @@ class DeadLetterTable:
         carry_out(self._spark, self.change())
 
     def change(self) -> TableChange:
-        """What ``ensure`` does."""
+        """What ``ensure`` does.
+
+        Raises:
+            ConfigError: there is such a table, and it is for something else.
+        """
         if self._spark.catalog.tableExists(self._table):
+            require_dead_letters(self._table, self._spark.table(self._table).columns)
             return TableChange(table=self._table, is_new=False)
         statements = creation(
             self._table,
@@ -222,3 +230,36 @@ class DeadLetterTable:
 def _arguments(choice: Choice) -> dict[str, Any]:
     named = ("topic", "partition", "offset", "schema_id", "reason")
     return {f"wanted_{name}": getattr(choice, name) for name in named}
+
+
+def is_dead_letters(columns: Iterable[str]) -> bool:
+    """Whether a table with these columns holds dead letters."""
+    return set(columns) >= NAMES
+
+
+def require_dead_letters(table: str, columns: Iterable[str]) -> None:
+    """Refuses a place for dead letters that is a table of something else.
+
+    Raises:
+        ConfigError: naming the columns that it lacks.
+    """
+    if missing := sorted(NAMES - set(columns)):
+        raise ConfigError(
+            f"{table} is no table of dead letters: it lacks the columns {', '.join(missing)}",
+            where=table,
+            hint="name another table in dead_letters.table; lakefeed creates it",
+        )
+
+
+def require_rows(table: str, columns: Iterable[str]) -> None:
+    """Refuses a place for rows that is a table of dead letters.
+
+    Raises:
+        ConfigError: it is one.
+    """
+    if is_dead_letters(columns):
+        raise ConfigError(
+            f"{table} is a table of dead letters, which rows would mix with",
+            where=table,
+            hint="name another table for the rows",
+        )

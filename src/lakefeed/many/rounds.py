@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from lakefeed.config.failures import seconds_of
 from lakefeed.config.triggers import AVAILABLE_NOW
-from lakefeed.errors import ConfigError, Unreachable
+from lakefeed.errors import Unreachable
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 from lakefeed.kafka.held import ISOLATION
 from lakefeed.kafka.topics import TopicDescription, Topics
 from lakefeed.landing import Landed
 from lakefeed.many.settings import at_once, on_failure, retry_seconds
+from lakefeed.many.sharing import Taken, shares_a_table
 from lakefeed.many.table import TopicTable
 from lakefeed.many.writers import Writers
 from lakefeed.observe.progress import BatchProgress
@@ -52,6 +53,7 @@ class Rounds:
         self.tables: dict[str, TopicTable] = {}
         self.done = 0
         self.over_budget = 0
+        self._taken: Taken[TopicTable] = Taken()
         self._pipeline = pipeline
         self._spark = spark
         self._writers = Writers(spark, at_once(config))
@@ -108,7 +110,6 @@ class Rounds:
 
     def _take_up(self) -> None:
         first = not self.tables
-        taken = {each.table: each.topic for each in self.tables.values()}
         for topic in sorted(name for name in self._topics.list() if self._source.reads(name)):
             if topic in self.tables:
                 continue
@@ -123,8 +124,11 @@ class Rounds:
                 accept_loss=self._accept_loss,
             )
             self.tables[topic] = table
-            if (other := taken.setdefault(table.table, topic)) != topic:
-                table.refuse(shares_a_table(other, topic, table.table))
+            if (clash := self._taken.take(topic, table.pipeline.config, table)) is not None:
+                other, place = clash
+                # Whose rows are there already; at a start both come at once, in the order of their names.
+                owner, late = (table, other) if table.has_landed() and not other.has_landed() else (other, table)
+                late.refuse(shares_a_table(owner.topic, late.topic, place))
         self._looked_at = time.monotonic()
 
     def _round(
@@ -188,12 +192,3 @@ def _ends(until: Mapping[str, TopicDescription] | None, topic: str) -> dict[int,
         return None
     found = until.get(topic)
     return {each.id: each.end_offset for each in found.partitions} if found else {}
-
-
-def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
-    """The error for a topic whose table is that of another."""
-    return ConfigError(
-        f"the topics {first} and {topic} would go to one table",
-        where=table,
-        hint=f"give one of them another: tables: {{topics: {{{topic}: {{table: …}}}}}}",
-    )

@@ -35,6 +35,7 @@ def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
     sink: dict[str, Any] = {"table": special.table or table_of(iceberg.table, topic)}
     if iceberg.history is not None:
         sink["history"] = table_of(iceberg.history, topic)
+    names_made = [sink[name] for name in ("table", "history") if name in sink and getattr(special, name) is None]
     sink |= {name: given for name in OF_SINK if (given := getattr(special, name)) is not None}
     return config.model_copy(
         update={
@@ -47,7 +48,9 @@ def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
             "expect": config.expect if special.expect is None else special.expect,
             "transform": special.transform or config.transform,
             "dead_letters": dead_letters,
-            "sink": config.sink.model_copy(update={"iceberg": iceberg.model_copy(update=sink)}),
+            "sink": config.sink.model_copy(
+                update={"iceberg": iceberg.model_copy(update=sink).with_names_made(names_made)}
+            ),
             "tables": None,
         }
     )

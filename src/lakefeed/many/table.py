@@ -22,6 +22,7 @@ from lakefeed.kafka.topics import TopicDescription
 from lakefeed.landing import Landed, Landing
 from lakefeed.many.ranges import backlog, next_ranges
 from lakefeed.many.settings import require_fit
+from lakefeed.many.sharing import has_landed, require_own
 from lakefeed.spark_errors import translated
 
 if TYPE_CHECKING:
@@ -150,6 +151,17 @@ class TopicTable:
         self.on_failure = "stop"
         self.failure = error
 
+    def has_landed(self) -> bool:
+        """Whether the table has rows of this topic; not, if it cannot be asked."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            position = self.pipeline.feed.iceberg_table(self.spark).position()
+        except (LakefeedError, Py4JError, PySparkException):
+            return False
+        return has_landed(position, self.topic)
+
     def summary(self) -> TableSummary:
         """What was done until now."""
         return TableSummary(
@@ -184,6 +196,7 @@ class TopicTable:
         require_fit(self.pipeline.config)
         sink = self.pipeline.feed.iceberg_table(self.spark)
         before = sink.position()
+        require_own(before, self.topic, self.table)
         lost = self._lost(_ends(before), before.ranges.topic_ids, topic) if before else []
         if lost and not self.accept_loss:
             raise self._records_lost(lost)

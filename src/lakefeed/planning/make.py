@@ -12,12 +12,12 @@ from lakefeed.commit.checkpoint import Owner
 from lakefeed.commit.survey import Survey, surveyed
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.triggers import AVAILABLE_NOW
-from lakefeed.errors import CheckpointMismatch, LakefeedError
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.kafka.client_options import CONSUMER_DEFAULTS
 from lakefeed.kafka.failures import missing_topic
 from lakefeed.kafka.held import ISOLATION
 from lakefeed.kafka.topics import TopicDescription, Topics
-from lakefeed.many.rounds import shares_a_table
+from lakefeed.many.sharing import Taken, has_landed, require_own, shares_a_table
 from lakefeed.planning.batches import (
     Batches,
     Begin,
@@ -99,6 +99,23 @@ class _Look:
         return self._survey is not None
 
     @property
+    def topic(self) -> str:
+        """Of many, the one that it is of."""
+        assert self.source.topics is not None
+        return self.source.topics[0]
+
+    @property
+    def table(self) -> str:
+        """Of many, the topic's own."""
+        assert self.feed.config.sink.iceberg is not None
+        return self.feed.config.sink.iceberg.table
+
+    @property
+    def has_landed(self) -> bool:
+        """Of many, whether the table has rows of this topic."""
+        return self.has_survey and has_landed(self.survey.position, self.topic)
+
+    @property
     def source(self) -> KafkaSource:
         """Where it reads."""
         return self.feed.config.kafka
@@ -140,15 +157,19 @@ def _look(feed: Assembly) -> _Look:
 
 
 def _refuse_shared_tables(looks: Sequence[_Look]) -> None:
-    """As the rounds do: the first of two topics has the table."""
-    taken: dict[str, str] = {}
+    """As the rounds do: of two topics the one has the table whose rows are there, or else the first."""
+    taken: Taken[_Look] = Taken()
     for each in looks:
-        iceberg, topics = each.feed.config.sink.iceberg, each.source.topics
-        assert iceberg is not None
-        assert topics is not None
-        first = taken.setdefault(iceberg.table, topics[0])
-        if first != topics[0]:
-            each.refusal = shares_a_table(first, topics[0], iceberg.table)
+        clash = taken.take(each.topic, each.feed.config, each)
+        if clash is not None:
+            other, place = clash
+            first, late = (each, other) if each.has_landed and not other.has_landed else (other, each)
+            late.refusal = shares_a_table(first.topic, late.topic, place)
+        elif each.has_survey and each.refusal is None:
+            try:
+                require_own(each.survey.position, each.topic, each.table)
+            except ConfigError as refusal:
+                each.refusal = refusal
 
 
 def _described(looks: Sequence[_Look]) -> dict[str, TopicDescription]:

@@ -40,7 +40,7 @@ class HistoryTable(IcebergTable):
         own = IcebergSink.model_validate(
             {"table": sink.history, **{name: each for name, each in of_table.items() if name in sink.model_fields_set}}
         )
-        return cls(spark, own, feed=feed, evolves=evolves)
+        return cls(spark, own.with_names_made(sink.names_made), feed=feed, evolves=evolves)
 
     def take_own_fence(self) -> None:
         """Takes the feed's fence in this table too."""

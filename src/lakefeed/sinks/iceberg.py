@@ -6,7 +6,7 @@ ranges go on where the feed's last commit ended and no newer driver has taken ov
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.commit.covered import Position
@@ -15,6 +15,7 @@ from lakefeed.commit.fence import require_fence, take_fence
 from lakefeed.commit.ledger import Ledger
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.partitions import PartitionTransform
+from lakefeed.dead_letters.table import require_rows
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.schema import ddl
 from lakefeed.schema.ddl import quoted, set_properties, type_sql
@@ -29,6 +30,10 @@ from lakefeed.sinks.table_change import TableChange, carry_out, creation, quoted
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+CREATED_BY = "lakefeed.created-by"
+"""Table property: the feed that has created the table."""
 
 
 class IcebergTable:
@@ -94,12 +99,14 @@ class IcebergTable:
                 self._sink.table,
                 columns=columns_sql(rows),
                 partitioned_by=", ".join(_ddl(PartitionTransform.parse(text)) for text in self._sink.partition_by),
-                properties={**self._sink.properties, **remembered},
+                properties={**self._sink.properties, CREATED_BY: self._feed, **remembered},
             )
             laid_out = self._laid_out(have=layout.Layout(partitions=want.partitions), want=want)
         else:
             changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
             have = self._spark.table(self._sink.table).schema
+            require_rows(self._sink.table, have.names)
+            self._require_own(properties)
             known = renames(recorded.schema) if recorded else ()
             statements = (
                 # First, so that a crash in between leaves the names that the columns are renamed by.
@@ -115,6 +122,21 @@ class IcebergTable:
             statements=(*statements, *laid_out),
         )
         return (change,)
+
+    def _require_own(self, properties: Mapping[str, str]) -> None:
+        """Refuses a table that only a topic's name has led to, unless the feed has made it."""
+        if self._sink.table not in self._sink.names_made or properties.get(CREATED_BY) == self._feed:
+            return
+        # Tables of earlier versions do not say who has created them.
+        if any(key.startswith("lakefeed.") and key.endswith(f".{self._feed}") for key in properties):
+            return
+        if self.ledger.position() is None:
+            raise ConfigError(
+                f"the table {self._sink.table} exists, and this feed has not created it",
+                where=f"feed {self._feed}",
+                hint="if the topic belongs there, name it: tables: {topics: {TOPIC: {table: "
+                f"{self._sink.table}}}}}; otherwise name another table there",
+            )
 
     def take_fence(self, suffix: str = "") -> str:
         """Makes this driver the only one whose commits of the feed succeed, until another takes a fence.

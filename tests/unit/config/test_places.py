@@ -70,6 +70,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (many(["hits", "hits_dead"], dead_letters={"table": "lake.shop.{topic}_dead"}), MIXED),
     (many(["hits.a", "hits_a"]), "goes where another sink goes"),
     (many(["Hits", "hits"]), "goes where another sink goes"),
+    # One name of a feed, whose letters could not be told apart.
+    (
+        many(
+            ["hits.a", "hits_a"],
+            dead_letters={"table": "lake.shop.dead"},
+            tables={"topics": {"hits_a": {"table": "lake.shop.other"}}},
+        ),
+        "are one place",
+    ),
     (many(None, tables={"topics": {"hits.a": {"dead_letters": {"table": "lake.shop.hits_a"}}}}), MIXED),
     (many(None, tables={"topics": {"hits.a": {"dead_letters": {"topic": "hits.dead"}}}}), "go in a circle"),
 ]
@@ -80,7 +89,9 @@ def test_one_place_for_two_things(tmp_path: Path, blocks: dict[str, Any], told: 
     assert told in said(tmp_path, **blocks)
 
 
+NAMED = {name: {"table": f"lake.shop.{name}"} for name in ("Hits", "hits")}
 RIGHT: list[dict[str, Any]] = [
+    many(["Hits", "hits"], tables={"topics": NAMED}),
     {"dead_letters": {"table": "lake.shop.rows_dead"}},
     many(["hits", "clicks"], dead_letters={"table": "lake.shop.dead"}),
     many(["hits.a", "hits_a"], tables={"topics": {"hits_a": {"table": "lake.shop.other"}}}),
