@@ -89,8 +89,7 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
         from lakefeed.config.connect import preflight
 
         problems += [
-            reading.document.located(each)
-            for each in preflight(reading.config, connections=connections, tables=True)
+            reading.document.located(each) for each in preflight(reading.config, connections=connections, tables=True)
         ]
     problems += _sql(reading, environment)
     if not errors_of(problems):
