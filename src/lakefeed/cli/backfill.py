@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.observe.terminal import ProgressView
 from lakefeed.signals import stop_on_signals
 
@@ -101,26 +101,26 @@ def _wanted(start: str, ranges: tuple[str, ...]) -> Wanted:
 
 def _print(feed: str, done: Backfilled) -> None:
     if done.settled:
-        click.echo(f"{done.settled:,} dead letters of a backfill that was cut off are written now")
+        echo(f"{done.settled:,} dead letters of a backfill that was cut off are written now")
     if not done.planned.offsets:
-        click.echo(f"{feed}: nothing is missing that the topics still have")
+        echo(f"{feed}: nothing is missing that the topics still have")
     elif done.dry_run:
-        click.echo(f"{feed}: {done.planned.offsets:,} offsets are missing, to be landed in {done.commits:,} commits")
+        echo(f"{feed}: {done.planned.offsets:,} offsets are missing, to be landed in {done.commits:,} commits")
         _print_ranges([str(each) for each in done.planned.ranges])
     else:
-        click.echo(
+        echo(
             f"{feed}: {done.commits:,} commits, {done.records:,} records of {done.planned.offsets:,} offsets, "
             f"{done.rows:,} rows, {done.dead_letters:,} dead letters, {done.skipped:,} skipped in {done.seconds:.1f} s"
             + ("; stopped before the end, the next backfill goes on" if done.stopped else "")
         )
     if done.planned.gone:
         gone = sum(each.records for each in done.planned.gone)
-        click.echo(f"{gone:,} offsets are in neither the table nor the topics any more:")
+        echo(f"{gone:,} offsets are in neither the table nor the topics any more:")
         _print_ranges([str(each) for each in done.planned.gone])
 
 
 def _print_ranges(ranges: list[str]) -> None:
     for each in ranges[:MOST_RANGES_SHOWN]:
-        click.echo(f"  {each}")
+        echo(f"  {each}")
     if len(ranges) > MOST_RANGES_SHOWN:
-        click.echo(f"  … and {len(ranges) - MOST_RANGES_SHOWN:,} more; --output json lists them all")
+        echo(f"  … and {len(ranges) - MOST_RANGES_SHOWN:,} more; --output json lists them all")

@@ -13,7 +13,7 @@ import click
 from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink
 from lakefeed.bench.decode_cases import CASES
 from lakefeed.cli.local import shown_steps
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 
 if TYPE_CHECKING:
     from lakefeed.local import Endpoints
@@ -82,8 +82,8 @@ def s3_requests(
         for case in cases:
             measured.append(running.measure(case, work, expected=expected))
             if output == "text":
-                click.echo(f"\n{case_report(measured[-1])}\n")
-    emit(output, [each.as_dict() for each in measured], lambda: click.echo(comparison(measured, work)))
+                echo(f"\n{case_report(measured[-1])}\n")
+    emit(output, [each.as_dict() for each in measured], lambda: echo(comparison(measured, work)))
     if not all(each.meter_agrees and each.complete for each in measured):
         sys.exit(1)
 
@@ -107,7 +107,7 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
         compared = [compare(spark, CASES[name], rows=rows, rounds=rounds, say=_say) for name in names or CASES]
     finally:
         spark.stop()
-    emit(output, [each.as_dict() for each in compared], lambda: click.echo(table(compared)))
+    emit(output, [each.as_dict() for each in compared], lambda: echo(table(compared)))
 
 
 @bench.command("latency")
@@ -161,13 +161,13 @@ def latency(
             ]
         finally:
             spark.stop()
-    emit(output, [each.as_dict() for each in measured], lambda: click.echo(table(measured, load)))
+    emit(output, [each.as_dict() for each in measured], lambda: echo(table(measured, load)))
     if any(each.missing for each in measured):
         sys.exit(1)
 
 
 def _say(text: str) -> None:
-    click.echo(f"bench: {text}", err=True)
+    echo(f"bench: {text}", err=True)
 
 
 @contextmanager

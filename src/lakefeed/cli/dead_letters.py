@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import json
+import codecs
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import datetime
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import one_part_of, parts_of
+from lakefeed.printable import printable
 
 if TYPE_CHECKING:
     from lakefeed.dead_letters.letters import Choice
@@ -32,7 +33,8 @@ def choosing(command: F) -> F:
         click.option("--schema-id", type=int, help="Only those of this writer's schema."),
         click.option("--partition", type=click.IntRange(0), help="Only those of this partition."),
         click.option("--topic", help="Only those of this topic; where each has a table of its own, of that table."),
-        click.option("--reason", help="Only those whose reason contains this text."),
+        click.option("--reason", help="Only those whose reason contains this text, as 'list' prints it."),
+        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting."),
     ):
         command = option(command)
     return command
@@ -48,11 +50,11 @@ def dead_letters() -> None:
 @choosing
 @click.option("--limit", type=click.IntRange(1), default=SHOWN, show_default=True, help="Letters shown at most.")
 @output_option
-def list_(pipeline: Path, limit: int, output: str, **chosen: Any) -> None:
+def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, **chosen: Any) -> None:
     """Show the dead letters of PIPELINE by reason, and one by one."""
     from lakefeed.pipeline import Pipeline
 
-    declared = Pipeline.from_file(pipeline)
+    declared = Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
     found = [(part, letters) for part, letters in _found(declared, chosen) if letters or not many]
     documents = [_document(part, letters, limit=limit) for part, letters in found]
@@ -61,7 +63,7 @@ def list_(pipeline: Path, limit: int, output: str, **chosen: Any) -> None:
         for part, letters in found:
             _print_letters(part, letters, limit=limit)
         if not found:
-            click.echo("no dead letters in any of the tables")
+            echo("no dead letters in any of the tables")
 
     emit(output, {"tables": documents} if many else documents[0], text)
 
@@ -71,13 +73,21 @@ def list_(pipeline: Path, limit: int, output: str, **chosen: Any) -> None:
 @click.argument("position")
 @click.option("--value-file", type=click.Path(path_type=Path, dir_okay=False), help="Write the value's bytes there.")
 @click.option("--topic", help="Instead of TOPIC: in the position.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
 @output_option
-def show(pipeline: Path, position: str, value_file: Path | None, topic: str | None, output: str) -> None:
+def show(
+    pipeline: Path,
+    position: str,
+    value_file: Path | None,
+    topic: str | None,
+    overrides: tuple[str, ...],
+    output: str,
+) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
     from lakefeed.dead_letters.letters import Choice, one
     from lakefeed.pipeline import Pipeline
 
-    declared = Pipeline.from_file(pipeline)
+    declared = Pipeline.from_file(pipeline, overrides=overrides)
     choice = Choice.at(declared.config.name, position)
     choice = replace(choice, topic=topic or choice.topic)
     if declared.config.has_many_tables:
@@ -89,11 +99,11 @@ def show(pipeline: Path, position: str, value_file: Path | None, topic: str | No
 
     def text() -> None:
         for name in ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at"):
-            click.echo(f"{name:<10} {letter[name]}")
-        click.echo(f"{'key':<10} {_bytes_text(letter['key'])}")
+            echo(f"{name:<10} {printable(str(letter[name]))}")
+        echo(f"{'key':<10} {_bytes_text(letter['key'])}")
         for header in letter["headers"] or ():
-            click.echo(f"{'header':<10} {header['key']} = {_bytes_text(header['value'])}")
-        click.echo(f"{'value':<10} {_bytes_text(letter['value'])}")
+            echo(f"{'header':<10} {printable(_cut(header['key']))} = {_bytes_text(header['value'])}")
+        echo(f"{'value':<10} {_bytes_text(letter['value'])}")
 
     emit(output, _jsonable(letter), text)
 
@@ -103,7 +113,7 @@ def show(pipeline: Path, position: str, value_file: Path | None, topic: str | No
 @choosing
 @click.option("--master", help="Spark master.  [default: local[*]]")
 @output_option
-def replay(pipeline: Path, master: str | None, output: str, **chosen: Any) -> None:
+def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, output: str, **chosen: Any) -> None:
     """Decode dead letters of PIPELINE with today's schema and policy; land those that can be rows now, each once.
 
     May run beside the feed. A replay that was cut off is ended by the next one.
@@ -111,7 +121,7 @@ def replay(pipeline: Path, master: str | None, output: str, **chosen: Any) -> No
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
 
-    declared = Pipeline.from_file(pipeline)
+    declared = Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
         # One that has no letters has nothing to finish either.
@@ -125,13 +135,11 @@ def replay(pipeline: Path, master: str | None, output: str, **chosen: Any) -> No
     def text() -> None:
         for feed, each in done:
             of = f"{feed}: " if many else ""
-            click.echo(
-                f"{of}{each.rows:,} rows landed, {each.skipped:,} skipped by policy, {each.still_dead:,} still dead"
-            )
+            echo(f"{of}{each.rows:,} rows landed, {each.skipped:,} skipped by policy, {each.still_dead:,} still dead")
             if earlier := each.finished_earlier:
-                click.echo(f"{of}{earlier:,} had been landed by a replay that was cut off; their letters are gone")
+                echo(f"{of}{earlier:,} had been landed by a replay that was cut off; their letters are gone")
         if not done:
-            click.echo("no dead letters in any of the tables")
+            echo("no dead letters in any of the tables")
 
     documents = [{"feed": feed, **asdict(each)} for feed, each in done]
     emit(output, {"tables": documents} if many else documents[0], text)
@@ -143,12 +151,12 @@ def replay(pipeline: Path, master: str | None, output: str, **chosen: Any) -> No
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--master", help="Spark master.  [default: local[*]]")
 @output_option
-def drop(pipeline: Path, yes: bool, master: str | None, output: str, **chosen: Any) -> None:
+def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, output: str, **chosen: Any) -> None:
     """Delete dead letters of PIPELINE for good."""
     from lakefeed.pipeline import Pipeline
     from lakefeed.session import log_path
 
-    declared = Pipeline.from_file(pipeline)
+    declared = Pipeline.from_file(pipeline, overrides=overrides)
     found = [(part, len(letters)) for part, letters in _found(declared, chosen) if letters]
     count = sum(letters for _, letters in found)
     if count and not yes:
@@ -158,7 +166,7 @@ def drop(pipeline: Path, yes: bool, master: str | None, output: str, **chosen: A
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
         for part, _ in found:
             dropped += part.dead_letter_place(spark).drop(_choice(part.config.name, chosen))
-    emit(output, {"dropped": dropped}, lambda: click.echo(f"{dropped:,} dead letters dropped"))
+    emit(output, {"dropped": dropped}, lambda: echo(f"{dropped:,} dead letters dropped"))
 
 
 def _found(declared: Pipeline, chosen: dict[str, Any]) -> list[tuple[Pipeline, list[dict[str, Any]]]]:
@@ -204,15 +212,15 @@ def _print_letters(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -
     from lakefeed.dead_letters.letters import kinds, position_of
 
     kept = part.dead_letters()
-    click.echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")
+    echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")
     for kind in kinds(found):
-        click.echo(f"{kind.count:>10,}  {kind.reason}")
+        echo(f"{kind.count:>10,}  {printable(kind.reason)}")
     if found:
-        click.echo()
+        echo()
     for each in found[:limit]:
-        click.echo(f"{position_of(each)}  {_time_text(each['timestamp'])}  {each['reason']}")
+        echo(f"{position_of(each)}  {_time_text(each['timestamp'])}  {printable(each['reason'])}")
     if len(found) > limit:
-        click.echo(f"… and {len(found) - limit:,} more; --limit shows them, --reason chooses")
+        echo(f"… and {len(found) - limit:,} more; --limit shows them, --reason chooses")
 
 
 def _time_text(time: datetime | str | None) -> str:
@@ -225,10 +233,19 @@ def _bytes_text(content: bytes | None) -> str:
     shown = content[:LONGEST_VALUE]
     more = f" … ({len(content):,} bytes in all; --value-file writes them)" if len(content) > LONGEST_VALUE else ""
     try:
-        text = shown.decode("utf-8")
+        text = printable(_decoded(shown))
     except UnicodeDecodeError:
         return f"0x{shown.hex()}{more}"
-    return f"{json.dumps(text, ensure_ascii=False) if not text.isprintable() else text}{more}"
+    return f"{text}{more}"
+
+
+def _decoded(content: bytes) -> str:
+    """Decode the beginning of a value, whose last character the cut may have split."""
+    return codecs.getincrementaldecoder("utf-8")().decode(content, final=len(content) < LONGEST_VALUE)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} … ({len(text):,} characters in all)"
 
 
 def _jsonable(letter: dict[str, Any]) -> dict[str, Any]:

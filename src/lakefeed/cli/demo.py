@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.local import shown_steps
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.errors import MissingExtra
 from lakefeed.observe.terminal import ProgressView, duration
 
@@ -87,7 +87,7 @@ def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
 
 def say(text: str) -> None:
     """A line of the demo's own, on stderr."""
-    click.echo(f"demo: {text}", err=True)
+    echo(f"demo: {text}", err=True)
 
 
 @contextmanager

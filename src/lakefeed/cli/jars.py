@@ -8,7 +8,7 @@ from collections import Counter
 import click
 
 from lakefeed import jars as locked
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 
 group_option = click.option(
     "--group", "groups", multiple=True, help="Only this group; may be given again. Default: all but those of tests."
@@ -36,7 +36,7 @@ def fetch(groups: tuple[str, ...], output: str) -> None:
     emit(
         output,
         document,
-        lambda: click.echo(f"{len(paths)} files verified in {locked.cache_directory()} ({seconds} s)"),
+        lambda: echo(f"{len(paths)} files verified in {locked.cache_directory()} ({seconds} s)"),
     )
 
 
@@ -50,7 +50,7 @@ def list_(groups: tuple[str, ...], output: str) -> None:
 
     def text() -> None:
         for artifact in artifacts:
-            click.echo(f"{artifact.size / 1e6:8.2f} MB  {','.join(artifact.groups):15} {artifact.coordinate}")
+            echo(f"{artifact.size / 1e6:8.2f} MB  {','.join(artifact.groups):15} {artifact.coordinate}")
 
     document = [
         {
@@ -77,11 +77,11 @@ def verify(context: click.Context, groups: tuple[str, ...], output: str) -> None
 
     def text() -> None:
         for coordinate, state in wrong.items():
-            click.echo(f"{state:8} {coordinate}")
+            echo(f"{state:8} {coordinate}")
         counts = Counter(states.values())
-        click.echo(", ".join(f"{counts[state]} {state}" for state in ("ok", "missing", "damaged")))
+        echo(", ".join(f"{counts[state]} {state}" for state in ("ok", "missing", "damaged")))
         if wrong:
-            click.echo("mend with: lakefeed jars fetch")
+            echo("mend with: lakefeed jars fetch")
 
     emit(output, {"ok": len(states) - len(wrong), "wrong": wrong}, text)
     if wrong:

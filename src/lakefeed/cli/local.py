@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.local import Endpoints, PartStatus, Stack, Step
 from lakefeed.local.report import Progress
 from lakefeed.local.stores import DEFAULT_STORE, STORES
@@ -63,7 +63,7 @@ def up(home: Path | None, store: str | None, output: str, **port_options: int | 
     def text() -> None:
         _print_endpoints(endpoints)
         again = f" --home {shlex.quote(str(home))}" if home else ""
-        click.echo(f"\nfor other clients:  eval $(lakefeed local env{again})")
+        echo(f"\nfor other clients:  eval $(lakefeed local env{again})")
 
     emit(output, _document(endpoints), text)
 
@@ -78,7 +78,7 @@ def down(home: Path | None, erase: bool, output: str) -> None:
     with shown_steps() as progress:
         stack.down(erase=erase, progress=progress)
     kept = f"data removed from {stack.home.root}" if erase else f"data kept in {stack.home.root}"
-    emit(output, {"home": str(stack.home.root), "erased": erase}, lambda: click.echo(f"down; {kept}"))
+    emit(output, {"home": str(stack.home.root), "erased": erase}, lambda: echo(f"down; {kept}"))
 
 
 @local.command()
@@ -95,9 +95,9 @@ def status(context: click.Context, home: Path | None, output: str) -> None:
         for part in parts:
             _print_status(part)
         if not parts:
-            click.echo(f"there is no local stack in {stack.home.root}")
+            echo(f"there is no local stack in {stack.home.root}")
         if not healthy:
-            click.echo("start it with: lakefeed local up")
+            echo("start it with: lakefeed local up")
 
     document = {"up": healthy, "home": str(stack.home.root), "parts": [asdict(part) for part in parts]}
     emit(output, document, text)
@@ -114,7 +114,7 @@ def env(home: Path | None, output: str) -> None:
 
     def text() -> None:
         for name, value in variables.items():
-            click.echo(f"export {name}={shlex.quote(value)}")
+            echo(f"export {name}={shlex.quote(value)}")
 
     emit(output, variables, text)
 
@@ -126,19 +126,19 @@ def _document(endpoints: Endpoints) -> dict[str, str]:
 
 
 def _print_endpoints(endpoints: Endpoints) -> None:
-    click.echo(f"Kafka            {endpoints.bootstrap_servers}")
-    click.echo(f"Schema Registry  {endpoints.schema_registry_url}")
-    click.echo(f"S3               {endpoints.s3_endpoint}  bucket {endpoints.bucket}")
-    click.echo(f"Iceberg catalog  {endpoints.catalog_uri}  warehouse {endpoints.warehouse}")
+    echo(f"Kafka            {endpoints.bootstrap_servers}")
+    echo(f"Schema Registry  {endpoints.schema_registry_url}")
+    echo(f"S3               {endpoints.s3_endpoint}  bucket {endpoints.bucket}")
+    echo(f"Iceberg catalog  {endpoints.catalog_uri}  warehouse {endpoints.warehouse}")
 
 
 def _print_status(part: PartStatus) -> None:
     color = {"up": "green", "down": "yellow"}.get(part.state, "red")
-    click.echo(f"{part.part:10} ", nl=False)
-    click.secho(f"{part.state:14}", fg=color, nl=False)
-    click.echo(f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}")
+    echo(f"{part.part:10} ", nl=False)
+    echo(f"{part.state:14}", fg=color, nl=False)
+    echo(f" {part.address or '-':22} pid {part.pid or '-':<8} {part.log}")
     if part.detail:
-        click.echo(f"{'':10} {part.detail}")
+        echo(f"{'':10} {part.detail}")
 
 
 def _line(step: Step) -> str:
@@ -150,7 +150,7 @@ def _line(step: Step) -> str:
 def shown_steps() -> Iterator[Progress]:
     """On a terminal a line that turns for each part that is being started; otherwise a line for each step."""
     if not sys.stderr.isatty():
-        yield lambda step: click.echo(_line(step), err=True)
+        yield lambda step: echo(_line(step), err=True)
         return
     from rich.console import Console
 

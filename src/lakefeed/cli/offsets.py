@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import parts_of, topic_option
 from lakefeed.columns import aligned
 
@@ -108,23 +108,23 @@ def rewind(
         click.confirm("Move the feed?", abort=True, err=True)
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-rewind"))
     if told := declared.rewind(agreed, spark=spark):
-        click.echo(told, err=True)
+        echo(told, err=True)
 
     def text() -> None:
         _print_plan(agreed)
-        click.echo("done; the next start goes on there")
+        echo("done; the next start goes on there")
 
     emit(output, {**agreed.as_dict(), "done": True}, text)
 
 
 def _print_survey(found: Survey) -> None:
-    click.echo(f"{found.feed} in {found.sink}: ", nl=False)
+    echo(f"{found.feed} in {found.sink}: ", nl=False)
     if found.refusal is None:
-        click.secho(f"a start {found.start}", fg="green", bold=True)
+        echo(f"a start {found.start}", fg="green", bold=True)
     else:
-        click.secho("a start would be refused", fg="red", bold=True)
+        echo("a start would be refused", fg="red", bold=True)
     if found.batch_id is not None:
-        click.echo(f"  the checkpoint has batch {found.batch_id} {'done' if found.committed else 'planned'}")
+        echo(f"  the checkpoint has batch {found.batch_id} {'done' if found.committed else 'planned'}")
     lines: list[tuple[str, ...]] = [
         ("partition", "checkpoint", "table", "group", "in the topic", "lag", "the table has")
     ]
@@ -138,15 +138,15 @@ def _print_survey(found: Survey) -> None:
         )
     _print_columns(lines, err=False)
     if found.refusal is not None:
-        click.echo()
-        click.echo(str(found.refusal))
+        echo()
+        echo(str(found.refusal))
 
 
 def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
     if not agreed.moves:
-        click.echo(f"{agreed.feed} stays where {agreed.table} is; a checkpoint is made anew", err=err)
+        echo(f"{agreed.feed} stays where {agreed.table} is; a checkpoint is made anew", err=err)
     else:
-        click.echo(f"{agreed.feed} in {agreed.table}:", err=err)
+        echo(f"{agreed.feed} in {agreed.table}:", err=err)
         lines: list[tuple[str, ...]] = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]
         for each in agreed.moves:
             start = "?" if each.start is None else f"{each.start}"
@@ -157,13 +157,11 @@ def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
             )
         _print_columns(lines, err=err)
     if agreed.rows:
-        click.echo(
-            f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new ones'}", err=err
-        )
+        echo(f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new ones'}", err=err)
     if agreed.letters:
-        click.echo(f"{agreed.letters:,} dead letters are deleted", err=err)
+        echo(f"{agreed.letters:,} dead letters are deleted", err=err)
 
 
 def _print_columns(lines: Sequence[tuple[str, ...]], *, err: bool) -> None:
     for line in aligned(lines, left=1):
-        click.echo(f"  {line}", err=err)
+        echo(f"  {line}", err=err)

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from lakefeed.errors import LakefeedError
+from lakefeed.printable import printable, printable_json
 
 output_option = click.option(
     "--output",
@@ -23,10 +24,15 @@ output_option = click.option(
 )
 
 
+def echo(text: str = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:
+    """Print text of a command. What it took from records, schemas and servers can do no harm to the terminal."""
+    click.secho(printable(text, keep="\n\t"), err=err, nl=nl, **style)
+
+
 def emit(output: str, document: Any, text: Callable[[], None]) -> None:
     """Prints ``document`` as JSON, or calls ``text`` to print it for people."""
     if output == "json":
-        click.echo(json.dumps(document, indent=2, default=str, ensure_ascii=False))
+        click.echo(printable_json(json.dumps(document, indent=2, default=str, ensure_ascii=False)))
     else:
         text()
 
@@ -39,10 +45,10 @@ def wants_json(argv: list[str]) -> bool:
 def fail(error: LakefeedError, *, as_json: bool) -> int:
     """Prints an error, as the JSON document on stdout or as text on stderr; returns its exit status."""
     if as_json:
-        click.echo(json.dumps(error.as_dict(), indent=2, ensure_ascii=False))
+        click.echo(printable_json(json.dumps(error.as_dict(), indent=2, ensure_ascii=False)))
     else:
         click.secho("error: ", fg="red", bold=True, nl=False, err=True)
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
     if os.environ.get("LAKEFEED_DEBUG"):
         traceback.print_exception(error, file=sys.stderr)
     return error.exit_status

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.columns import aligned
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def _print(found: Plans) -> None:
         _print_plan(found.tables[0])
         return
     if not found.tables:
-        click.echo(f"{found.pipeline}: there is no topic yet that it reads")
+        echo(f"{found.pipeline}: there is no topic yet that it reads")
         return
-    click.secho(f"{found.pipeline}: {len(found.tables)} topics, each into a table of its own", bold=True)
+    echo(f"{found.pipeline}: {len(found.tables)} topics, each into a table of its own", bold=True)
     rows = [("topic", "start", "table", "records", "batches", "files", "S3 requests")]
     for each in found.tables:
         figures = each.estimates
@@ -80,14 +80,14 @@ def _print(found: Plans) -> None:
         )
     _columns(rows, left=3)
     if found.total is not None:
-        click.echo()
+        echo()
         _print_estimates(found.total)
     for each in found.tables:
         if each.refusal is not None:
-            click.echo()
-            click.secho(f"{each.topics[0]}: the start would be refused", fg="red", bold=True)
-            click.echo(str(each.refusal))
-    click.echo(f"\nin full: lakefeed plan … --topic {found.tables[0].topics[0]}")
+            echo()
+            echo(f"{each.topics[0]}: the start would be refused", fg="red", bold=True)
+            echo(str(each.refusal))
+    echo(f"\nin full: lakefeed plan … --topic {found.tables[0].topics[0]}")
 
 
 def _in_short(each: Plan) -> str:
@@ -100,8 +100,8 @@ def _in_short(each: Plan) -> str:
 
 
 def _print_plan(each: Plan) -> None:
-    click.secho(f"{each.feed}: {', '.join(each.topics)} into {each.sink}", bold=True)
-    click.echo()
+    echo(f"{each.feed}: {', '.join(each.topics)} into {each.sink}", bold=True)
+    echo()
     _field("start", each.start, colour="red" if each.refusal else "green")
     if each.checkpoint is not None:
         _field("checkpoint", f"{each.checkpoint.location}: {each.checkpoint.told}")
@@ -118,13 +118,13 @@ def _print_plan(each: Plan) -> None:
         _field("again", f"batch {each.again.batch_id}, which Spark had planned before, {what}")
     if each.estimates is not None:
         _print_reading(each)
-        click.echo()
+        echo()
         _print_estimates(each.estimates)
     for note in each.notes:
         _field("note", note)
     if each.refusal is not None:
-        click.echo()
-        click.echo(str(each.refusal))
+        echo()
+        echo(str(each.refusal))
 
 
 def _print_table(table: TableChange) -> None:
@@ -135,7 +135,7 @@ def _print_table(table: TableChange) -> None:
     for statement in table.statements:
         short = OWN_PROPERTY.sub(r"\1'…'", statement)
         for number, line in enumerate(_statement(short)):
-            click.echo(" " * (INDENT + 2 * bool(number)) + line)
+            echo(" " * (INDENT + 2 * bool(number)) + line)
 
 
 def _statement(text: str) -> Iterator[str]:
@@ -176,32 +176,32 @@ def _print_reading(each: Plan) -> None:
         )
     _columns(rows, left=1, indent=INDENT)
     if len(each.partitions) > MOST_PARTITIONS:
-        click.echo(" " * INDENT + f"… and {len(each.partitions) - MOST_PARTITIONS} more: --output json")
+        echo(" " * INDENT + f"… and {len(each.partitions) - MOST_PARTITIONS} more: --output json")
 
 
 def _print_estimates(found: Estimates) -> None:
     width = max(40, min(140, shutil.get_terminal_size().columns) - 46)
-    click.echo(f"  {'':<14}{'first batch':>14}{'in all':>16}")
+    echo(f"  {'':<14}{'first batch':>14}{'in all':>16}")
     for name, each in found.named():
         basis = textwrap.wrap(each.rests_on, width) or [""]
         size = _bytes if name.startswith("bytes") else _number
-        click.echo(f"  {name:<14}{size(each.first):>14}{size(each.all):>16}  {basis[0]}")
+        echo(f"  {name:<14}{size(each.first):>14}{size(each.all):>16}  {basis[0]}")
         for more in basis[1:]:
-            click.echo(" " * 48 + more)
+            echo(" " * 48 + more)
 
 
 def _field(name: str, text: str, *, colour: str | None = None) -> None:
     width = max(60, min(140, shutil.get_terminal_size().columns) - INDENT)
     lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
-    click.echo(name.ljust(INDENT), nl=False)
-    click.secho(lines[0], fg=colour)
+    echo(name.ljust(INDENT), nl=False)
+    echo(lines[0], fg=colour)
     for line in lines[1:]:
-        click.echo(" " * INDENT + line)
+        echo(" " * INDENT + line)
 
 
 def _columns(rows: Sequence[tuple[str, ...]], *, left: int, indent: int = 2) -> None:
     for line in aligned(rows, left=left):
-        click.echo(" " * indent + line)
+        echo(" " * indent + line)
 
 
 def _number(figure: int | float | None) -> str:

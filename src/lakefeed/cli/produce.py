@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, pairs, registry_url_of
 from lakefeed.errors import ConfigError, ResourceMissing
 
@@ -94,7 +94,7 @@ def produce(output: str, **options: Any) -> None:
     emit(
         output,
         document,
-        lambda: click.echo(
+        lambda: echo(
             f"{produced.topic}: {produced.records:,} records in {produced.seconds:.1f} s "
             f"({produced.records_per_second:,.0f}/s){schema}"
         ),
@@ -171,7 +171,7 @@ class _Order:
         registry = self._registry()
         schema = self._schema(registry)
         log_file = self.log_file or log_path("produce")
-        click.echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)
+        echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)
         is_ours = not is_running()
         spark = session("produce", master=self.master, log_file=log_file)
         try:

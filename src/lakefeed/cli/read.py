@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, registry_url_of
 from lakefeed.columns import aligned
 from lakefeed.errors import ConfigError
+from lakefeed.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -221,25 +222,30 @@ def _print_rows(shown: Shown, row_format: str | None) -> None:
     """Rows as a table, JSON lines or CSV."""
     if row_format == "json":
         for (row,) in shown.rows:
-            click.echo(row)
+            click.echo(printable_json(row or "{}"))
     elif row_format == "csv":
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(shown.columns)
-        writer.writerows(shown.rows)
+        # A file gets what the records hold; a terminal gets nothing that acts on it.
+        at_terminal = sys.stdout.isatty()
+        writer.writerows(
+            [[each and printable(each) for each in row] for row in shown.rows] if at_terminal else shown.rows
+        )
         sys.stdout.flush()
     else:
         lines = [tuple(shown.columns), *(tuple(_cell(each) for each in row) for row in shown.rows)]
         for line in aligned(lines, left=len(shown.columns)):
-            click.echo(line)
+            echo(line)
 
 
 def _cell(text: str | None) -> str:
     line = "null" if text is None else " ".join(text.splitlines())
+    line = printable(line[:WIDEST]) + line[WIDEST:]
     return line if len(line) <= WIDEST else f"{line[: WIDEST - 1]}…"
 
 
 def _print_summary(done: ReadSummary, *, err: bool = False) -> None:
-    say = partial(click.echo, err=err)
+    say = partial(echo, err=err)
     for note in done.notes:
         say(note)
     if not done.whole:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.observe.terminal import ProgressView
 from lakefeed.signals import begin_work, stop_on_signals
 
@@ -90,7 +90,7 @@ def run(
 
 
 def _print(name: str, summary: RunSummary) -> None:
-    click.echo(
+    echo(
         f"{name}: {summary.batches} batches, {summary.records:,} records, "
         f"{summary.rows:,} rows in {summary.seconds:.1f} s ({summary.rows_per_second:,.0f} rows/s), "
         f"{sum(summary.s3_requests.values())} S3 requests"
@@ -99,15 +99,13 @@ def _print(name: str, summary: RunSummary) -> None:
     )
     failed = [each for each in summary.tables if each.failure]
     if summary.tables:
-        click.echo(f"{len(summary.tables):,} tables, {len(failed):,} of them failed")
+        echo(f"{len(summary.tables):,} tables, {len(failed):,} of them failed")
     for name, why in summary.paused.items():
-        click.secho(f"  the sink '{name}' waits: {why}", fg="red")
+        echo(f"  the sink '{name}' waits: {why}", fg="red")
     for each in failed:
-        click.secho(f"  {each.topic}: {each.failure}", fg="red")
+        echo(f"  {each.topic}: {each.failure}", fg="red")
 
 
 def _print_batch(name: str, landed: BatchSummary) -> None:
     rows = "" if landed.rows is None else f", {landed.rows:,} rows"
-    click.echo(
-        f"{name}: {landed.records:,} records{rows}, {landed.dead_letters:,} dead letters in {landed.seconds:.1f} s"
-    )
+    echo(f"{name}: {landed.records:,} records{rows}, {landed.dead_letters:,} dead letters in {landed.seconds:.1f} s")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import one_part_of, topic_option
 from lakefeed.columns import aligned
 
@@ -45,10 +45,10 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
     steps = _steps([each.text for each in versions])
 
     def text() -> None:
-        click.echo(f"subject {versions[-1].subject}")
+        echo(f"subject {versions[-1].subject}")
         for version, step in zip(versions, steps, strict=True):
-            click.echo(f"  version {version.version}  id {version.schema_id}  {step}")
-        click.echo(f"table {_table_name(config)}{'' if table else ': not there yet'}")
+            echo(f"  version {version.version}  id {version.schema_id}  {step}")
+        echo(f"table {_table_name(config)}{'' if table else ': not there yet'}")
         _columns(lines)
 
     document = {
@@ -77,16 +77,16 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
     found = outlook(config, latest, existing_table(config, connections=connections))
 
     def text() -> None:
-        click.echo(f"subject {latest.subject}, version {latest.version}, id {latest.schema_id}")
-        click.echo(f"table {_table_name(config)}")
+        echo(f"subject {latest.subject}, version {latest.version}, id {latest.schema_id}")
+        echo(f"table {_table_name(config)}")
         for change in found.changes:
-            click.echo(f"  {change}")
+            echo(f"  {change}")
         for statement in found.ddl or ():
-            click.echo(f"{statement};")
+            echo(f"{statement};")
         if found.ddl == () and not found.changes:
-            click.echo("  takes it as it is")
+            echo("  takes it as it is")
         if found.note:
-            click.echo(f"note: {found.note}")
+            echo(f"note: {found.note}")
 
     document = {
         "subject": latest.subject,
@@ -124,14 +124,14 @@ def history(
 
     def text() -> None:
         if state.history.dropped:
-            click.echo(f"({state.history.dropped} older entries are gone)")
+            echo(f"({state.history.dropped} older entries are gone)")
         for entry in state.history.entries:
             by = f"schema id {entry.schema_id}" if entry.schema_id is not None else "no schema id"
-            click.echo(f"{entry.at:%Y-%m-%d %H:%M:%S} UTC  {by}")
+            echo(f"{entry.at:%Y-%m-%d %H:%M:%S} UTC  {by}")
             for change in entry.changes:
-                click.echo(f"  {change}")
+                echo(f"  {change}")
         if not state.history.entries:
-            click.echo(f"{state.name} has the columns that it was created with")
+            echo(f"{state.name} has the columns that it was created with")
 
     entries = [each.as_dict() for each in state.history.entries]
     emit(output, {"table": state.name, "dropped": state.history.dropped, "entries": entries}, text)
@@ -155,14 +155,14 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
     found = inferred(values, name=config.name)
 
     def text() -> None:
-        click.echo(f"guessed from {found.records:,} records")
-        click.echo(f"\ndecode:\n  json:\n    schema_ddl: {json.dumps(found.ddl, ensure_ascii=False)}")
+        echo(f"guessed from {found.records:,} records")
+        echo(f"\ndecode:\n  json:\n    schema_ddl: {json.dumps(found.ddl, ensure_ascii=False)}")
         if found.avro is not None:
-            click.echo(f"\n{json.dumps(found.avro, indent=2, ensure_ascii=False)}")
+            echo(f"\n{json.dumps(found.avro, indent=2, ensure_ascii=False)}")
         if found.conflicts:
-            click.echo("\nspeaks against it:")
+            echo("\nspeaks against it:")
         for conflict in found.conflicts:
-            click.echo(f"  {conflict}")
+            echo(f"  {conflict}")
 
     emit(output, asdict(found), text)
 
@@ -218,4 +218,4 @@ def _columns(lines: Sequence[Comparison]) -> None:
         ours, theirs = each.registry or "-", each.table or "-"
         rows.append((each.path, ours, theirs if ours == theirs else f"{theirs}  <"))
     for line in aligned(rows, left=3):
-        click.echo(f"  {line}")
+        echo(f"  {line}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import parts_of, topic_option
 
 if TYPE_CHECKING:
@@ -283,10 +283,10 @@ def _print(read: Health, planned: Plan, target: str) -> None:
     from lakefeed.upkeep.due import LastUpkeep
     from lakefeed.upkeep.health import SIZES_MB
 
-    click.secho(read.table, bold=True)
+    echo(read.table, bold=True)
 
     def line(name: str, text: str) -> None:
-        click.echo(f"  {name.ljust(COLUMN)}{text}")
+        echo(f"  {name.ljust(COLUMN)}{text}")
 
     share = f", {read.small_files / read.files:.0%} below 3/4 of {read.target_bytes >> 20:,} MB" if read.files else ""
     line("files", f"{read.files:,} of {_size(read.bytes)}, {read.records:,} rows{share}")
@@ -317,23 +317,21 @@ def _print(read: Health, planned: Plan, target: str) -> None:
 
 
 def _print_report(report: Report) -> None:
-    click.secho(report.table, bold=True)
+    echo(report.table, bold=True)
     if report.dry_run:
         for each in report.due:
-            click.echo(f"  {each.step.ljust(10)} {each.why}")
+            echo(f"  {each.step.ljust(10)} {each.why}")
         if any(each.step == "orphans" for each in report.due):
-            click.echo(f"  {'':10} {report.did.orphans:,} orphans of {_size(report.did.orphan_bytes)}")
+            echo(f"  {'':10} {report.did.orphans:,} orphans of {_size(report.did.orphan_bytes)}")
         if not report.due:
-            click.echo("  nothing is due")
+            echo("  nothing is due")
         return
-    click.echo(f"  {report.sentence}")
+    echo(f"  {report.sentence}")
     if report.after is not None:
         for name in ("files", "bytes", "delete_files", "manifests", "snapshots", "metadata_bytes", "planning_seconds"):
-            click.echo(f"  {name.ljust(COLUMN + 2)}{report.before[name]:>14,} -> {report.after[name]:>14,}")
+            echo(f"  {name.ljust(COLUMN + 2)}{report.before[name]:>14,} -> {report.after[name]:>14,}")
     if report.scan_seconds is not None:
-        click.echo(
-            f"  {'scan_seconds'.ljust(COLUMN + 2)}{report.scan_seconds[0]:>14,} -> {report.scan_seconds[1]:>14,}"
-        )
+        echo(f"  {'scan_seconds'.ljust(COLUMN + 2)}{report.scan_seconds[0]:>14,} -> {report.scan_seconds[1]:>14,}")
 
 
 def _tell(told: Report | LakefeedError, output: str) -> None:
@@ -341,11 +339,11 @@ def _tell(told: Report | LakefeedError, output: str) -> None:
     from lakefeed.errors import LakefeedError
 
     if output == "json":
-        click.echo(json.dumps(told.as_dict(), default=str))
+        echo(json.dumps(told.as_dict(), default=str))
     elif isinstance(told, LakefeedError):
-        click.echo(f"failed, and goes on: {told}", err=True)
+        echo(f"failed, and goes on: {told}", err=True)
     else:
-        click.echo(f"{told.table}: {told.sentence}")
+        echo(f"{told.table}: {told.sentence}")
 
 
 def _size(count: float) -> str:

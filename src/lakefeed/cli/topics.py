@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, pairs
 
 
@@ -43,7 +43,7 @@ def create(
         exist_ok=if_not_exists,
     )
     said = f"created {name} with {partitions} partitions" if created else f"{name} was there already"
-    emit(output, {"topic": name, "created": created}, lambda: click.echo(said))
+    emit(output, {"topic": name, "created": created}, lambda: echo(said))
 
 
 @topics.command()
@@ -57,10 +57,10 @@ def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
     found = Topics(bootstrap_servers_of(bootstrap_servers)).describe(name)
 
     def text() -> None:
-        click.echo(f"{found.name}  id {found.topic_id}  records {found.records:,}")
+        echo(f"{found.name}  id {found.topic_id}  records {found.records:,}")
         for each in found.partitions:
             leader = "none" if each.leader is None else each.leader
-            click.echo(f"  partition {each.id}  leader {leader}  offsets {each.start_offset:,} to {each.end_offset:,}")
+            echo(f"  partition {each.id}  leader {leader}  offsets {each.start_offset:,} to {each.end_offset:,}")
 
     emit(output, {**asdict(found), "records": found.records}, text)
 
@@ -76,6 +76,6 @@ def list_(bootstrap_servers: str | None, output: str) -> None:
 
     def text() -> None:
         for name in names:
-            click.echo(name)
+            echo(name)
 
     emit(output, names, text)

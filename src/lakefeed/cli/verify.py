@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import parts_of, topic_option
 from lakefeed.columns import aligned
 
@@ -51,7 +51,7 @@ def _print_all(all_done: list[Verification]) -> None:
         if not done.faults:
             _print_verdict(done)
             if done.commits:
-                click.echo(f"  {done.commits:,} commits, {done.records:,} records, {done.rows:,} rows")
+                echo(f"  {done.commits:,} commits, {done.records:,} records, {done.rows:,} rows")
     for done in all_done:
         if done.faults:
             _print(done)
@@ -63,40 +63,38 @@ def _print_verdict(done: Verification) -> None:
         color, verdict = "red", f"{len(done.faults):,} fault{'s' if len(done.faults) > 1 else ''}"
     elif not done.commits:
         color, verdict = "yellow", "no commits yet"
-    click.echo(f"{done.feed} in {done.table}: ", nl=False)
-    click.secho(verdict, fg=color, bold=True)
+    echo(f"{done.feed} in {done.table}: ", nl=False)
+    echo(verdict, fg=color, bold=True)
 
 
 def _print(done: Verification) -> None:
     _print_verdict(done)
     if done.commits:
-        click.echo()
+        echo()
         _print_sums(done)
-        click.echo()
+        echo()
         _print_partitions(done)
     for title, found in (("faults", done.faults), ("notes", done.notes)):
         if found:
-            click.echo(f"\n{title}")
+            echo(f"\n{title}")
         for each in found[:MOST_FINDINGS_SHOWN]:
-            click.echo(f"  {each.kind:<16} {each.what}")
+            echo(f"  {each.kind:<16} {each.what}")
         if len(found) > MOST_FINDINGS_SHOWN:
-            click.echo(f"  … and {len(found) - MOST_FINDINGS_SHOWN:,} more; --output json lists them all")
+            echo(f"  … and {len(found) - MOST_FINDINGS_SHOWN:,} more; --output json lists them all")
 
 
 def _print_sums(done: Verification) -> None:
     since = "all that there were" if done.whole else "older ones have expired"
     backfills = f", and {done.backfills:,} of backfills" if done.backfills else ""
-    click.echo(f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}{backfills}: {since}")
+    echo(f"  commits  {done.commits:,}, batches {done.first_batch} to {done.last_batch}{backfills}: {since}")
     without = done.offsets - done.records
     hold = f", {without:,} hold no record (transaction markers, aborted or compacted records)" if without else ""
     again = f", {done.offsets_again:,} read again after a rewind" if done.offsets_again else ""
-    click.echo(f"  offsets  {done.offsets:,}{again}{hold}")
+    echo(f"  offsets  {done.offsets:,}{again}{hold}")
     rest = done.records - done.dead_letters - done.skipped
-    click.echo(
-        f"  records  {done.records:,} = {rest:,} good + {done.dead_letters:,} dead letters + {done.skipped:,} skipped"
-    )
+    echo(f"  records  {done.records:,} = {rest:,} good + {done.dead_letters:,} dead letters + {done.skipped:,} skipped")
     if (upserts := done.upserts) is not None:
-        click.echo(
+        echo(
             f"  changes  {upserts.changes:,} = {upserts.inserted:,} inserted + {upserts.updated:,} updated + "
             f"{upserts.deleted:,} deleted + {upserts.superseded:,} superseded + {upserts.void:,} without effect"
         )
@@ -112,7 +110,7 @@ def _print_sums(done: Verification) -> None:
     ]
     sums = f" in the table: {', '.join(parts)}" if len(parts) > 1 else ""
     compared = ", compared by their own offsets" if done.deep else ""
-    click.echo(f"  rows     {done.rows:,}{sums}{compared}")
+    echo(f"  rows     {done.rows:,}{sums}{compared}")
 
 
 def _print_partitions(done: Verification) -> None:
@@ -122,4 +120,4 @@ def _print_partitions(done: Verification) -> None:
         lag = "-" if each.lag is None else f"{each.lag:,}"
         lines.append((f"{each.topic}-{each.partition}", f"[{each.start}, {each.end})", there, lag))
     for line in aligned(lines, left=1):
-        click.echo(f"  {line}")
+        echo(f"  {line}")

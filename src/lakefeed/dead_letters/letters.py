@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.printable import unescaped
 from lakefeed.tables.reader import open_table
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lakefeed.dead_letters.place import DeadLetterReader
 
 POSITION = re.compile(r"(?:(?P<topic>[A-Za-z0-9._-]+):)?(?P<partition>\d+):(?P<offset>\d+)")
+NUMBER = re.compile("[0-9]+")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TIMES = ("timestamp", "failed_at")
 SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
@@ -30,7 +32,7 @@ class Choice:
 
     Attributes:
         feed: the feed's name.
-        reason: text that the reason holds.
+        reason: text that the reason holds, as it is or as it is printed: with escapes, and ``#`` for numbers.
         topic: the topic's name.
         partition: the partition.
         offset: the offset.
@@ -54,6 +56,16 @@ class Choice:
             "schema_id": self.schema_id,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+    def reasons(self) -> tuple[str, str]:
+        """The text that the reason, or its kind, has to contain: as given, or without the escapes of a terminal."""
+        wanted = self.reason or ""
+        return wanted, unescaped(wanted)
+
+    def means(self, reason: str) -> bool:
+        """Whether a letter with this reason is meant. ``dead_letters.table.CHOSEN`` says the same in SQL."""
+        kind = kind_of(reason)
+        return any(wanted in reason or wanted in kind for wanted in self.reasons())
 
     @classmethod
     def at(cls, feed: str, position: str) -> Choice:
@@ -89,11 +101,16 @@ class Kind:
     sample: str
 
 
+def kind_of(reason: str) -> str:
+    """A reason with ``#`` for each number."""
+    return NUMBER.sub("#", reason)
+
+
 def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
     """The letters by reason, the commonest first."""
     grouped: dict[str, list[dict[str, Any]]] = {}
     for each in letters:
-        grouped.setdefault(re.sub(r"\d+", "#", each["reason"]), []).append(each)
+        grouped.setdefault(kind_of(each["reason"]), []).append(each)
     found = []
     for reason, alike in grouped.items():
         times: list[datetime] = [each["timestamp"] for each in alike if isinstance(each["timestamp"], datetime)]
@@ -143,8 +160,7 @@ def find(table: str, choice: Choice, *, connections: Connections, whole: bool = 
     found: list[dict[str, Any]] = _with_numbers(read).to_pylist()
     for each in found:
         each.update({name: time_of(each[name]) for name in TIMES})
-    if choice.reason is not None:
-        found = [each for each in found if choice.reason in each["reason"]]
+    found = [each for each in found if choice.means(each["reason"])]
     return sorted(found, key=lambda each: (each["topic"], each["partition"], each["offset"]))
 
 

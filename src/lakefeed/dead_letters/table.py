@@ -38,7 +38,9 @@ AND (:wanted_topic IS NULL OR topic = :wanted_topic)
 AND (:wanted_partition IS NULL OR partition = :wanted_partition)
 AND (:wanted_offset IS NULL OR offset = :wanted_offset)
 AND (:wanted_schema_id IS NULL OR schema_id = :wanted_schema_id)
-AND (:wanted_reason IS NULL OR contains(reason, :wanted_reason))"""
+AND (:wanted_reason IS NULL
+  OR contains(reason, :wanted_reason) OR contains(regexp_replace(reason, '[0-9]+', '#'), :wanted_reason)
+  OR contains(reason, :plain_reason) OR contains(regexp_replace(reason, '[0-9]+', '#'), :plain_reason))"""
 
 
 NAMES = frozenset(("feed", "batch_id", "topic", "partition", "offset", "reason", "failed_at", "replay"))
@@ -228,8 +230,13 @@ class DeadLetterTable:
 
 
 def _arguments(choice: Choice) -> dict[str, Any]:
-    named = ("topic", "partition", "offset", "schema_id", "reason")
-    return {f"wanted_{name}": getattr(choice, name) for name in named}
+    named = ("topic", "partition", "offset", "schema_id")
+    wanted, plain = choice.reasons()
+    return {
+        **{f"wanted_{name}": getattr(choice, name) for name in named},
+        "wanted_reason": None if choice.reason is None else wanted,
+        "plain_reason": plain,
+    }
 
 
 def is_dead_letters(columns: Iterable[str]) -> bool:

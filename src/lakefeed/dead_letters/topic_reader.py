@@ -217,5 +217,5 @@ def _is_meant(letter: Letter, choice: Choice) -> bool:
         and choice.partition in (None, partition)
         and choice.offset in (None, offset)
         and choice.schema_id in (None, letter.schema_id)
-        and (choice.reason is None or choice.reason in letter.reason)
+        and choice.means(letter.reason)
     )

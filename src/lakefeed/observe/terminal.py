@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from lakefeed.observe.progress import BatchProgress
+from lakefeed.printable import printable
 
 
 class LiveLine:
@@ -48,11 +49,11 @@ class LiveLine:
     def update(self, text: str) -> None:
         """What the line says from now on."""
         if self._live:
-            self._live.update(Text(text))
+            self._live.update(Text(printable(text)))
 
     def print(self, text: str) -> None:
         """A line that stays."""
-        self.console.print(text, markup=False, soft_wrap=True)
+        self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
 
 
 class ProgressView(LiveLine):

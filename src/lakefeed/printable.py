@@ -1,0 +1,53 @@
+"""Text from outside, made harmless for a terminal: records, schemas and servers may say anything.
+
+A control character can move the cursor, change colours or the title of the window; a mark of direction can make a line
+read as something else. Both are written as escapes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    r"""Return the text with ``\x1b``, ``\u202e`` and the like for what does not print.
+
+    Args:
+        text: any text.
+        keep: characters to leave as they are, such as the ends of lines.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)
+
+
+def printable_json(text: str) -> str:
+    """Return a JSON document with JSON's own escapes for what does not print; its values stay the same."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() or each == "\n" else _json_escape(each) for each in text)
+
+
+def unescaped(text: str) -> str:
+    """Return the text that ``printable`` has been given."""
+
+    def char(match: re.Match[str]) -> str:
+        number = int(next(filter(None, match.groups())), 16)
+        return chr(number) if number <= 0x10FFFF else match[0]
+
+    return _ESCAPE.sub(char, text)
+
+
+def _escape(char: str) -> str:
+    number = ord(char)
+    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _json_escape(char: str) -> str:
+    number = ord(char)
+    if number < 0x10000:
+        return f"\\u{number:04x}"
+    high, low = divmod(number - 0x10000, 0x400)
+    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"

@@ -1,0 +1,34 @@
+"""Which letters a replay takes, by SQL, are those that ``dead-letters list`` shows, by Python."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from lakefeed.dead_letters.letters import Choice, kind_of
+from lakefeed.dead_letters.table import CHOSEN, _arguments
+from lakefeed.printable import printable
+from tests.unit.dead_letters.test_reasons import REASONS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_sql_and_python_choose_the_same_letters(spark: SparkSession) -> None:
+    wanted = [None, "", "byte 18", "of #", *(form for each in REASONS for form in (printable(each), kind_of(each)))]
+    rows = [("f", None, "t", 0, at, 1, each) for at, each in enumerate(REASONS)]
+    columns = "feed STRING, replay STRING, topic STRING, partition INT, offset INT, schema_id INT, reason STRING"
+    spark.createDataFrame(rows, columns).createOrReplaceTempView("dead_letter_choice")
+    parts = []
+    for number, reason in enumerate(wanted):
+        arguments = {"feed": "f", **_arguments(Choice(feed="f", reason=reason))}
+        parts.append(spark.sql(f"SELECT {number}, offset FROM dead_letter_choice {CHOSEN}", args=arguments))
+    chosen = {tuple(row) for row in reduce(DataFrame.union, parts).collect()}
+    assert chosen == {
+        (number, at)
+        for number, reason in enumerate(wanted)
+        for at, each in enumerate(REASONS)
+        if Choice(feed="f", reason=reason).means(each)
+    }

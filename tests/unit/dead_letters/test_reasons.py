@@ -1,0 +1,48 @@
+"""A reason as ``dead-letters list`` prints it chooses the letters that have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.dead_letters.letters import Choice, kinds
+from lakefeed.printable import printable
+
+REASONS = [
+    "found long, expecting int at byte 17 of 204",
+    'it\'s "quoted", `ticked` and \\ escaped',
+    "größe 東京 \N{ARABIC-INDIC DIGIT THREE}",
+    "a\nb\tc\x1b[2J\u202e 7",
+    "x" * 40_000 + " 3",
+    "100% of it_",
+]
+
+
+def letter(reason: str) -> dict[str, Any]:
+    return {"topic": "t", "partition": 0, "offset": 1, "timestamp": None, "reason": reason}
+
+
+def is_chosen_as_printed(reason: str) -> bool:
+    (kind,) = kinds([letter(reason)])
+    printed = (printable(reason), printable(kind.reason), reason, kind.reason)
+    return all(Choice(feed="f", reason=each).means(reason) for each in printed)
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_reason_as_printed_chooses_its_letters(reason: str) -> None:
+    assert is_chosen_as_printed(reason)
+    assert not Choice(feed="f", reason=f"{reason}!").means(reason)
+
+
+@given(st.text(st.characters(exclude_characters="\\")))
+def test_any_reason_as_printed_chooses_its_letters(reason: str) -> None:
+    assert is_chosen_as_printed(reason)
+
+
+def test_a_number_is_exact_where_it_is_given() -> None:
+    assert not Choice(feed="f", reason="byte 18").means(REASONS[0])
+    assert Choice(feed="f", reason="byte # of #").means(REASONS[0])
+    assert Choice(feed="f").means(REASONS[0])
