@@ -24,13 +24,14 @@ class BatchProgress:
         records: records read.
         rows: rows landed; None where the sink does not say.
         seconds: how long the whole batch took.
-        lag: records in the topics, when the batch was planned, that no batch has read yet; None where nobody says: of
+        lag: offsets in the topics, when the batch was planned, that no batch has read yet; None where nobody says: of
             a batch that another driver has planned, or of a source whose offsets count no records.
         requests: requests to S3, of driver and executors; None if they were not counted.
         request_budget: how many there should be at most; None for no budget.
         dead_letters: records that became dead letters.
         skipped: records left out because the pipeline says so.
         notes: what the user should hear of, such as a change of the schema.
+        offsets: that the batch moved on by, with those that hold no record; None if that is not known.
     """
 
     batch_id: int
@@ -43,6 +44,7 @@ class BatchProgress:
     dead_letters: int = 0
     skipped: int = 0
     notes: tuple[str, ...] = ()
+    offsets: int | None = None
 
     @property
     def over_budget(self) -> bool:
@@ -63,10 +65,14 @@ class BatchProgress:
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the lag takes at this rate; None if that cannot be said."""
+        """How long the lag takes at this rate; None if that cannot be said.
+
+        In offsets, as the lag: of a compacted topic, or one with transactions, few of them may be records.
+        """
         if not self.lag:
             return None if self.lag is None else 0.0
-        return self.lag / self.input_rate if self.input_rate > 0 else None
+        done = self.records if self.offsets is None else self.offsets
+        return self.lag * self.seconds / done if done > 0 and self.seconds > 0 else None
 
     @classmethod
     def of(
@@ -90,6 +96,9 @@ class BatchProgress:
             dead_letters=landed.counts.dead_letters if landed else 0,
             skipped=landed.counts.skipped if landed else 0,
             notes=landed.notes if landed else (),
+            offsets=_sum(
+                [_between(source.get("startOffset"), source.get("endOffset")) for source in report["sources"]]
+            ),
         )
 
 
@@ -99,16 +108,29 @@ def _sum(lags: Sequence[int | None]) -> int | None:
 
 
 def _lag(source: Mapping[str, Any]) -> int | None:
-    latest, ends = source.get("latestOffset"), source.get("endOffset")
-    if not isinstance(latest, dict) or not isinstance(ends, dict):
+    return _between(source.get("endOffset"), source.get("latestOffset"))
+
+
+def _between(start: object, end: object) -> int | None:
+    """How many offsets lie between two places of a source; None if one is unknown, or its offsets count no records."""
+    if not isinstance(start, dict) or not isinstance(end, dict):
         return None
-    if not all(isinstance(offsets, dict) for offsets in latest.values()):
-        return None  # A source whose offsets count no records.
-    return sum(
-        max(0, int(offset) - int(ends.get(topic, {}).get(partition, 0)))
-        for topic, offsets in latest.items()
+    if not all(isinstance(offsets, dict) for offsets in end.values()):
+        return None
+    pairs = [
+        (start.get(topic, {}).get(partition), offset)
+        for topic, offsets in end.items()
         for partition, offset in offsets.items()
-    )
+    ]
+    if any(before is None for before, _ in pairs):
+        # A new partition begins wherever it begins, which need not be 0.
+        return None
+    return sum(max(0, _at(offset) - _at(before)) for before, offset in pairs)
+
+
+def _at(offset: Any) -> int:
+    """A source with names of its own for places has them beside the number."""
+    return int(offset["at"] if isinstance(offset, dict) else offset)
 
 
 class ProgressReports:

@@ -28,6 +28,32 @@ def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
     assert progress.seconds_left == 0.1
 
 
+def test_the_time_left_counts_offsets_as_the_lag_does() -> None:
+    """A compacted topic and one with transactions have offsets without a record."""
+    compacted = {
+        "latestOffset": {"t": {"0": 90_000}},
+        "startOffset": {"t": {"0": 0}},
+        "endOffset": {"t": {"0": 30_000}},
+    }
+    progress = BatchProgress.of({**REPORT, "numInputRows": 10, "sources": [compacted]}, landed=None)
+    assert (progress.records, progress.offsets, progress.lag) == (10, 30_000, 60_000)
+    assert progress.seconds_left == 4
+    # The first batch of a query has no start: its records are all that is known.
+    first = BatchProgress.of({**REPORT, "sources": [{**compacted, "startOffset": None}]}, landed=None)
+    assert (first.offsets, first.seconds_left) == (None, 120)
+    # A batch of markers and aborted records alone moves on too.
+    assert BatchProgress(0, 0, 0, 2.0, 10, offsets=20).seconds_left == 1
+
+
+def test_a_partition_that_a_batch_does_not_name_is_no_lag_from_zero() -> None:
+    source = {
+        "latestOffset": {"t": {"0": 150, "1": 5_000}},
+        "startOffset": {"t": {"0": 90}},
+        "endOffset": {"t": {"0": 100}},
+    }
+    assert BatchProgress.of({**REPORT, "sources": [source]}, landed=None).lag is None
+
+
 @pytest.mark.parametrize(
     "source",
     [
