@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.survey import Survey, surveyed
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
 from lakefeed.config.kinesis import KinesisSource
@@ -35,6 +36,7 @@ from lakefeed.sinks.choose import Sinks, Table
 from lakefeed.sinks.iceberg import IcebergTable
 from lakefeed.sources import read_rows
 from lakefeed.stateful import RowsLanding, StatefulLanding
+from lakefeed.transform.identity import keeps_no_state, transform_id
 from lakefeed.transform.plan import QueryPlan
 from lakefeed.transform.steps import Steps, by_topic
 
@@ -55,6 +57,7 @@ class Assembly:
         config: the pipeline.
         connections: store and catalogs.
         view: what the transform calls the decoded rows.
+        folder: where the pipeline file is.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Assembly:
         self.config = config
         self.connections = connections
         self.view = view
-        self._folder = folder
+        self.folder = folder
         self._steps: Steps | None = None
         self._plan: QueryPlan | None = None
         self._resolved: Decoding | None = None
@@ -71,7 +74,7 @@ class Assembly:
     def at(self, checkpoint: str) -> Assembly:
         """The same feed with another checkpoint location."""
         config = self.config.model_copy(update={"checkpoint": checkpoint})
-        return Assembly(config, connections=self.connections, view=self.view, folder=self._folder)
+        return Assembly(config, connections=self.connections, view=self.view, folder=self.folder)
 
     def read(
         self,
@@ -229,8 +232,14 @@ class Assembly:
             "dead_letters": dead_letters,
             "budget": config.dead_letters.budget if config.dead_letters else None,
         }
+        headers = "headers" in config.decode.metadata
+
+        def reread(ranges: Sequence[OffsetRange]) -> DataFrame:
+            return read_batch(spark, config.kafka, ranges=ranges, headers=headers)
+
         if ready is None:
-            return Landing(spark, most_records=source.max_records_per_batch if source is not None else None, **parts)
+            most = source.max_records_per_batch if source is not None else None
+            return Landing(spark, most_records=most, reread=reread if config.source.kafka else None, **parts)
         kind = RowsLanding if source is None else StatefulLanding
         return kind(spark, ready=ready, **parts)
 
@@ -260,7 +269,7 @@ class Assembly:
             ConfigError: one of them is not there, or does not take its options.
         """
         if self._steps is None:
-            self._steps = Steps(self.config.transform, view=self.view, folder=self._folder)
+            self._steps = Steps(self.config.transform, view=self.view, folder=self.folder)
         return self._steps
 
     def plan(self, spark: SparkSession) -> QueryPlan:
@@ -269,12 +278,23 @@ class Assembly:
         Raises:
             ConfigError: it does not fit the rows, or Spark cannot run it as a stream.
         """
-        source = self.config.source
-        copies = source.kafka is not None and source.kafka.deduplicate
-        if self._plan is None and (self.config.transform is not None or source.numbered is None or copies):
+        if self._plan is None and not keeps_no_state(self.config):
             put_credentials(spark, self.config.decode)
             self._plan = self._planned(self.rows(self.read(spark)))
         return self._plan or QueryPlan()
+
+    def survey(self, spark: Callable[[], SparkSession]) -> Survey:
+        """Where the feed stands, and what a start would do now.
+
+        Args:
+            spark: gives a session; called only if a transform has changed, and may keep other state now.
+        """
+        return surveyed(
+            self.config,
+            connections=self.connections,
+            folder=self.folder,
+            query_plan=lambda: self.plan(spark()),
+        )
 
     def ready(self, claim: Claim, *, begins: bool) -> Callable[[DataFrame], None]:
         """What looks at the frame of a query with state before anything is changed for it.
@@ -307,7 +327,12 @@ class Assembly:
         Raises:
             CheckpointMismatch: it is somebody else's.
         """
-        return Claim(spark, self.config.checkpoint, Owner.of(self.config))
+        return Claim(spark, self.config.checkpoint, Owner.of(self.config), transform=self.transform_id)
+
+    @property
+    def transform_id(self) -> str | None:
+        """What the transform is known by: see ``lakefeed.transform.identity``."""
+        return transform_id(self.config, folder=self.folder)
 
     def sink(self, spark: SparkSession, claim: Claim, *, note: Callable[[str], None] = lambda told: None) -> Sink:
         """Where rows go: the feed's own sink, or that and those beside it as one.
@@ -338,7 +363,7 @@ class Assembly:
 
     def _sinks(self, spark: SparkSession) -> Sinks:
         put_credentials(spark, self.config.decode)
-        return Sinks(spark, self.config, self.connections, folder=self._folder)
+        return Sinks(spark, self.config, self.connections, folder=self.folder)
 
     def dead_letters(self) -> DeadLetterReader:
         """The dead letters, to look at without Spark.

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-from lakefeed.commit.batches import has_state
+from lakefeed.commit.batches import without_batches
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.covered import Position
-from lakefeed.commit.entries import Commit, SnapshotProperties
-from lakefeed.commit.opening import MovableSink, moved_by
+from lakefeed.commit.entries import Backfill, Commit, SnapshotProperties
+from lakefeed.commit.opening import MovableSink
 from lakefeed.commit.outcomes import ZERO, BatchOutcomes, Counts, total
-from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.failures import ErrorBudget, seconds_of
 from lakefeed.dead_letters.place import DeadLetterPlace
 from lakefeed.decode import RECORD, DecodeSpec, Policy, decoded, judged
 from lakefeed.decode.failures import stopped_at
-from lakefeed.errors import ErrorBudgetExceeded
+from lakefeed.errors import ErrorBudgetExceeded, JobFailed
+from lakefeed.failing_records import find_failing, kind_of_failure, listed
 from lakefeed.kafka.tasks import in_few_tasks
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
+from lakefeed.spark_errors import quietly, translated
 from lakefeed.transform.steps import Transformed, by_topic
 
 if TYPE_CHECKING:
@@ -36,8 +38,8 @@ class Landed:
     """What became of a micro-batch."""
 
     batch_id: int
-    rows: int | None
-    """None where the sink does not say."""
+    rows: int
+    """Those that the sink has written; where changes are merged, those that were inserted, changed or deleted."""
 
     replayed: bool
     """True if the sink had it already, from before a restart."""
@@ -68,7 +70,7 @@ class RowSink(SchemaKeeper, Protocol):
         """Whether the sink has this batch already."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Writes a batch in one commit; returns how many rows it had, if it can tell."""
+        """Writes a batch in one commit; returns how many rows it wrote, or None if its log has the batch already."""
 
 
 class Sink(RowSink, MovableSink, Protocol):
@@ -91,6 +93,7 @@ class Landing:
         dead_letters: where dead letters go; None if a bad record stops the feed.
         budget: when there are too many of them.
         most_records: of a batch; a smaller one is read and written in fewer tasks.
+        reread: reads records of some offsets again, to find the one that a batch fails at; None if that cannot be.
 
     Attributes:
         fence: of this driver, once it has begun.
@@ -111,6 +114,7 @@ class Landing:
         dead_letters: DeadLetterPlace | None = None,
         budget: ErrorBudget | None = None,
         most_records: int | None = None,
+        reread: Callable[[Sequence[OffsetRange]], DataFrame] | None = None,
     ) -> None:
         self._spark = spark
         self._feed = feed
@@ -125,6 +129,7 @@ class Landing:
         self._dead_letters = dead_letters
         self._budget = _Budget(budget)
         self._most_records = most_records
+        self._reread = reread
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
         """Makes the sink ready, and takes up what the last run has left. Once, before the first batch.
@@ -157,7 +162,7 @@ class Landing:
         if self._dead_letters is not None and self._sink.keeps_ledger:
             position = self._sink.position()
             ranges = position.ranges if position is not None else None
-            self._dead_letters.follow(ranges, moved=moved_by(position) is not None)
+            self._dead_letters.follow(ranges, moved=position is not None and position.is_move)
 
     def _settle(self, last: Commit, lost: Collection[Partition]) -> None:
         """Writes the dead letters of the sink's last commit, if a crash came between the two."""
@@ -184,8 +189,8 @@ class Landing:
         if self._most_records is not None:
             batch = in_few_tasks(batch, ranges, most=self._most_records)
         rows, outcomes = self._written(batch, commit)
-        if rows is None and ranges.records and not outcomes.counts.records and not has_state(ranges):
-            # Nothing was read: the sink's log has the batch, from before a crash.
+        if rows is None:
+            # The sink's log has the batch, from before a crash.
             self._complete(batch, commit)
             return Landed(batch_id, rows=0, replayed=True)
         if self._dead_letters is not None and outcomes.counts.dead_letters:
@@ -252,18 +257,51 @@ class Landing:
                     outcomes.cover(covered)
                 rows = self._rows_of(batch, outcomes)
                 try:
-                    landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
-                except Exception:
+                    # Spark's own text has values of the record, and a stack trace.
+                    with quietly():
+                        landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
+                except Exception as error:
                     # Whatever Spark has made of it: our own refusal is known by the outcomes, all else goes on.
                     if outcomes.refusal == "stop":
                         raise stopped_at(outcomes.stop) from None
                     if outcomes.refusal == "budget":
                         raise self._over_budget(outcomes) from None
                     if outcomes.refusal != "schemas":
+                        if isinstance(commit, Commit | Backfill):
+                            self._raise_with_record(error, commit.ranges)
                         raise
                     self._meet(outcomes.schema_ids, batch)
                     continue
                 return landed, outcomes
+
+    def _raise_with_record(self, error: Exception, ranges: OffsetRanges) -> None:
+        """Raises an error that only Spark knows the cause of, with the record that causes it."""
+        known = translated(error)
+        if not isinstance(known, JobFailed):
+            return
+        ranges = without_batches(ranges)
+        found = () if self._reread is None else find_failing(self._fails, ranges.ranges)
+        if not found:
+            where = f"{known.where} (feed {self._feed}, {listed(ranges.ranges) or 'a batch without records'})"
+            raise JobFailed(known.what, where=where, hint=known.hint) from error
+        one = found[0]
+        raise JobFailed(
+            f"the transform fails at {listed(found)}; nothing of the batch is written",
+            where=f"feed {self._feed}, {kind_of_failure(known.where or '')}",
+            hint=f"look at it: lakefeed read pipeline.yaml --range {one}; then let the transform handle such a value, "
+            "as try_cast and try_divide do, or make it a dead letter by a rule in expect",
+        ) from error
+
+    def _fails(self, ranges: Sequence[OffsetRange]) -> bool:
+        """Whether the rows of these records cannot be computed."""
+        assert self._reread is not None  # Asked before.
+        try:
+            with self.again(self._reread(ranges)) as (rows, _), quietly():
+                rows.write.format("noop").mode("overwrite").save()
+        except Exception as error:
+            # A server that is away is no record's fault.
+            return isinstance(translated(error), JobFailed)
+        return False
 
     def _counting(self) -> AbstractContextManager[BatchOutcomes]:
         """Counts one attempt to write a batch."""

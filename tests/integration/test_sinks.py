@@ -19,6 +19,7 @@ from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.kafka.topics import Topics
 from lakefeed.landing import Sink
 from lakefeed.local import Endpoints
+from lakefeed.observe.progress import BatchProgress
 from lakefeed.sinks.iceberg import IcebergTable
 from tests.feed import Feed
 from tests.jdbc_feed import TABLE, Server, sink_of
@@ -312,6 +313,26 @@ def test_a_table_over_the_directories_sees_new_data_at_once(feed: Feed, lake: Sp
     assert sorted(str(each.zip) for each in lake.table(table).collect()) == ["3011", "8001", "8001", "a'b=c/d"]
     reader = lake.read.format(form).schema(lake.table(table).schema).option("header", "true")
     assert reader.load(path(feed)).count() == 4
+
+
+def test_files_count_the_rows_that_were_written(feed: Feed, lake: SparkSession) -> None:
+    sql = f"SELECT zip, explode(sequence(1, 3)) AS n FROM {feed.name} WHERE zip <> '3011'"
+    pipeline = feed.pipeline(decode=DECODE, transform={"sql": sql}, sink={"parquet": {"path": path(feed)}})
+    feed.send(hits("8001", "3011", "6003"))
+    progress: list[BatchProgress] = []
+    first = pipeline.run(spark=lake, once=True, on_batch=progress.append)
+    assert (first.records, first.rows, [each.rows for each in progress]) == (3, 6, [6])
+    assert lake.read.parquet(path(feed)).count() == 6
+
+    # Spark's log has the batch that comes again after a crash.
+    gateway: Any = lake._jvm
+    done = gateway.org.apache.hadoop.fs.Path(f"{feed.checkpoint}/commits/0")
+    session: Any = lake
+    assert done.getFileSystem(session._jsc.hadoopConfiguration()).delete(done, False)
+    feed.send(hits("3011"))
+    again = pipeline.run(spark=lake, once=True)
+    assert (again.batches, again.records, again.rows) == (1, 1, 0)
+    assert lake.read.parquet(path(feed)).count() == 6
 
 
 @pytest.mark.slow

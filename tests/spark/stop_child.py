@@ -28,7 +28,7 @@ def main() -> None:
             tell(f"batch {batch_id} begins")
             time.sleep(BATCH_SECONDS)
             tell(f"batch {batch_id} ends with {batch.count()} rows")
-            return Landed(batch_id, None, replayed=False)
+            return Landed(batch_id, 0, replayed=False)
 
         rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
         query = rows.writeStream.foreachBatch(batches.guarded(land)).start()

@@ -32,7 +32,7 @@ class Replayed:
 
     Attributes:
         replay_id: marks its commit in the table; None if there was nothing to land.
-        rows: rows landed.
+        rows: rows written: a transform may make several of a letter, or none.
         skipped: letters that today's policy leaves out.
         still_dead: letters that cannot be rows today either.
         finished_earlier: letters removed because an earlier replay, cut off after its commit, had landed them.
@@ -102,10 +102,10 @@ class Replay:
         self._letters.mark(good.select("topic", "partition", "offset"), replay_id)
         step("marked")
         commit = ReplayCommit(self._feed, replay_id, fence)
-        _, outcomes = landing.land_apart(self._letters.marked(replay_id), commit)
+        rows, outcomes = landing.land_apart(self._letters.marked(replay_id), commit)
         step("landed")
         self._letters.delete_marked(replay_id)
-        return Replayed(replay_id, outcomes.counts.rows, outcomes.counts.skipped, all_letters - landable, finished)
+        return Replayed(replay_id, rows or 0, outcomes.counts.skipped, all_letters - landable, finished)
 
     def settle(self, ledger: Ledger) -> int:
         """Ends a replay that was cut off; returns how many letters it had landed."""

@@ -111,7 +111,10 @@ class LoggedFiles:
         return False
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Writes the rows of one micro-batch and lists them; does not tell how many they were.
+        """Writes the rows of one micro-batch and lists them.
+
+        Returns:
+            How many they were; None if the log has the batch already.
 
         Raises:
             Py4JJavaError: Spark could not, or the commit was refused.
@@ -123,10 +126,10 @@ class LoggedFiles:
                 hint="land the feed in an Iceberg table, or read these records with lakefeed.read_topic",
             )
         frame: Any = flat(rows) if self._format == "csv" else rows
-        self._files.add(commit.batch_id, commit_id, frame._jdf)
+        written = int(self._files.add(commit.batch_id, commit_id, frame._jdf))
         if self._table is not None:
             self._table.add(self._directories(commit.batch_id))
-        return None
+        return written if written >= 0 else None
 
     def _directories(self, batch_id: int) -> list[str]:
         return [str(each) for each in self._files.directories(batch_id)]

@@ -28,9 +28,9 @@ public final class CheckedFileCommit extends ManifestFileCommitProtocol {
         EXPECTED.put(path, commitId);
     }
 
-    /** The commit is over. */
-    public static void forget(String path) {
-        EXPECTED.remove(path);
+    /** The commit is over; false if Spark has left it out, since the log has the batch. */
+    public static boolean forget(String path) {
+        return EXPECTED.remove(path) == null;
     }
 
     @Override
@@ -41,5 +41,6 @@ public final class CheckedFileCommit extends ManifestFileCommitProtocol {
             outcomes.check();
         }
         super.commitJob(job, written);
+        EXPECTED.remove(path);
     }
 }

@@ -21,6 +21,7 @@ import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSink;
 import org.apache.spark.sql.execution.streaming.sinks.FileStreamSinkLog;
 import org.apache.spark.sql.execution.streaming.sinks.SinkFileStatus;
+import org.apache.spark.sql.functions;
 import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -32,6 +33,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class LoggedFiles {
     private static final String COMPACT = ".compact";
+    private static final String ROWS = "lakefeed_rows";
 
     private final SparkSession spark;
     private final String path;
@@ -111,13 +113,17 @@ public final class LoggedFiles {
         };
     }
 
-    /** Writes the rows and lists them as this batch, unless the log has it. */
-    public void add(long batchId, String commitId, Dataset<Row> rows) {
+    /** Writes the rows and lists them as this batch; returns how many they are, or -1 if the log has the batch. */
+    public long add(long batchId, String commitId, Dataset<Row> rows) {
+        // Spark's file sink does not say how many rows it has written.
+        Dataset<Row> counted = rows.observe(ROWS, functions.count(functions.lit(1)).as(ROWS));
+        boolean written;
         CheckedFileCommit.expect(path, commitId);
         try {
-            sink.addBatch(batchId, rows);
+            sink.addBatch(batchId, counted);
         } finally {
-            CheckedFileCommit.forget(path);
+            written = CheckedFileCommit.forget(path);
         }
+        return written ? counted.queryExecution().observedMetrics().apply(ROWS).getLong(0) : -1;
     }
 }

@@ -1,0 +1,51 @@
+"""Which record a batch fails at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lakefeed.commit.ranges import OffsetRange
+from lakefeed.failing_records import find_failing, kind_of_failure, listed
+
+lengths = st.lists(st.integers(0, 40), min_size=1, max_size=4).filter(any)
+
+
+@given(lengths, st.data())
+def test_a_record_that_fails_is_found_in_few_attempts(counts: list[int], data: st.DataObject) -> None:
+    ranges = [OffsetRange("t", number, 100, 100 + count) for number, count in enumerate(counts)]
+    bad = data.draw(st.sampled_from([(each.partition, at) for each in ranges for at in range(each.start, each.end)]))
+    read = []
+
+    def fails(some: Sequence[OffsetRange]) -> bool:
+        read.append(sum(each.records for each in some))
+        return any(each.partition == bad[0] and each.start <= bad[1] < each.end for each in some)
+
+    assert find_failing(fails, ranges) == (OffsetRange("t", bad[0], bad[1], bad[1] + 1),)
+    assert sum(read) <= 3 * sum(counts) + 3
+
+
+def test_what_no_record_causes_is_not_blamed_on_one() -> None:
+    ranges = [OffsetRange("t", 0, 0, 8), OffsetRange("t", 1, 5, 5)]
+    assert find_failing(lambda _: False, ranges) == ()
+    # Two records that fail only together, as duplicates of a key do.
+    together = find_failing(lambda some: sum(each.records for each in some) == 8, ranges)
+    assert together == (OffsetRange("t", 0, 0, 8),)
+    # Time is up after the first look.
+    clock = iter([0.0, 400.0])
+    assert find_failing(lambda _: True, ranges, clock=lambda: next(clock)) == (OffsetRange("t", 0, 0, 8),)
+    assert find_failing(lambda _: True, []) == ()
+
+
+def test_the_kind_of_a_failure_has_no_value_of_the_record() -> None:
+    text = '[CAST_INVALID_INPUT] The value \'secret\' of the type "STRING" cannot be cast to "INT". SQLSTATE: 22018'
+    assert kind_of_failure(text) == "[CAST_INVALID_INPUT]"
+    assert kind_of_failure("java.lang.IllegalStateException: secret") == "java.lang.IllegalStateException"
+
+
+def test_ranges_are_named_as_a_reader_takes_them() -> None:
+    ranges = [OffsetRange("t", number, 4, 4 + number) for number in range(8)]
+    assert listed(ranges[:3]) == "t-1 offset 4, t-2 offsets [4, 6)"
+    assert listed(ranges).endswith("and 2 partitions more")

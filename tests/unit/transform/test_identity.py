@@ -1,0 +1,63 @@
+"""What tells a transform from that of the last start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lakefeed.config.models import PipelineConfig
+from lakefeed.transform.identity import keeps_no_state, transform_id
+
+KAFKA = {"bootstrap_servers": "b:9092", "topics": ["t"]}
+
+
+def config(transform: dict[str, Any] | None, **kafka: Any) -> PipelineConfig:
+    return PipelineConfig.model_validate(
+        {
+            "name": "f",
+            "source": {"kafka": {**KAFKA, **kafka}},
+            "decode": "raw",
+            "sink": {"iceberg": {"table": "lake.n.t"}},
+            "checkpoint": "s3a://bucket/checkpoints/f",
+            **({"transform": transform} if transform else {}),
+        }
+    )
+
+
+def steps(**step: Any) -> dict[str, Any]:
+    return {"steps": {"one": {"python": "own:f", **step}}}
+
+
+def test_a_pipeline_without_transform_keeps_no_state() -> None:
+    assert keeps_no_state(config(None))
+    assert not keeps_no_state(config({"sql": "SELECT 1 FROM f"}))
+    assert not keeps_no_state(config(None, deduplicate=True))
+    assert transform_id(config(None), folder=None) is None
+
+
+def test_a_transform_is_known_by_what_can_change_its_state(tmp_path: Path) -> None:
+    own = tmp_path / "own.py"
+    own.write_text("def f(rows): return rows")
+    step = config(steps())
+    ids = [
+        transform_id(config({"sql": "SELECT 1 FROM f"}), folder=tmp_path),
+        transform_id(config({"sql": "SELECT 2 FROM f"}), folder=tmp_path),
+        transform_id(
+            config({"sql": "SELECT 1 FROM f", "watermark": {"column": "c", "delay": "1 minute"}}), folder=tmp_path
+        ),
+        transform_id(config({"sql": "SELECT 1 FROM f"}, deduplicate=True), folder=tmp_path),
+        transform_id(step, folder=tmp_path),
+        transform_id(config(steps(options={"n": 3})), folder=tmp_path),
+    ]
+    assert len(set(ids)) == len(ids)
+    assert transform_id(config({"sql": "SELECT 1 FROM f"}), folder=tmp_path) == ids[0]
+    own.write_text("def f(rows): return rows.dropDuplicates()")
+    assert transform_id(step, folder=tmp_path) not in ids
+
+
+def test_texts_that_may_be_secrets_are_no_part_of_it() -> None:
+    one, other = (config(steps(options={"password": each})) for each in ("a", "b"))
+    assert transform_id(one, folder=None) == transform_id(other, folder=None)
+    tables = [{"j": {"format": "jdbc", "options": {"password": each}}} for each in ("a", "b")]
+    found = [transform_id(config({"sql": "SELECT 1 FROM f", "tables": each}), folder=None) for each in tables]
+    assert found[0] == found[1]
