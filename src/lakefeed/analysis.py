@@ -22,7 +22,7 @@ from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreach
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.many.settings import config_of
 from lakefeed.real_time import require_fit
-from lakefeed.sinks.own import made
+from lakefeed.sinks.own import class_of
 from lakefeed.sinks.records import require_columns
 from lakefeed.sources import read_rows
 from lakefeed.transform.plan import QueryPlan
@@ -46,7 +46,7 @@ RECORDS = (
 
 @dataclass(frozen=True)
 class _Part:
-    """What one table's rows are made by.
+    """What one table's rows are class_of by.
 
     Attributes:
         config: the pipeline; of one topic, where each has a table of its own.
@@ -78,7 +78,7 @@ def analysed(
     sink = config.sink.chosen
     if isinstance(sink, PythonSink):
         try:
-            made(sink, output_mode=config.output_mode, folder=folder)
+            class_of(sink, output_mode=config.output_mode, folder=folder)
         except ConfigError as error:
             found.append(Problem.of(error, key="sink.python.path"))
     for part in _parts(config, connect=connect):

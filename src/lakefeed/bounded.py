@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 
 from lakefeed.assembly import Assembly
 from lakefeed.commit.batches import with_batch
+from lakefeed.commit.checkpoint import Owner
+from lakefeed.commit.checkpoint_state import CheckpointState
 from lakefeed.commit.covered import Position
+from lakefeed.commit.facts import collect_facts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.start import decide
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.kafka.selection import Selection, offset_ranges, topics_of
@@ -89,7 +93,12 @@ def run_bounded(feed: Assembly, spark: SparkSession, selection: Selection) -> tu
             where=sink.location(),
             hint="run it into a new table",
         )
-    ranges = _ranges(config.kafka, selection, position)
+    topics = SourceTopics(config.kafka)
+    owner, described = Owner.of(config), topics.described()
+    # The checkpoint stays as it is: a batch goes on where the sink is.
+    unread = CheckpointState()
+    decide(collect_facts(owner, sink, checkpoint=unread, note=None, topics=described, stateful=stateful))
+    ranges = topics.identify(_ranges(config.kafka, selection, position))
     headers = config.kafka.deduplicate or "headers" in config.decode.metadata
     records = feed.once(read_batch(spark, config.kafka, ranges=ranges.ranges, headers=headers))
     landing = feed.landing(spark, sink, records, alone=True)
@@ -116,5 +125,4 @@ def _ranges(source: KafkaSource, selection: Selection, position: Position | None
             # Without a time it is meant: from where the feed stands.
             start = found.start if selection.since is not None else max(found.start, at)
             ranges.append(OffsetRange(*key, start, max(start, found.end)))
-    topics = SourceTopics(source)
-    return topics.identify(OffsetRanges(tuple(ranges)))
+    return OffsetRanges(tuple(ranges))

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakefeed.commit.batches import with_batch
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.entries import Commit
+from lakefeed.commit.opening import Opening
 from lakefeed.commit.outcomes import BatchOutcomes
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.base import validated
@@ -20,12 +22,13 @@ from lakefeed.decode import decoded, rows
 from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
 from lakefeed.kafka.selection import Selection, offset_ranges
-from lakefeed.kafka.source import batch_ranges, newest_per_key, read_batch, read_stream
+from lakefeed.kafka.source import batch_ranges, newest_per_key, query_id, read_batch, read_stream
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.landing import Landed
 from lakefeed.query import MicroBatches, trigger_of
 from lakefeed.session import default_environment
 from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.transform.plan import QueryPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -145,7 +148,8 @@ def write_table(
 
     Raises:
         ConfigError: a stream without a checkpoint, a table's name or a partition transform that is none.
-        CheckpointMismatch: the checkpoint belongs to another feed or table.
+        CheckpointMismatch: the checkpoint belongs to another feed or table, or the table is not where it ended.
+        RecordsLost: a topic is another one now, or lacks records that were not read yet.
 
     Example:
         >>> import lakefeed as lf
@@ -177,16 +181,27 @@ def write_table(
         )
     brokers = bootstrap_servers or _named(default_environment(), "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers")
     topic_ids = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
-    Claim(spark, checkpoint, Owner(feed=feed, sink=f"iceberg {table}"))
+    stateful = QueryPlan.of(frame).stateful
+    owner = Owner(feed=feed, sink=f"iceberg {table}")
+    opening = Opening(owner, Claim(spark, checkpoint, owner), target, topic_ids.described(), stateful=stateful)
+    opening.look()
+    opening.require_resume()
     target.follow(frame.schema)
     fence = target.take_fence()
 
     def land(batch: DataFrame, batch_id: int) -> Landed:
-        commit = Commit(feed, batch_id, topic_ids.identify(batch_ranges(spark, feed)), fence=fence)
+        ranges = topic_ids.identify(batch_ranges(spark, feed))
+        if stateful:
+            ranges = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed))
+        commit = Commit(feed, batch_id, ranges, fence=fence)
         if target.has(commit):
+            if stateful:
+                # The state has to move on with the batch, although the table has its rows.
+                batch.write.format("noop").mode("overwrite").save()
             return Landed(batch_id, rows=0, replayed=True)
         with BatchOutcomes(spark) as outcomes:
-            return Landed(batch_id, rows=target.land(batch, commit, commit_id=outcomes.commit_id), replayed=False)
+            rows = target.land(batch, commit, commit_id=outcomes.commit_id)
+            return Landed(batch_id, rows=rows or 0, replayed=False)
 
     return (
         frame.writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(land))

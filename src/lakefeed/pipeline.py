@@ -20,7 +20,7 @@ from lakefeed.commit.missing import Wanted
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.rewinding import RewindPlan, carry_out
 from lakefeed.commit.rewinding import plan as rewind_plan
-from lakefeed.commit.survey import Survey, surveyed
+from lakefeed.commit.survey import Survey
 from lakefeed.commit.verify import Verification, verified
 from lakefeed.config.connect import preflight
 from lakefeed.config.load import load
@@ -354,9 +354,13 @@ class Pipeline:
             landing = self.feed.landing(spark, sink, job.records(), fenced=False)
             return job.run(landing, wanted or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
-    def survey(self) -> Survey:
-        """Where the feed stands, and what a start would do now, without Spark; see ``lakefeed.commit.survey``."""
-        return surveyed(self.config, connections=self.connections)
+    def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> Survey:
+        """Where the feed stands, and what a start would do now; see ``lakefeed.commit.survey``.
+
+        Starts Spark only if the transform changed since the last start: only Spark knows what state it keeps.
+        """
+        with translating():
+            return self.feed.survey(lambda: spark or self.session(log_file=log_file))
 
     def plan(
         self,
@@ -384,7 +388,7 @@ class Pipeline:
         return planned(
             self.config.name,
             # Anew: what the registry says is asked once for each.
-            [Assembly(each.config, connections=each.connections, view=each.feed.view) for each in parts],
+            [each.feed.at(each.config.checkpoint) for each in parts],
             many=self.config.has_many_tables,
             spark=lambda: spark or self.session(master=master, log_file=log_file),
         )

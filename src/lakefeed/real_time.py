@@ -59,7 +59,15 @@ def run_real_time(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     assert isinstance(block, KafkaSink)  # So says the configuration.
     prompt = block.model_copy(update={"options": {**PROMPT, **block.options}})
     sink = TopicSink(spark, prompt, claim, source=config.source.kafka)
-    opening = Opening(config.name, claim, sink, Owner.of(config).sink, topics, accept_loss=how.accept_loss)
+    opening = Opening(
+        Owner.of(config),
+        claim,
+        sink,
+        topics,
+        accept_loss=how.accept_loss,
+        rewinds=config.sink.chosen.rewinds,
+        transform_id=feed.transform_id,
+    )
     if told := opening.look().told:
         how.on_note(told)
     rows = feed.rows(feed.read(spark, starting=opening.starting, bounded=False))

@@ -66,7 +66,7 @@ class RunSummary:
     Attributes:
         batches: micro-batches landed, those that only found their rows in the table already not counted.
         records: records read from the topics.
-        rows: rows landed; for Parquet those that went into the transform, since Spark's file sink does not say.
+        rows: rows that the sink has written; of merged changes those that were inserted, changed or deleted.
         dead_letters: records that became dead letters.
         skipped: records left out because the pipeline says so.
         files: data files written; None where the sink does not say.
@@ -130,15 +130,15 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
                 hint="on_failure: stop",
             )
     opening = Opening(
-        feed.config.name,
+        Owner.of(feed.config),
         claim,
         sink,
-        Owner.of(feed.config).sink,
         topics.described(sink.position()) if topics is not None else {},
         accept_loss=how.accept_loss,
         stateful=stateful,
         is_numbered=topics is not None,
         rewinds=feed.config.sink.chosen.rewinds,
+        transform_id=feed.transform_id,
     )
     opening.look()
     lost = {(each.topic, each.partition) for each in opening.start.lost}
@@ -259,7 +259,7 @@ def run_many(pipeline: Pipeline, spark: SparkSession, how: How) -> RunSummary:
 
 
 def _rows(landed: Sequence[Landed]) -> int:
-    return sum(each.counts.rows if each.rows is None else each.rows for each in landed)
+    return sum(each.rows for each in landed)
 
 
 def _started(config: PipelineConfig, writer: DataStreamWriter, *, once: bool) -> StreamingQuery:

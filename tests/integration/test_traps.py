@@ -21,6 +21,7 @@ from lakefeed.landing import Landed, Landing
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.tables.reader import open_table
 from tests.feed import Feed
+from tests.starts import run_as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,10 +42,10 @@ class Case:
         return self.feed.pipeline(**{"decode": DECODE, "sink": sink, **blocks})
 
     def run(self, *, accept_loss: bool = False, **blocks: Any) -> RunSummary:
+        """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
         self.notes = []
-        return self.pipeline(**blocks).run(
-            spark=self.lake, once=True, accept_loss=accept_loss, on_note=self.notes.append
-        )
+        pipeline = self.pipeline(**blocks)
+        return run_as_told(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)
 
     def send(self, ids: Iterable[int], *, partition: int = 0) -> None:
         self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=partition)

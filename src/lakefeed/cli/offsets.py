@@ -32,14 +32,17 @@ def offsets() -> None:
 def show(context: click.Context, pipeline: Path, topic: str | None, output: str) -> None:
     """Show where PIPELINE stands in each partition, and what a start would do now.
 
-    Starts no Spark, changes nothing, and may run beside the feed.
+    Changes nothing, and may run beside the feed. Starts Spark only if the transform changed since the last start, since
+    only Spark knows what state a transform keeps.
 
     Exit status: 0 if a start would go on, 1 if it would be refused.
     """
     from lakefeed.pipeline import Pipeline
+    from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
-    all_found = [each.survey() for each in parts_of(declared, topic)]
+    log_file = log_path(f"{declared.config.name}-show")
+    all_found = [each.survey(log_file=log_file) for each in parts_of(declared, topic)]
     documents = [each.as_dict() for each in all_found]
 
     def text() -> None:

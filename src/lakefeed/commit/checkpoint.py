@@ -49,6 +49,7 @@ class Note:
         move: the snapshot of the newest move of the feed that the checkpoint knows of.
         state: what the query keeps from batch to batch: see ``lakefeed.transform.plan``.
         sinks: those beside the feed's own that have been begun.
+        transform: what the transform is known by that the newest start had: see ``lakefeed.transform.identity``.
     """
 
     feed: str
@@ -58,6 +59,7 @@ class Note:
     move: int | None = None
     state: Sequence[str] = ()
     sinks: Sequence[str] = ()
+    transform: str | None = None
 
     def to_json(self) -> str:
         """As the file has it: what is empty is left out."""
@@ -73,12 +75,13 @@ class Claim:
         spark: a session that can reach the location.
         location: the checkpoint location.
         owner: the feed and the sink that want to use it. A new location becomes theirs.
+        transform: what the feed's transform is known by, noted with a new location.
 
     Raises:
         CheckpointMismatch: if it belongs to another feed, feeds another sink, or is not lakefeed's.
     """
 
-    def __init__(self, spark: SparkSession, location: str, owner: Owner) -> None:
+    def __init__(self, spark: SparkSession, location: str, owner: Owner, *, transform: str | None = None) -> None:
         gateway: Any = spark._jvm
         session: Any = spark
         self._location = location
@@ -88,7 +91,7 @@ class Claim:
         self._mark = gateway.org.apache.hadoop.fs.Path(root, OWNER_FILE)
         found = noted(self._reader(), where=location)
         if found is None:
-            self.noted = self._written = Note(owner.feed, owner.sink)
+            self.noted = self._written = Note(owner.feed, owner.sink, transform=transform)
             if _create(self._files, self._mark, self.noted.to_json()):
                 return
             # Somebody else was first, a moment ago.

@@ -47,12 +47,19 @@ class Position:
         snapshot_id: of that commit, whether or not the snapshot has expired.
         commit_id: of that commit.
         covered: what the table has; None if that is not known, as after a rollback by an engine without the check.
+        is_move: whether that commit is no batch, but moved the feed.
     """
 
     ranges: OffsetRanges
     snapshot_id: int
     commit_id: str | None = None
     covered: Covered | None = None
+    is_move: bool = False
+
+    @property
+    def moved_by(self) -> int | None:
+        """The snapshot that moved the feed, if its newest commit did."""
+        return self.snapshot_id if self.is_move else None
 
     @classmethod
     def from_json(cls, text: str) -> Position | None:
@@ -65,11 +72,14 @@ class Position:
             return None
         try:
             document = json.loads(text)
+            ranges = OffsetRanges.from_json(json.dumps(document["ranges"]))
             return cls(
-                ranges=OffsetRanges.from_json(json.dumps(document["ranges"])),
+                ranges=ranges,
                 snapshot_id=int(document["snapshot-id"]),
                 commit_id=document.get("commit-id"),
                 covered=_covered(document["covered"]) if "covered" in document else None,
+                # A position of an older version tells a move only by its lack of records.
+                is_move=bool(document.get("moved", not ranges.records)),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ConfigError("this is not the position of a feed", where=text[:200]) from None

@@ -98,12 +98,7 @@ class Ledger:
         except Py4JJavaError as error:
             if REFUSED not in str(error):
                 raise
-            raise CheckpointMismatch(
-                f"the table was rolled back to before the commits of feed '{self._feed}' that it still knows: where "
-                "it stands cannot be told",
-                where=self._table,
-                hint="restore the table; or say where the feed goes on: lakefeed offsets rewind",
-            ) from None
+            raise position_unknown(self._feed, where=self._table) from None
         return None if text is None else Position.from_json(str(text))
 
     def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
@@ -177,6 +172,16 @@ class Ledger:
     def loaded(self) -> Any:
         """The table as Iceberg's Java object, as it is now."""
         return _loaded(self._spark, self._table)
+
+
+def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:
+    """The error for a table that was rolled back to before all that it still knows of a feed."""
+    return CheckpointMismatch(
+        f"the table was rolled back to before the commits of feed '{feed}' that it still knows: where it stands cannot "
+        "be told",
+        where=where,
+        hint="restore the table; or say where the feed resumes: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
+    )
 
 
 def is_last(commit: Commit, last: Position | None, *, table: str) -> bool:

@@ -7,34 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from lakefeed.commit.checkpoint import Claim
+from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.checkpoint_state import CheckpointState, Partition
 from lakefeed.commit.covered import Position
 from lakefeed.commit.entries import Commit
+from lakefeed.commit.facts import SinkState, collect_facts
 from lakefeed.commit.losses import Loss
 from lakefeed.commit.move import Move
 from lakefeed.commit.ranges import OLDEST, OffsetRange, OffsetRanges
-from lakefeed.commit.start import Facts, Start, decide, starting_offsets
+from lakefeed.commit.start import Start, decide, starting_offsets
+from lakefeed.errors import CheckpointMismatch
 from lakefeed.kafka.topics import TopicDescription
 
 
-class MovableSink(Protocol):
+class MovableSink(SinkState, Protocol):
     """What a start asks of a sink."""
-
-    keeps_ledger: bool
-    """Whether it says which offsets it holds."""
-
-    keeps_log: bool
-    """Whether it keeps none, but a log of the batches that it has."""
 
     def location(self) -> str:
         """Where its files are."""
-
-    def position(self) -> Position | None:
-        """Where the feed stands; None if the sink has nothing of it, or keeps no ledger."""
-
-    def logged(self) -> int | None:
-        """The newest batch that a log by batch ids has; None without any, or without such a log."""
 
     def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Commits a move of the feed."""
@@ -45,27 +35,27 @@ class Opening:
     """How one run of a feed starts.
 
     Attributes:
-        feed: its name.
+        owner: the feed and its sink, as the pipeline file names them.
         claim: its hold on the checkpoint location.
         sink: where its rows go.
-        name: of the sink, as the pipeline file has it.
         topics: those that it reads, as they are now.
         accept_loss: go on although records are lost.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
         is_numbered: whether its source's records have offsets.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        transform_id: what the transform is known by: see ``lakefeed.transform.identity``.
         start: what was decided last.
     """
 
-    feed: str
+    owner: Owner
     claim: Claim
     sink: MovableSink
-    name: str
     topics: Mapping[str, TopicDescription | None]
     accept_loss: bool = False
     stateful: bool = False
     is_numbered: bool = True
     rewinds: bool = True
+    transform_id: str | None = None
     start: Start = field(default_factory=Start)
     _state: CheckpointState | None = None
     _position: Position | None = None
@@ -82,22 +72,16 @@ class Opening:
         elif not self.sink.keeps_ledger:
             # No fence keeps others away, so that nothing is known better than before.
             return self.start
-        self._position = self.sink.position()
-        facts = Facts(
-            feed=self.feed,
-            sink=self.name,
-            keeps_ledger=self.sink.keeps_ledger,
-            keeps_log=self.sink.keeps_log,
+        facts = collect_facts(
+            self.owner,
+            self.sink,
             checkpoint=self._state,
-            last=self._position,
-            unknown_move=moved_by(self._position) not in (None, self.claim.noted.move),
-            logged=self.sink.logged(),
+            note=self.claim.noted,
             topics=self.topics,
-            noted_ids=self.claim.noted.topic_ids,
-            rewinds=self.rewinds,
             stateful=self.stateful,
-            had_state=bool(self.claim.noted.state),
+            rewinds=self.rewinds,
         )
+        self._position = facts.last
         self.start = decide(facts, accept_loss=self.accept_loss)
         if not self.sink.keeps_ledger:
             ids = {name: each.topic_id for name, each in self.topics.items() if each is not None}
@@ -115,17 +99,31 @@ class Opening:
         state = self._state
         return None if state is None or state.committed or self.start.discard else state.batch_id
 
+    def require_resume(self) -> None:
+        """Refuses to leave a checkpoint, for a query whose source begins where its DataFrame says.
+
+        Raises:
+            CheckpointMismatch: the query would have to begin where the table ends.
+        """
+        if self.start.discard and self._state is not None and self._state.batch_id is not None:
+            raise CheckpointMismatch(
+                f"feed '{self.owner.feed}' cannot resume from this checkpoint: {self.start.told}",
+                where=self.owner.sink,
+                hint="a DataFrame cannot be moved to where its table ends: land the topic by a pipeline (lakefeed "
+                "run), or name another checkpoint and build the stream with startingOffsets of the table's position",
+            )
+
     def prepare(self, *, fence: str | None) -> None:
         """Does what was decided: records a loss, and removes a checkpoint that is not to be gone on from."""
         if self.start.lost and self._position is not None:
-            commit = loss_move(self.feed, self._position.ranges, self.start.lost, self.topics, fence=fence)
+            commit = loss_move(self.owner.feed, self._position.ranges, self.start.lost, self.topics, fence=fence)
             self.sink.land_move(commit, commit_id=uuid.uuid4().hex)
             self._position = self.sink.position()
         if self.start.discard:
             self.claim.discard()
-            if (snapshot_id := moved_by(self._position)) is not None:
-                self.claim.remember(move=snapshot_id)
-        self.claim.note()
+            if self._position is not None and self._position.is_move:
+                self.claim.remember(move=self._position.moved_by)
+        self.claim.note(transform=self.transform_id)
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
@@ -139,11 +137,6 @@ class Opening:
         """What the source calls the places where the feed stands in the ledger, if it has names of its own for them."""
         ranges = self._position.ranges.ranges if self._position is not None else ()
         return {(each.topic, each.partition): each.marks[1] for each in ranges if each.marks is not None}
-
-
-def moved_by(position: Position | None) -> int | None:
-    """The snapshot that moved the feed, if its newest commit did: only such a one has no records at all."""
-    return position.snapshot_id if position is not None and not position.ranges.records else None
 
 
 def loss_move(

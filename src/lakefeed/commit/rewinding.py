@@ -15,14 +15,15 @@ from lakefeed.commit.batches import has_state
 from lakefeed.commit.checkpoint import Claim
 from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.entries import FEED, POSITION, RANGES, Commit
-from lakefeed.commit.opening import MovableSink, moved_by
+from lakefeed.commit.opening import MovableSink
 from lakefeed.commit.outcomes import ZERO
 from lakefeed.commit.positions import OFFSET, PARTITION, TOPIC
 from lakefeed.commit.rewind import PartitionMove, move_commit, planned, rows_where
 from lakefeed.commit.rewind_targets import partitions_of, targets
 from lakefeed.commit.snapshots import summaries
 from lakefeed.commit.start import ends
-from lakefeed.commit.survey import Survey, position_in, surveyed
+from lakefeed.commit.stored_sinks import position_in
+from lakefeed.commit.survey import Survey, surveyed
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.dead_letters.letters import Choice, TableReader
@@ -214,7 +215,7 @@ def carry_out(
         letters.follow(position.ranges if position is not None else None, moved=True)
     if claim is not None:
         claim.discard()
-        claim.note(move=moved_by(position))
+        claim.note(move=position.moved_by if position is not None else None)
     if position is None or config.kafka.monitoring_group is None:
         return None
     return MonitoringGroup(config.kafka, config.kafka.monitoring_group).publish(position.ranges.ranges)
@@ -347,7 +348,7 @@ def _require_written(
     if not left_out:
         return
     try:
-        written = position_in(open_table(kept, connections=connections), config.name)
+        written = position_in(open_table(kept, connections=connections), config.name, where=kept)
     except ResourceMissing:
         written = None
     reached = ends(written) if written is not None else {}

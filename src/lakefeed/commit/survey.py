@@ -1,34 +1,27 @@
-"""Where a feed stands, as checkpoint, table, group and topics say it, and what a start would do; without Spark."""
+"""Where a feed stands, as checkpoint, table, group and topics say it, and what a start would do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from lakefeed.commit.checkpoint import Note, Owner, noted, owned
 from lakefeed.commit.checkpoint_state import CheckpointState, Partition, checkpoint_state
 from lakefeed.commit.checkpoint_store import StoredFiles
-from lakefeed.commit.covered import ROLLED_BACK, Position
-from lakefeed.commit.entries import FEED, POSITION, RANGES, Commit
-from lakefeed.commit.opening import moved_by
-from lakefeed.commit.snapshots import ancestors, summaries
+from lakefeed.commit.covered import Position
+from lakefeed.commit.facts import collect_facts
 from lakefeed.commit.start import Facts, Start, decide, ends
+from lakefeed.commit.stored_sinks import stored_sink
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.elasticsearch.layout import Layout
-from lakefeed.elasticsearch.ledger import ElasticsearchLedger
-from lakefeed.elasticsearch.server import Server
-from lakefeed.errors import CheckpointMismatch, LakefeedError, ResourceMissing
-from lakefeed.jdbc.ledger import JdbcLedger
-from lakefeed.jdbc.session import PythonDatabase
+from lakefeed.errors import CheckpointMismatch, LakefeedError
 from lakefeed.kafka.monitoring import MonitoringGroup
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.kafka.topics import TopicDescription
-from lakefeed.tables.reader import open_table
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
+from lakefeed.transform.identity import keeps_no_state, transform_id
+from lakefeed.transform.plan import QueryPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,12 +104,21 @@ class Survey:
         }
 
 
-def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
+def surveyed(
+    config: PipelineConfig,
+    *,
+    connections: Connections,
+    folder: Path | None = None,
+    query_plan: Callable[[], QueryPlan] | None = None,
+) -> Survey:
     """Where a feed stands. Reads two or three small files of the checkpoint and the table's metadata; changes nothing.
 
     Args:
         config: the pipeline.
         connections: store and catalogs.
+        folder: where the pipeline file is.
+        query_plan: tells what state the query keeps, with Spark. Called only if the transform is another than at the
+            last start, and the start depends on it. Default: the state that the last start noted.
 
     Raises:
         CheckpointMismatch: the checkpoint is another pipeline's.
@@ -124,49 +126,40 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
         MissingExtra: pyiceberg and pyarrow are not installed.
     """
     owner = Owner.of(config)
-    found, state = None, CheckpointState()
+    found, files = None, None
     if config.checkpoint:
         files = StoredFiles(config.checkpoint, s3=connections.s3)
         found = noted(files, where=config.checkpoint)
-        note = owned(found, owner, where=config.checkpoint)
-        state = checkpoint_state(files, with_query_id=bool(note.state))
-    logged = _logged(config.sink.logged_path, connections) if config.sink.logged_path else None
+        owned(found, owner, where=config.checkpoint)
+    never = keeps_no_state(config)
+    state = checkpoint_state(files, with_query_id=not never) if files is not None else CheckpointState()
     topics = SourceTopics(config.kafka).described()
-    position, untold = None, None
-    if config.sink.iceberg is not None:
-        try:
-            position = position_in(open_table(config.sink.iceberg.table, connections=connections), config.name)
-        except ResourceMissing:
-            pass
-        except CheckpointMismatch as error:
-            untold = error
-    if config.sink.jdbc is not None:
-        database = PythonDatabase(config.sink.jdbc)
-        with database.session() as session:
-            position = JdbcLedger(database, config.sink.jdbc, config.name).position(session)
-    if (search := config.sink.elasticsearch) is not None:
-        server = Server(search)
-        if Layout(server, search).described() is not None:
-            position = ElasticsearchLedger(server, search, config.name).position()
+    sink = stored_sink(config, connections, folder=folder)
+    logged, position = sink.logged(), None
     decided: Start | None = None
-    refusal: LakefeedError | None = untold
-    if untold is None:
-        decided, refusal = _start(
-            Facts(
-                feed=config.name,
-                sink=owner.sink,
-                keeps_ledger=bool(config.sink.iceberg or config.sink.jdbc or config.sink.elasticsearch),
-                checkpoint=state,
-                last=position,
-                unknown_move=moved_by(position) not in (None, found.move if found else None),
-                logged=logged,
-                topics=topics,
-                noted_ids=found.topic_ids if found else {},
-                rewinds=config.sink.chosen.rewinds,
-                stateful=bool(found and found.state),
-                had_state=bool(found and found.state),
-                keeps_log=config.sink.logged_path is not None,
-            )
+    refusal: LakefeedError | None = None
+    try:
+        facts = collect_facts(
+            owner,
+            sink,
+            checkpoint=state,
+            note=found,
+            topics=topics,
+            stateful=not never and bool(found and found.state),
+            rewinds=config.sink.chosen.rewinds,
+        )
+    except CheckpointMismatch as untold:
+        tells, refusal = False, untold
+    else:
+        tells, position = True, facts.last
+        # The state is noted before the first batch is planned, so that the note counts from then on.
+        same = (
+            state.batch_id is not None and found is not None and found.transform == transform_id(config, folder=folder)
+        )
+        if never or same:
+            query_plan = None
+        decided, refusal = _decide(
+            facts, files, query_plan, noted_state=found.state if found else (), checkpoint=config.checkpoint
         )
     group = MonitoringGroup(config.kafka, config.kafka.monitoring_group) if config.kafka.monitoring_group else None
     return Survey(
@@ -178,7 +171,7 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
         start=_told(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
         position=position,
-        tells=untold is None,
+        tells=tells,
         topics=topics,
         decided=decided,
         checkpoint=state,
@@ -187,36 +180,38 @@ def surveyed(config: PipelineConfig, *, connections: Connections) -> Survey:
     )
 
 
-def position_in(table: Table, feed: str) -> Position | None:
-    """Where a feed stands in a table, without Java: as ``Ledger.position``.
+def _decide(
+    facts: Facts,
+    files: StoredFiles | None,
+    query_plan: Callable[[], QueryPlan] | None,
+    *,
+    noted_state: Sequence[str],
+    checkpoint: str,
+) -> tuple[Start | None, LakefeedError | None]:
+    """Decides with the statefulness that the query has, and asks for it only where the start depends on it."""
 
-    Raises:
-        CheckpointMismatch: the table was rolled back, and nothing tells.
-    """
-    text = table.properties.get(f"{POSITION}.{feed}")
-    recorded = Position.from_json(text) if text is not None else None
-    for snapshot_id, summary in summaries(table):
-        if summary.get(FEED) == feed and RANGES in summary:
-            if recorded is not None and recorded.snapshot_id == snapshot_id:
-                return recorded
-            # Another engine has moved the table, and left the property behind.
-            return Position(Commit.of(snapshot_id, summary).ranges, snapshot_id)
-    _, whole = ancestors(table)
-    if text is None or (recorded is not None and not whole):
-        return recorded
-    raise CheckpointMismatch(
-        f"the table was rolled back to before the commits of feed '{feed}' that it still knows: where it stands cannot "
-        "be told",
-        where=".".join(table.name()) + (f" ({ROLLED_BACK})" if recorded is None else ""),
-        hint="restore the table; or say where the feed goes on: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
-    )
+    def of(stateful: bool) -> tuple[Start | None, LakefeedError | None]:
+        # As a run of such a query, which reads no query's id if it has no state.
+        state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
+        try:
+            return decide(replace(facts, stateful=stateful, checkpoint=state)), None
+        except LakefeedError as refusal:
+            return None, refusal
 
-
-def _start(facts: Facts) -> tuple[Start | None, LakefeedError | None]:
+    if query_plan is None:
+        return of(facts.stateful)
+    (start, refusal), (other, other_refusal) = of(False), of(True)
+    if facts.checkpoint.batch_id is None and start == other and str(refusal) == str(other_refusal):
+        return start, refusal
     try:
-        return decide(facts), None
-    except LakefeedError as refusal:
-        return None, refusal
+        plan = query_plan()
+        if not plan.stateful:
+            return start, refusal
+        if other is not None and not other.discard and facts.checkpoint.batch_id is not None:
+            plan.require_same_state(noted_state, checkpoint=checkpoint)
+    except LakefeedError as unfit:
+        return None, unfit
+    return other, other_refusal
 
 
 def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
@@ -225,12 +220,6 @@ def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
     if start.told is not None and config.checkpoint:
         return start.told
     return f"begins at the {config.kafka.start} records" if is_new else "goes on where the last batch ended"
-
-
-def _logged(path: str, connections: Connections) -> int | None:
-    names = StoredFiles(f"{path}/_spark_metadata", s3=connections.s3).names()
-    batches = [int(stem) for each in names if (stem := each.removesuffix(".compact")).isdigit()]
-    return max(batches, default=None)
 
 
 def _standings(

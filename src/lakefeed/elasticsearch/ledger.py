@@ -160,7 +160,7 @@ class ElasticsearchLedger:
         last = standing.last if standing is not None else None
         if standing is None or last is None:
             return None
-        return Position(last.ranges, last.snapshot_id or 0, standing.commit_id)
+        return Position(last.ranges, last.snapshot_id or 0, standing.commit_id, is_move=last.move is not None)
 
     def begin(self, commit: Commit, *, commit_id: str) -> Standing | None:
         """Looks whether the commit may come now; None if it has come already.

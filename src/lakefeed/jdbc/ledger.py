@@ -149,7 +149,10 @@ class JdbcLedger:
         if not self.has_table(session) or not self.has_table(session, COMMITS):
             return None
         last = next(self.commits(session, most=1), None)
-        return None if last is None else Position(last[0].ranges, last[0].snapshot_id or 0, last[1])
+        if last is None:
+            return None
+        commit, commit_id = last
+        return Position(commit.ranges, commit.snapshot_id or 0, commit_id, is_move=commit.move is not None)
 
     def commits(self, session: Session, *, most: int = PAGE) -> Iterator[tuple[Commit, str]]:
         """The feed's commits, newest first, each with its commit id.

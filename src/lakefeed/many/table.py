@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.commit.checkpoint import Owner
+from lakefeed.commit.checkpoint_state import CheckpointState
 from lakefeed.commit.covered import Position
 from lakefeed.commit.entries import Commit
+from lakefeed.commit.facts import collect_facts
 from lakefeed.commit.losses import Loss, losses
 from lakefeed.commit.opening import loss_move
 from lakefeed.commit.outcomes import ZERO, Counts
 from lakefeed.commit.ranges import OffsetRanges
-from lakefeed.commit.start import ACCEPT
+from lakefeed.commit.start import ACCEPT, decide
 from lakefeed.config.many import OnFailure
 from lakefeed.errors import LakefeedError, RecordsLost
 from lakefeed.kafka.source import read_batch
@@ -195,18 +198,17 @@ class TopicTable:
         """Makes table and ledger ready. Not before there is need: a job may have hundreds."""
         require_fit(self.pipeline.config)
         sink = self.pipeline.feed.iceberg_table(self.spark)
-        before = sink.position()
-        require_own(before, self.topic, self.table)
-        lost = self._lost(_ends(before), before.ranges.topic_ids, topic) if before else []
-        if lost and not self.accept_loss:
-            raise self._records_lost(lost)
+        owner, topics = Owner.of(self.pipeline.config), {self.topic: topic}
+        facts = collect_facts(owner, sink, checkpoint=CheckpointState(), note=None, topics=topics, stateful=False)
+        require_own(facts.last, self.topic, self.table)
+        lost = decide(facts, accept_loss=self.accept_loss).lost
         nothing = next_ranges({}, topic, limit=0)
         gone = {(each.topic, each.partition) for each in lost}
         landing = self.pipeline.feed.landing(self.spark, sink, self._records(nothing), lost=gone)
         # Again: now no other driver can move the table.
         position = sink.position()
         if position is not None and lost:
-            move = loss_move(self.pipeline.config.name, position.ranges, lost, {self.topic: topic}, fence=landing.fence)
+            move = loss_move(self.pipeline.config.name, position.ranges, lost, topics, fence=landing.fence)
             sink.land_move(move, commit_id=uuid.uuid4().hex)
             position = sink.position()
             landing.follow()

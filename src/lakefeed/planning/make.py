@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from lakefeed.assembly import Assembly
 from lakefeed.commit.checkpoint import Owner
-from lakefeed.commit.survey import Survey, surveyed
+from lakefeed.commit.survey import Survey
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
@@ -50,7 +50,8 @@ def planned(pipeline: str, feeds: Sequence[Assembly], *, many: bool, spark: Call
         Unreachable: broker, store or catalog do not answer.
         LakefeedError: the session cannot be had.
     """
-    looks = [_look(feed) for feed in feeds]
+    session = cache(spark)
+    looks = [_look(feed, spark=session) for feed in feeds]
     if many:
         _refuse_shared_tables(looks)
     starting = [each for each in looks if each.refusal is None]
@@ -60,7 +61,6 @@ def planned(pipeline: str, feeds: Sequence[Assembly], *, many: bool, spark: Call
             each.count({name: topics[name] for name in each.survey.topics if name in topics}, many=many)
     going = [each for each in starting if each.work is not None]
     samples = _samples(going)
-    session = cache(spark)
     return Plans(pipeline=pipeline, tables=tuple(_plan(each, samples, spark=session) for each in looks))
 
 
@@ -144,9 +144,9 @@ class _Look:
         self.work = _Work(begin, batches(begin, topics, limit=limit, spread=spread))
 
 
-def _look(feed: Assembly) -> _Look:
+def _look(feed: Assembly, *, spark: Callable[[], SparkSession]) -> _Look:
     try:
-        survey = surveyed(feed.config, connections=feed.connections)
+        survey = feed.survey(spark)
     except CheckpointMismatch as refusal:
         return _Look(feed, None, refusal)
     if survey.refusal is None and (gone := [name for name, found in survey.topics.items() if found is None]):

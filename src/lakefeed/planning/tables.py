@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakefeed.assembly import Assembly
-from lakefeed.commit.opening import moved_by
 from lakefeed.commit.survey import Survey
 from lakefeed.config.models import Sink
 from lakefeed.dead_letters.place import TopicCreation
@@ -87,7 +86,7 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
     found.notes = landing.notes()
     if letters is not None and isinstance(sink, _Table):
         position = survey.position
-        letters.check(position.ranges if position else None, moved=moved_by(position) is not None)
+        letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
 
 
 class _Foretold(Target):

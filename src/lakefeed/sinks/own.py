@@ -69,8 +69,8 @@ class OwnSink(PlainSink):
     def __init__(self, sink: PythonSink, claim: Claim, *, output_mode: OutputMode, folder: Path | None = None) -> None:
         super().__init__(claim)
         self._path = sink.path
-        self._own = made(sink, output_mode=output_mode, folder=folder)
-        self.keeps_ledger = hasattr(self._own, "last")
+        self._own = class_of(sink, output_mode=output_mode, folder=folder)
+        self.keeps_ledger = keeps_ledger(self._own)
 
     def location(self) -> str:
         """What to call it."""
@@ -78,8 +78,7 @@ class OwnSink(PlainSink):
 
     def position(self) -> Position | None:
         """Where the feed stands, if the class says."""
-        text = self._own.last() if self.keeps_ledger else None
-        return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
+        return last_position(self._own)
 
     def has(self, commit: Commit) -> bool:
         """Whether the newest batch of the sink is this one.
@@ -104,7 +103,22 @@ class OwnSink(PlainSink):
         self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.ranges.to_json()))
 
 
-def made(sink: PythonSink, *, output_mode: OutputMode, folder: Path | None) -> Any:
+def keeps_ledger(own: Any) -> bool:
+    """Whether a user's class says which offsets it holds."""
+    return hasattr(own, "last")
+
+
+def last_position(own: Any) -> Position | None:
+    """Where the feed stands as a user's class says; None if it has nothing, or does not say.
+
+    Raises:
+        ConfigError: ``last`` returns something else than ``batch.ranges``.
+    """
+    text = own.last() if keeps_ledger(own) else None
+    return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
+
+
+def class_of(sink: PythonSink, *, output_mode: OutputMode, folder: Path | None) -> Any:
     """An object of the user's class.
 
     Raises:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from lakefeed.commit.checkpoint import Note, Owner, noted, owned
 from lakefeed.commit.checkpoint_state import CheckpointState, checkpoint_state
 from lakefeed.commit.covered import Position
 from lakefeed.commit.losses import losses
-from lakefeed.commit.opening import loss_move, moved_by
+from lakefeed.commit.opening import loss_move
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.commit.start import Facts, Start, decide, starting_offsets
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
@@ -91,8 +92,7 @@ def test_a_table_that_lacks_what_the_checkpoint_has_is_refused(state: Checkpoint
 
 def test_a_move_that_the_checkpoint_does_not_know_wins_over_it() -> None:
     moved = position(3, start=3)
-    assert moved_by(moved) == 7
-    assert moved_by(position(3)) is None
+    assert (moved.moved_by, replace(moved, is_move=True).moved_by) == (None, 7)
     found = decide(facts(checkpoint(1, 9), moved, unknown_move=True))
     assert (found.discard, found.positions) == (True, {P0: 3})
     with pytest.raises(CheckpointMismatch):

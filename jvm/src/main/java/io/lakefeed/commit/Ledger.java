@@ -64,12 +64,20 @@ final class Ledger {
 
     private Ledger() {}
 
-    /** A commit as the next one has to know it. */
-    record Commit(String commitId, long snapshotId, long sequenceNumber, JsonNode ranges) {
+    /**
+     * A commit as the next one has to know it.
+     *
+     * @param moved whether it is no batch, but moved the feed: a batch may be without records too
+     */
+    record Commit(String commitId, long snapshotId, long sequenceNumber, JsonNode ranges, boolean moved) {
         static Commit of(Snapshot snapshot) {
             Map<String, String> summary = snapshot.summary();
             return new Commit(
-                    summary.get(COMMIT_ID), snapshot.snapshotId(), snapshot.sequenceNumber(), parsed(summary.get(RANGES)));
+                    summary.get(COMMIT_ID),
+                    snapshot.snapshotId(),
+                    snapshot.sequenceNumber(),
+                    parsed(summary.get(RANGES)),
+                    summary.containsKey(MOVED));
         }
 
         /** Whether the other is the same commit tried again. An id alone could be that of another run's batch. */

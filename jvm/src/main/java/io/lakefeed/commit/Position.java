@@ -24,6 +24,7 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
         json.put("commit-id", commit.commitId())
                 .put("snapshot-id", commit.snapshotId())
                 .put("sequence-number", commit.sequenceNumber())
+                .put("moved", commit.moved())
                 .set("ranges", commit.ranges());
         if (covered != null) {
             json.set("covered", covered.toJson());
@@ -38,7 +39,8 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
                 json.path("commit-id").asText(null),
                 json.path("snapshot-id").asLong(),
                 json.path("sequence-number").asLong(),
-                json.path("ranges"));
+                json.path("ranges"),
+                json.has("moved") ? json.path("moved").asBoolean() : isEmpty(json.path("ranges")));
         Covered covered = json.has("covered") ? Covered.of(json.path("covered")) : null;
         return new Position(
                 commit, covered, json.path("covered-at").asLong(), json.path("covered-sequence").asLong());
@@ -61,6 +63,18 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
                 && recorded.commit.snapshotId() == last.snapshotId()
                 && (descends(table, head, recorded.at) || expired(table, head, recorded));
         return new Position(last, trusted ? recorded.covered : null, trusted ? recorded.at : 0, trusted ? recorded.sequence : 0);
+    }
+
+    /** Whether ranges have no offset. A position of an older version says nothing else of a move. */
+    private static boolean isEmpty(JsonNode ranges) {
+        for (JsonNode topic : ranges) {
+            for (JsonNode range : topic.path("ranges")) {
+                if (range.path(0).asLong() != range.path(1).asLong()) {
+                    return false;
+                }
+            }
+        }
+        return true;
     }
 
     private static boolean expired(TableMetadata table, Long head, Position recorded) {

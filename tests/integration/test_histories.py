@@ -1,0 +1,226 @@
+"""Random histories of a feed: after each step the numbers that lakefeed prints are those of an independent count.
+
+Batches, batch runs, rewinds that delete or keep rows, records removed by retention, a recreated topic, dead letters and
+their replay, expired snapshots. The rows are counted with pyiceberg, from the rows' own offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from lakefeed.dead_letters.letters import Choice
+from lakefeed.kafka.topics import Topics
+from lakefeed.pipeline import Pipeline
+from tests.feed import Feed
+from tests.starts import run_as_told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 2
+
+
+class History:
+    """A feed, and what should have become of it.
+
+    Attributes:
+        ends: where each partition of the topic ends.
+        firsts: the first offset that it has.
+        at: where the feed stands.
+        rows: how many rows each (partition, offset) should have.
+        older: rows of topics that had the name before.
+        letters: the positions of dead letters.
+        bad: the positions of records that become dead letters.
+    """
+
+    def __init__(self, lake: SparkSession, feed: Feed, seed: int) -> None:
+        self.lake, self.feed, self.dice = lake, feed, random.Random(seed)
+        self.ends = [0] * PARTITIONS
+        self.firsts = [0] * PARTITIONS
+        self.at: list[int] | None = None
+        self.rows: Counter[tuple[int, int]] = Counter()
+        self.older = 0
+        self.letters: set[tuple[int, int]] = set()
+        self.bad: set[tuple[int, int]] = set()
+        self.is_lost = False
+        feed.create_topic(partitions=PARTITIONS)
+        self.send()
+        self.run()
+
+    def pipeline(self, *, lenient: bool = False) -> Pipeline:
+        rule = "id IS NOT NULL" if lenient else "id % 7 <> 0"
+        return self.feed.pipeline(
+            decode={"json": {"schema_ddl": "id BIGINT"}, "metadata": ["topic", "partition", "offset"]},
+            dead_letters={"table": f"lake.{self.feed.name}.letters"},
+            expect={"good": {"rule": rule, "on_violation": "dead_letter"}},
+        )
+
+    def send(self) -> None:
+        partition, count = self.dice.randrange(PARTITIONS), self.dice.randint(1, 9)
+        ids = [self.dice.randint(1, 60) for _ in range(count)]
+        self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=partition)
+        for each in ids:
+            if each % 7 == 0:
+                self.bad.add((partition, self.ends[partition]))
+            self.ends[partition] += 1
+
+    def run(self, *, accept_loss: bool = False) -> None:
+        run_as_told(self.pipeline(), self.lake, [], accept_loss=accept_loss)
+        self._landed()
+
+    def run_batch(self) -> None:
+        self.pipeline().run_batch(spark=self.lake)
+        self._landed()
+
+    def send_and_run(self) -> None:
+        self.send()
+        self.run()
+
+    def send_and_run_batch(self) -> None:
+        self.send()
+        self.run_batch()
+
+    def _landed(self) -> None:
+        for partition in range(PARTITIONS):
+            for offset in range((self.at or self.firsts)[partition], self.ends[partition]):
+                key = (partition, offset)
+                if key in self.bad:
+                    self.letters.add(key)
+                else:
+                    self.rows[key] += 1
+        self.at = list(self.ends)
+
+    def rewind(self) -> None:
+        assert self.at is not None
+        partition = self.dice.randrange(PARTITIONS)
+        to = self.dice.randint(self.firsts[partition], self.at[partition])
+        delete = self.older == 0 and self.dice.random() < 0.7
+        agreed = self.pipeline().plan_rewind(f"{self.feed.topic}:{partition}:{to}", delete_rows=delete)
+        self.pipeline().rewind(agreed, spark=self.lake)
+        if to == self.at[partition]:
+            return
+        self.letters = {each for each in self.letters if each[0] != partition or each[1] < to}
+        if delete:
+            for key in [each for each in self.rows if each[0] == partition and each[1] >= to]:
+                del self.rows[key]
+        self.at[partition] = to
+
+    def replay(self) -> None:
+        self.pipeline(lenient=True).replay(Choice(feed=self.feed.name), spark=self.lake)
+        self.rows.update(self.letters)
+        self.letters = set()
+
+    def expire(self) -> None:
+        time.sleep(0.01)
+        for table in ("rows", "letters"):
+            name = f"{self.feed.name}.{table}"
+            self.lake.sql(
+                f"CALL lake.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2999-01-01 00:00:00', "
+                "retain_last => 2)"
+            ).collect()
+
+    def lose(self) -> None:
+        """Retention removes records that were not read; they are given up."""
+        assert self.at is not None
+        self.send()
+        partition = self.dice.randrange(PARTITIONS)
+        admin = AdminClient({"bootstrap.servers": self.feed.stack.bootstrap_servers})
+        first = self.dice.randint(self.at[partition], self.ends[partition])
+        for each in admin.delete_records([TopicPartition(self.feed.topic, partition, first)]).values():
+            each.result()
+        self.firsts[partition] = max(self.firsts[partition], first)
+        self.at[partition] = max(self.at[partition], first)
+        self.run(accept_loss=True)
+
+    def recreate(self) -> None:
+        topics = Topics(self.feed.stack.bootstrap_servers)
+        topics.delete(self.feed.topic)
+        while self.feed.topic in topics.list():
+            time.sleep(0.05)
+        self.feed.create_topic(partitions=PARTITIONS)
+        self.older += self.rows.total()
+        self.rows.clear()
+        self.bad.clear()
+        self.older_letters = len(self.letters)
+        self.ends, self.firsts, self.at = [0] * PARTITIONS, [0] * PARTITIONS, None
+        self.send()
+        self.run(accept_loss=True)
+
+    def check(self) -> None:
+        found = self.feed.rows()
+        counted = Counter((each["kafka_partition"], each["kafka_offset"]) for each in found)
+        if not self.older:
+            assert counted == self.rows
+        assert len(found) == self.rows.total() + self.older
+        letters = self.feed.rows(f"lake.{self.feed.name}.letters")
+        if not self.older:
+            assert {(each["partition"], each["offset"]) for each in letters} == self.letters
+
+        done = self.pipeline().verify(deep=True)
+        assert done.faults == ()
+        assert done.rows == len(found)
+        assert done.rows == done.rows_before + done.rows_added + done.replayed - done.rows_rewound
+        given_up = [each for each in done.notes if "given up" in each.what]
+        assert all((each.end or 0) - (each.start or 0) > 0 for each in given_up)
+        assert [each.end for each in done.partitions] == (self.at if self.at is not None else [])
+
+        survey = self.pipeline().survey()
+        assert survey.refusal is None
+        assert [each.table for each in survey.partitions] == self.at
+        lags = [end - at for end, at in zip(self.ends, self.at or [], strict=True)]
+        assert [each.lag for each in survey.partitions] == [each.lag for each in done.partitions] == lags
+        kept = {key for key, count in self.rows.items() if count} | self.letters
+        for each in survey.partitions:
+            covered = {at for start, end in each.covered or () for at in range(start, end)}
+            if not self.older:
+                assert {
+                    at for partition, at in kept if partition == each.partition and at < (each.table or 0)
+                } <= covered
+
+
+STEPS: dict[str, Callable[[History], None]] = {
+    "run": History.send_and_run,
+    "batch": History.send_and_run_batch,
+    "rewind": History.rewind,
+    "replay": History.replay,
+    "expire": History.expire,
+    "lose": History.lose,
+    "recreate": History.recreate,
+}
+
+
+def play(lake: SparkSession, feed: Feed, seed: int, steps: list[str]) -> None:
+    history, done = History(lake, feed, seed), []
+    try:
+        history.check()
+        for step in steps:
+            done.append(step)
+            STEPS[step](history)
+            history.check()
+    except BaseException as error:
+        error.add_note(f"seed {seed}, after {' '.join(done)}: HISTORY={seed} plays it again")
+        raise
+
+
+def test_a_history_is_what_the_table_has(lake: SparkSession, feed: Feed) -> None:
+    play(lake, feed, 7, ["rewind", "replay", "batch", "lose"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(6))
+def test_random_histories_are_what_the_table_has(lake: SparkSession, feed: Feed, number: int) -> None:
+    seed = int(os.environ.get("HISTORY") or time.time_ns() % 10**9) + number
+    print(f"seed {seed}")
+    dice = random.Random(seed)
+    names = [each for each in STEPS if each != "recreate"]
+    play(lake, feed, seed, [*dice.choices(names, k=14), "recreate", *dice.choices(names, k=4)])

@@ -1,0 +1,186 @@
+"""Starts that need more than a checkpoint and a table: state, a sink in Python, batches without records.
+
+``offsets show``, ``plan`` and ``run`` have to agree on each: see ``tests/starts.py``. The other rows of the table in
+docs/exactly-once.md are in ``test_traps.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+import lakefeed as lf
+from lakefeed.commit.checkpoint import OWNER_FILE
+from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.kafka.topics import Topics
+from tests.feed import Feed
+from tests.starts import run_as_told
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE = {"json": {"schema_ddl": "id BIGINT, at TIMESTAMP"}, "metadata": ["topic", "partition", "offset"]}
+KEPT = '''
+import json
+from pathlib import Path
+
+
+class Kept:
+    """Keeps the ranges of the newest batch in a file."""
+
+    def __init__(self, file):
+        self.file = Path(file)
+
+    def write(self, rows, batch):
+        self.file.write_text(batch.ranges)
+
+    def last(self):
+        return self.file.read_text() if self.file.exists() else None
+'''
+
+
+class Started:
+    """A feed, and how its last run started."""
+
+    def __init__(self, lake: SparkSession, feed: Feed) -> None:
+        self.lake, self.feed = lake, feed
+        self.notes: list[str] = []
+
+    def send(self, *ids: int, partition: int = 0) -> None:
+        values = [json.dumps({"id": each, "at": f"2024-01-01T00:{each:02}:00Z"}).encode() for each in ids]
+        self.feed.send(values, partition=partition)
+
+    def run(self, **blocks: Any) -> int:
+        self.notes = []
+        pipeline = self.feed.pipeline(**{"decode": DECODE, **blocks})
+        return run_as_told(pipeline, self.lake, self.notes).rows
+
+    def delete(self, name: str) -> None:
+        gateway: Any = self.lake._jvm
+        path = gateway.org.apache.hadoop.fs.Path(f"{self.feed.checkpoint}/{name}".rstrip("/"))
+        session: Any = self.lake
+        assert path.getFileSystem(session._jsc.hadoopConfiguration()).delete(path, True)
+
+
+@pytest.fixture
+def started(lake: SparkSession, feed: Feed) -> Started:
+    feed.create_topic(partitions=1)
+    return Started(lake, feed)
+
+
+def test_a_batch_without_records_is_no_move(started: Started) -> None:
+    """Spark begins a query with such a batch, and makes one when a partition is added."""
+    for _ in range(2):
+        assert started.run() == 0
+        assert started.notes == []
+    started.send(1, 2)
+    assert started.feed.pipeline(decode=DECODE).run_batch(spark=started.lake).rows == 2
+    assert started.run() == 0
+    assert started.notes == ["the checkpoint is older than the table; goes on where the table is, with a new one"]
+    admin = AdminClient({"bootstrap.servers": started.feed.stack.bootstrap_servers})
+    [added] = admin.create_partitions([NewPartitions(started.feed.topic, 2)]).values()
+    added.result()
+    assert started.run() == 0
+    started.send(3, partition=1)
+    assert started.run() == 1
+    assert started.notes == []
+
+
+def test_a_transform_that_gains_loses_or_changes_state(started: Started) -> None:
+    def first_of_each(*columns: str) -> dict[str, Any]:
+        watermark = {"column": "at", "delay": "1 minute"}
+        return {"transform": {"steps": {"once": {"deduplicate": list(columns)}}, "watermark": watermark}}
+
+    plain = {"transform": {"sql": f"SELECT id, at FROM {started.feed.name}"}}
+    started.send(1, 2)
+    assert started.run(**plain) == 2
+    with pytest.raises(CheckpointMismatch, match="keeps state now, and the table was filled by one that kept none"):
+        started.run(**first_of_each("id"))
+    assert started.run(**plain) == 0
+
+    other = Started(started.lake, Feed(started.feed.stack, started.feed.folder))
+    other.feed.create_topic(partitions=1)
+    other.send(1, 1, 2)
+    assert other.run(**first_of_each("id")) == 2
+    for without in ({}, {"transform": {"sql": f"SELECT id, at FROM {other.feed.name}"}}):
+        with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state, and this one keeps none"):
+            other.run(**without)
+    with pytest.raises(CheckpointMismatch, match="keeps other state than the checkpoint has"):
+        other.run(**first_of_each("id", "at"))
+    other.delete("")
+    with pytest.raises(CheckpointMismatch, match="the checkpoint is empty, and the table has"):
+        other.run(**first_of_each("id"))
+
+
+def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) -> None:
+    Path(started.feed.folder, f"kept_{started.feed.name}.py").write_text(KEPT)
+    file = tmp_path / "ranges.json"
+    sink = {"python": {"path": f"kept_{started.feed.name}:Kept", "options": {"file": str(file)}}}
+    started.send(1, 2)
+    assert started.run(sink=sink) == 2
+    assert started.run(sink=sink) == 0
+    assert started.notes == []
+    before = file.read_text()
+    started.send(3)
+    assert started.run(sink=sink) == 1
+    started.delete("offsets/1")
+    started.delete("commits/1")
+    assert started.run(sink=sink) == 0
+    assert started.notes == ["the checkpoint is older than the table; goes on where the table is, with a new one"]
+    file.write_text(before)
+    with pytest.raises(CheckpointMismatch, match="landed up to 3 for the checkpoint, and up to 2 in the table"):
+        started.run(sink=sink)
+    file.unlink()
+    with pytest.raises(CheckpointMismatch, match="holds no commit of the feed"):
+        started.run(sink=sink)
+
+
+def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
+    started.send(1)
+    started.run()
+    pipeline = started.feed.pipeline(decode=DECODE, name="another")
+    told = []
+    for start in (pipeline.survey, lambda: pipeline.run(spark=started.lake, once=True)):
+        with pytest.raises(CheckpointMismatch, match="the checkpoint belongs to feed") as refused:
+            start()
+        told.append(str(refused.value))
+    [plan] = pipeline.plan(spark=started.lake).tables
+    assert told == [str(plan.refusal)] * 2
+    started.delete(OWNER_FILE)
+
+
+def test_a_dataframe_starts_as_a_pipeline(started: Started) -> None:
+    lake, feed = started.lake, started.feed
+
+    def land(**options: Any) -> None:
+        rows = lf.read_topic(lake, feed.topic, decode=DECODE, bootstrap_servers=feed.stack.bootstrap_servers)
+        rows = rows.withWatermark("at", "1 minute").dropDuplicates(["id", "at"]) if options.pop("state", None) else rows
+        query = lf.write_table(
+            rows,
+            feed.table,
+            checkpoint=feed.checkpoint,
+            name=feed.name,
+            trigger="available-now",
+            bootstrap_servers=feed.stack.bootstrap_servers,
+        )
+        assert query is not None
+        query.awaitTermination()
+
+    started.send(1, 2)
+    land()
+    started.send(3)
+    land()
+    with pytest.raises(CheckpointMismatch, match="keeps state now"):
+        land(state=True)
+    started.delete("offsets/1")
+    started.delete("commits/1")
+    with pytest.raises(CheckpointMismatch, match="cannot resume from this checkpoint: the checkpoint is older"):
+        land()
+    assert sorted(row["id"] for row in feed.rows()) == [1, 2, 3]
+    Topics(feed.stack.bootstrap_servers).delete(feed.topic)
+    with pytest.raises(RecordsLost, match="-0: "):
+        land()

@@ -1,0 +1,44 @@
+"""Runs a pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say of it just before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakefeed.errors import LakefeedError
+from lakefeed.pipeline import Pipeline, RunSummary
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_as_told(
+    pipeline: Pipeline, lake: SparkSession, notes: list[str], *, accept_loss: bool = False, plans: bool = True
+) -> RunSummary:
+    """Runs a pipeline once; raises what the run raises.
+
+    Args:
+        pipeline: the pipeline.
+        lake: the session.
+        notes: gets what the run tells.
+        accept_loss: as for the run, which then does what the others say is refused.
+        plans: compare the plan too, which takes longer; always done where a start is no ordinary one.
+    """
+    survey = pipeline.survey(spark=lake)
+    told = survey.decided.told if survey.decided is not None else None
+    refusal = survey.refusal
+    if plans or told or refusal:
+        [plan] = pipeline.plan(spark=lake).tables
+        assert (str(plan.refusal), plan.kind == "refused") == (str(refusal), refusal is not None)
+        assert refusal is not None or plan.start == survey.start
+    if refusal is None or accept_loss:
+        summary = pipeline.run(spark=lake, once=True, accept_loss=accept_loss, on_note=notes.append)
+        assert refusal is not None or [each for each in notes if each == told] == ([told] if told else [])
+        assert told or not [each for each in notes if "goes on where" in each]
+        return summary
+    assert survey.start == "refused"
+    with pytest.raises(LakefeedError) as refused:
+        pipeline.run(spark=lake, once=True, on_note=notes.append)
+    assert (str(refused.value), type(refused.value)) == (str(refusal), type(refusal))
+    raise refused.value
