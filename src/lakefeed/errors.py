@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from lakefeed.redaction import redacted
+
 
 class LakefeedError(Exception):
     """Base of all errors that lakefeed raises on purpose.
@@ -40,9 +42,9 @@ class LakefeedError(Exception):
     exit_status: ClassVar[int] = 1
 
     def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
-        self.what = what
-        self.where = where
-        self.hint = hint
+        self.what = redacted(what)
+        self.where = redacted(where) if where else where
+        self.hint = redacted(hint) if hint else hint
         super().__init__(self.__str__())
 
     def __str__(self) -> str:

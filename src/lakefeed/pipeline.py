@@ -26,6 +26,7 @@ from lakefeed.config.connect import preflight
 from lakefeed.config.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error
+from lakefeed.config.secrets import keys_of
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import DeadLetterPlace, DeadLetterReader
 from lakefeed.dead_letters.replay import Replay, Replayed
@@ -199,9 +200,10 @@ class Pipeline:
             master=master,
             conf={
                 **(pools() if self.config.upkeep else {}),
-                **{key: str(value) for key, value in self.config.spark.items()},
+                **{key: value if isinstance(value, str) else str(value) for key, value in self.config.spark.items()},
             },
             log_file=log_file,
+            secret_keys=keys_of(self.config),
         )
 
     def run(

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed import driver_jvm
+from lakefeed.config import secrets
 from lakefeed.errors import ConfigError, MissingExtra
 from lakefeed.signals import python_keeps_its_handler
 
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
     from lakefeed.config.connections import Catalog, Connections
 
-# Spark's own pattern misses access-key-id, credential, JAAS and basic-auth settings.
-REDACTED = (
-    r"(?i)secret|password|passwd|token|access[._-]?key|credential|user[._-]?info|keystore[._-]key|api[_-]?key"
-    r"|jaas|authorization"
-)
 # Settings that hold several: what a user adds stands behind what lakefeed needs.
 _LISTS = {
     "spark.jars": ",",
@@ -49,6 +45,7 @@ def settings(
     *,
     connections: Connections | None = None,
     master: str | None = None,
+    secret_keys: Iterable[str] = (),
 ) -> dict[str, str]:
     """Spark settings for lakefeed, without any secret.
 
@@ -56,17 +53,19 @@ def settings(
         name: application name.
         connections: store and catalogs; default from the environment.
         master: Spark master; ``local[*]`` by default. On anything but ``local`` the jars travel to the executors.
+        secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
     """
     connections = connections or default_connections()
     master = master or "local[*]"
+    pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
     return {
         "spark.master": master,
         "spark.app.name": name,
         **_class_path(connections, local=_is_local(master)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.redaction.regex": REDACTED,
-        "spark.sql.redaction.options.regex": f"{REDACTED}|url",
+        "spark.redaction.regex": pattern,
+        "spark.sql.redaction.options.regex": f"{pattern}|url",
         "spark.speculation": "false",
         "spark.sql.session.timeZone": "UTC",
         # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
@@ -102,6 +101,7 @@ def session(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
     log_file: Path | None = None,
+    secret_keys: Iterable[str] = (),
 ) -> SparkSession:
     """A SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
@@ -116,6 +116,7 @@ def session(
         conf: further Spark settings. They win over lakefeed's, and are added to it where a setting is a list: jars,
             class path, extensions, plugins.
         log_file: where the JVM writes its log, instead of this process's stderr.
+        secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
 
     Raises:
         MissingExtra: PySpark is not installed.
@@ -137,7 +138,7 @@ def session(
     running = _running()
     if running is None:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        wanted = settings(name, connections=connections, master=master)
+        wanted = settings(name, connections=connections, master=master, secret_keys=secret_keys)
         if submitted:
             # spark-submit has chosen master and class path; what it was given wins.
             wanted = {key: value for key, value in wanted.items() if not _fixed_at_launch(key)}
@@ -152,12 +153,13 @@ def session(
         whole = with_own(wanted, conf or {})
         for key, value in whole.items():
             builder = builder.config(key, value)
-        driver_jvm.start(whole, log_file=log_file)
+        # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
+        driver_jvm.start(secrets.shown(whole), log_file=log_file)
         with python_keeps_its_handler():
             running = builder.getOrCreate()
     else:
-        for key, value in settings(name, connections=connections).items():
-            if key.startswith("spark.sql.catalog."):
+        for key, value in settings(name, connections=connections, secret_keys=secret_keys).items():
+            if key.startswith("spark.sql.catalog.") or key == "spark.sql.redaction.options.regex":
                 running.conf.set(key, value)
         for key, value in _s3a(connections).items():
             _hadoop_configuration(running).set(key.removeprefix("spark.hadoop."), value)

@@ -12,6 +12,7 @@ SECRETS = (
     "Secrets are not printed. The S3 keys: give every process AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
     "call lakefeed.session() in the application, which passes them on."
 )
+LEFT_OUT = "its value is a secret, since it comes from ${…}: lakefeed run and lakefeed.session() set it"
 
 
 @click.command()
@@ -32,22 +33,32 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
     With a pipeline file, for its store, catalogs and Spark settings; else for those of the environment or of
     the local stack that is running.
     """
+    from lakefeed.config import secrets
     from lakefeed.session import settings, with_own
 
+    left_out: list[str] = []
     if pipeline is None:
         printed = settings(master=master)
     else:
         from lakefeed.pipeline import Pipeline
 
         declared = Pipeline.from_file(pipeline, overrides=overrides)
-        printed = settings(declared.config.name, connections=declared.connections, master=master)
-        printed = with_own(printed, {key: str(value) for key, value in declared.config.spark.items()})
+        config = declared.config
+        printed = settings(
+            config.name, connections=declared.connections, master=master, secret_keys=secrets.keys_of(config)
+        )
+        printed = with_own(printed, {key: str(value) for key, value in secrets.shown(config.spark).items()})
+        left_out = sorted(config.spark.keys() - secrets.shown(config.spark).keys())
     if style == "json":
         click.echo(json.dumps(printed, indent=2))
+        for key in left_out:
+            click.echo(f"# {key}: {LEFT_OUT}", err=True)
     elif style == "arguments":
         click.echo(" ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in printed.items()))
-        click.echo(f"# {SECRETS}", err=True)
+        for line in (SECRETS, *(f"{key}: {LEFT_OUT}" for key in left_out)):
+            click.echo(f"# {line}", err=True)
     else:
-        click.echo(f"# {SECRETS}")
+        for line in (SECRETS, *(f"{key}: {LEFT_OUT}" for key in left_out)):
+            click.echo(f"# {line}")
         for key, value in printed.items():
             click.echo(f"{key} {value}")

@@ -14,6 +14,7 @@ import click
 
 from lakefeed.errors import LakefeedError
 from lakefeed.printable import printable, printable_json
+from lakefeed.redaction import redacted
 
 output_option = click.option(
     "--output",
@@ -50,5 +51,5 @@ def fail(error: LakefeedError, *, as_json: bool) -> int:
         click.secho("error: ", fg="red", bold=True, nl=False, err=True)
         echo(str(error), err=True)
     if os.environ.get("LAKEFEED_DEBUG"):
-        traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     return error.exit_status

@@ -7,6 +7,7 @@ from typing import Self
 from pydantic import SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Model
+from lakefeed.config.urls import refuse_credentials
 
 
 class AwsAccess(Model):
@@ -25,8 +26,8 @@ class AwsAccess(Model):
     def _endpoint_is_url(cls, endpoint: str | None) -> str | None:
         if endpoint is not None and not endpoint.startswith(("http://", "https://")):
             raise ValueError("an endpoint is a URL: http://host:port or https://host")
-        if endpoint is not None and "@" in endpoint:
-            raise ValueError("credentials do not belong in a URL: use access_key and secret_key")
+        if endpoint is not None:
+            refuse_credentials(endpoint, instead="access_key and secret_key")
         return endpoint and endpoint.rstrip("/")
 
     @model_validator(mode="after")

@@ -11,7 +11,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from lakefeed.errors import ConfigError
 
 Built = TypeVar("Built", bound="Model")
-Scalar = str | int | float | bool
 
 
 class Model(BaseModel):

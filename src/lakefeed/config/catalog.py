@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints, Model, complain
-from lakefeed.config.names import SECRET_KEY
+from lakefeed.config.secrets import Text, hidden, shown
+from lakefeed.config.urls import refuse_credentials
 
 Kind = Literal["jdbc", "rest", "hive", "glue"]
 
@@ -59,10 +59,10 @@ class Catalog(Model):
     vended_credentials: bool = Field(
         False, description="For rest: ask the catalog for the store's keys, table by table."
     )
-    properties: dict[str, str] = Field(
+    properties: dict[str, Text] = Field(
         default_factory=dict,
-        description="Further Iceberg catalog properties, passed on as they are; those whose name says that they are "
-        "secret are kept as secrets.",
+        description="Further Iceberg catalog properties, passed on as they are. Each that comes from ${…}, or whose "
+        "name says so, is kept as a secret.",
     )
 
     @field_validator("type", mode="before")
@@ -111,10 +111,8 @@ class Catalog(Model):
     @field_validator("uri", "oauth2_server_uri")
     @classmethod
     def _uri_without_credentials(cls, uri: str | None) -> str | None:
-        if uri is not None and re.search(r"(?i)//[^/]*@|[?&;](password|token|secret)=", uri):
-            raise ValueError(
-                "credentials do not belong in a URL, which Spark's UI shows: use password, token or credential"
-            )
+        if uri is not None:
+            refuse_credentials(uri, instead="username and password, token or credential")
         return uri
 
     @field_validator("warehouse")
@@ -122,6 +120,7 @@ class Catalog(Model):
     def _warehouse_is_s3(cls, warehouse: str | None) -> str | None:
         if warehouse is None:
             return None
+        refuse_credentials(warehouse, instead="the block s3")
         if warehouse.startswith("s3a://"):
             raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
         return warehouse.rstrip("/")
@@ -143,11 +142,10 @@ class Catalog(Model):
             "header.X-Iceberg-Access-Delegation": "vended-credentials" if self.vended_credentials else None,
         }
         named = {key: value for key, value in known.items() if value is not None}
-        return {**named, **{key: value for key, value in self.properties.items() if not SECRET_KEY.search(key)}}
+        return {**named, **shown(self.properties)}
 
     def secrets(self) -> dict[str, SecretStr]:
         """Iceberg's properties for this catalog that nobody may see."""
         known = {"jdbc.password": self.password, "credential": self.credential, "token": self.token}
         named = {key: secret for key, secret in known.items() if secret is not None}
-        further = {key: SecretStr(value) for key, value in self.properties.items() if SECRET_KEY.search(key)}
-        return {**named, **further}
+        return {**named, **hidden(self.properties)}

@@ -16,7 +16,10 @@ from lakefeed.config.aws import AwsAccess
 from lakefeed.config.base import Model
 from lakefeed.config.catalog import Catalog
 from lakefeed.config.kinesis import KinesisAccess
+from lakefeed.config.secrets import texts_of
+from lakefeed.config.urls import refuse_credentials
 from lakefeed.errors import ConfigError
+from lakefeed.redaction import remember
 
 __all__ = ["S3", "Catalog", "Connections", "Registry"]
 
@@ -78,8 +81,7 @@ class Registry(Model):
     def _url_without_credentials(cls, url: str) -> str:
         if not url.startswith(("http://", "https://")):
             raise ValueError("a registry is a URL: http://host:port or https://host")
-        if "@" in url:
-            raise ValueError("credentials do not belong in a URL: use username and password")
+        refuse_credentials(url, instead="username and password")
         return url.rstrip("/")
 
 
@@ -95,7 +97,9 @@ class Connections(Model):
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
         """The store and the catalog ``lake`` that the environment names."""
         catalog = _catalog_from_environment(environment)
-        return cls(s3=S3.from_environment(environment), catalogs={"lake": catalog} if catalog is not None else {})
+        found = cls(s3=S3.from_environment(environment), catalogs={"lake": catalog} if catalog is not None else {})
+        remember(texts_of(found))
+        return found
 
     def catalog(self, name: str) -> Catalog:
         """The catalog of that name.

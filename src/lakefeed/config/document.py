@@ -13,10 +13,12 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 
 from lakefeed.config import shape
 from lakefeed.config.interpolate import interpolate
-from lakefeed.config.names import SECRET_KEY
 from lakefeed.config.nodes import OVERRIDE, Location, refuse
 from lakefeed.config.problem import Problem
+from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets
 from lakefeed.config.shape import Place, dotted
+from lakefeed.config.urls import credentials_in
+from lakefeed.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 
 # Those that plain values get, and the two kinds of blocks.
 _KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
@@ -196,8 +198,9 @@ class _Conversion:
         document.written[place] = written
         document.variables[place] = outcome.variables
         free, self.free = self.free, None
-        in_free_block = free is not None and place[0] != "spark" and bool(SECRET_KEY.search(str(place[-1])))
-        secret = shape.is_secret(annotation) or in_free_block
+        in_free_block = free is not None and bool(SECRET_KEY.search(str(place[-1])))
+        from_outside = free is not None and bool(outcome.variables) and not at_launch(str(place[-1]))
+        secret = shape.is_secret(annotation) or in_free_block or from_outside
         for name in outcome.undefined:
             if self.environment is None:
                 what = f"the environment variable {name} was not looked at"
@@ -212,21 +215,35 @@ class _Conversion:
             shown = "a ${…}" if secret else f"'{text}'"
             hint = "write ${NAME} or ${NAME:-default}; $$ stands for one dollar sign"
             self.broken(f"{shown} names no environment variable", place, location, hint)
-        if place in document.broken:
-            return node.value
-        if secret and outcome.text:
+        if from_outside and not keeps_secrets(free):
+            what = f"'{place[-1]}' is public, and a value from ${{…}} is taken for a secret"
+            hint = "write the value itself: it is kept where each reader of the table, index or topic sees it"
+            self.broken(what, place, location, hint)
+        if secret and outcome.text and not outcome.undefined:
             document.secret_places.add(place)
             document.secrets.add(outcome.text)
-            if not outcome.variables:
-                self.literal_secret(place, location, warning=not in_free_block)
+            named = in_free_block or shape.is_secret(annotation)
+            remember([outcome.text], shortest=SHORTEST if named else SHORTEST_OF_FREE)
+        if place in document.broken:
+            return node.value
+        if secret and outcome.text and not outcome.variables:
+            self.literal_secret(place, location, warning=not in_free_block)
+        if free is not None and not secret and (login := credentials_in(outcome.text)) is not None:
+            what = f"'{place[-1]}' has credentials in a URL: {login}"
+            self.broken(
+                what, place, location, "take them out; or give the whole value as ${NAME}, which is kept secret"
+            )
+            return outcome.text
         if shape.is_path(annotation):
             return self.path(outcome.text, place, location)
         if outcome.variables and shape.accepts_text(annotation):
             # A password 0123 or a version 1.10 from the environment is text where text is wanted.
+            if from_outside:
+                return SecretText(outcome.text)
             return outcome.text or (None if node.style is None and shape.optional(annotation) else "")
         typed = self.typed(node, outcome.text)
         # Where keys are free (table properties), 134217728 and true are meant as they are written.
-        return outcome.text if free is str and isinstance(typed, int | float) else typed
+        return outcome.text if shape.members(free) == (str,) and isinstance(typed, int | float) else typed
 
     def literal_secret(self, place: Place, location: Location, *, warning: bool) -> None:
         key = str(place[-1])

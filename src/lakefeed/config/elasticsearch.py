@@ -14,6 +14,7 @@ from lakefeed.config.names import Count
 from lakefeed.config.sinks import MODES, SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
+from lakefeed.config.urls import refuse_credentials
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
 """What the server takes for a name."""
@@ -66,10 +67,7 @@ class ElasticsearchSink(SinkBlock):
     @classmethod
     def _addresses(cls, url: str | list[str]) -> str | list[str]:
         for each in [url] if isinstance(url, str) else url:
-            if re.search(r"//[^/]*@", each):
-                raise ValueError(
-                    "credentials do not belong in a URL, which messages show: use username and password, or api_key"
-                )
+            refuse_credentials(each, instead="username and password, or api_key")
             try:
                 parts = urlsplit(each)
                 is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

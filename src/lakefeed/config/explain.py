@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -14,6 +15,7 @@ from lakefeed.config.base import Complaint, Complaints
 from lakefeed.config.document import Document, problem_at
 from lakefeed.config.problem import Problem
 from lakefeed.config.shape import Place, dotted
+from lakefeed.redaction import redacted
 
 EXAMPLES = {
     "name": "name: taxi",
@@ -57,16 +59,13 @@ def explain(error: ValidationError, *, document: Document, root: type[BaseModel]
         # A union of types brings one error for each member: the first says it for all.
         kind = "wanted" if _is_about_type(detail["type"]) else str(detail["msg"])
         found.setdefault((place, kind), _problems(place, detail, document=document, root=root))
-    return [_redacted(problem, document) for problems in found.values() for problem in problems]
+    return [_redacted(problem) for problems in found.values() for problem in problems]
 
 
 def told(place: Place, complaints: Iterable[Complaint], document: Document) -> list[Problem]:
     """The problems that complaints about the value at ``place`` are."""
     return [
-        _redacted(
-            _problem(place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True),
-            document,
-        )
+        _redacted(_problem(place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True))
         for each in complaints
         if each.key is None or not _is_noise((*place, each.key), document)
     ]
@@ -211,19 +210,7 @@ def _problem(place: Place, what: str, hint: str | None, document: Document, *, k
     return problem_at(document.locate(place, key=key), place, what, hint=hint)
 
 
-def _redacted(problem: Problem, document: Document) -> Problem:
-    """The last fence: whatever a validator said, a secret's text does not get out."""
-    what, hint = problem.what, problem.hint
-    for secret in sorted(document.secrets, key=len, reverse=True):
-        if len(secret) > 3:
-            what = what.replace(secret, "**********")
-            hint = hint.replace(secret, "**********") if hint else None
-    return Problem(
-        what=what,
-        file=problem.file,
-        line=problem.line,
-        column=problem.column,
-        key=problem.key,
-        hint=hint,
-        severity=problem.severity,
-    )
+def _redacted(problem: Problem) -> Problem:
+    """Whatever a validator has said, a secret's text does not get out."""
+    hint = redacted(problem.hint) if problem.hint else None
+    return replace(problem, what=redacted(problem.what), hint=hint)

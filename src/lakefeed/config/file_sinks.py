@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints
 from lakefeed.config.names import Identifier
+from lakefeed.config.secrets import Text
 from lakefeed.config.sinks import FileFormat, SinkBlock
 
 
@@ -59,7 +60,7 @@ class FilesSink(PathSink):
         description="A table of Spark's session catalog (Hive's, where there is one) over the directories: made if it "
         "is missing, and told of new partitions after each batch.",
     )
-    options: dict[str, str] = Field(default_factory=dict, description="Spark's options for writing the format.")
+    options: dict[str, Text] = Field(default_factory=dict, description="Spark's options for writing the format.")
 
     def writer_options(self) -> dict[str, str]:
         """For Spark's writer; CSV has a header."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -13,6 +12,7 @@ from lakefeed.config.base import complain
 from lakefeed.config.sinks import MODES, SinkBlock
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
+from lakefeed.config.urls import refuse_credentials
 from lakefeed.errors import ConfigError
 
 PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
@@ -54,8 +54,7 @@ class JdbcSink(SinkBlock):
     @field_validator("url")
     @classmethod
     def _known_url(cls, url: str) -> str:
-        if re.search(r"(?i)//[^/]*@|[?&;](user|password|token|secret)=", url):
-            raise ValueError("credentials do not belong in a URL, which messages show: use user and password")
+        refuse_credentials(url, instead="user and password")
         try:
             Address.of(url)
         except ConfigError as error:

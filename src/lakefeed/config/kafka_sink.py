@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from lakefeed.config.base import Complaint, Model, OneOf, complain
 from lakefeed.config.connections import Registry
 from lakefeed.config.names import TOPIC, Brokers
+from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkBlock
 from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode
@@ -111,7 +112,7 @@ class KafkaSink(SinkBlock):
     headers: dict[str, Sql] = Field(
         default_factory=dict, description="Further headers by name: SQL expressions over the row, as \"'text'\"."
     )
-    options: dict[str, str | int | float | bool] = Field(
+    options: dict[str, Scalar] = Field(
         default_factory=dict, description="Kafka producer settings with the prefix kafka., as kafka.linger.ms."
     )
 

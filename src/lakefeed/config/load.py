@@ -18,6 +18,7 @@ from lakefeed.config.mistakes import Mistakes, mistakes_of
 from lakefeed.config.models import PipelineConfig, Sink
 from lakefeed.config.nodes import MAX_BYTES, Unreadable, compose
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
+from lakefeed.config.urls import in_clear
 from lakefeed.errors import ConfigError
 
 __all__ = ["Problem", "Reading", "load", "problems", "read"]
@@ -92,6 +93,8 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
             *missing_columns(config),
             *function_problems(config, path.absolute().parent, static=environment is None),
         ]
+        if not errors_of([*found, *later]):
+            named += in_clear(config, config.connections(environment or {}))
         later += [document.located(each) for each in named]
         found += [each for each in later if not mistakes.is_noise(each)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))

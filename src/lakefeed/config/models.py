@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, Complaints, Model, OneOf, Scalar, complain
+from lakefeed.config.base import Complaint, Complaints, Model, OneOf, complain
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.elasticsearch import ElasticsearchSink
@@ -24,6 +24,7 @@ from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC_MARK, Identifier
+from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
 from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink, PythonSink, SinkBlock
 from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
 from lakefeed.config.transform import OutputMode, Transform
@@ -208,8 +209,9 @@ class PipelineConfig(Model):
             if not key.startswith("spark."):
                 what, hint = f"'{key}' is no Spark setting", "they start with 'spark.'"
                 complaints.append(Complaint(key=key, what=what, hint=hint))
-            elif re.search(r"(?i)secret|password|token|access[._-]?key|credential", key):
-                what, hint = f"'{key}' would show a secret in Spark's UI", "use s3, catalogs or decode for it"
+            elif isinstance(settings[key], SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
+                what = f"'{key}' stands on the JVM's command line, which everybody on the machine can read"
+                hint = "write it without ${…}; a secret goes into a file that Java reads"
                 complaints.append(Complaint(key=key, what=what, hint=hint))
         complain(complaints)
         return settings

@@ -10,12 +10,6 @@ from pydantic import AfterValidator, Field
 Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
-# Where keys are free (Kafka options, catalog properties), these hold secrets.
-SECRET_KEY = re.compile(
-    r"(?i)password|passwd|secret|jaas|credentials?$|authorization$|keystore\.key$|(^|[._-])token$|sas-token"
-    r"|access[._-]?key"
-)
-
 
 def _three_parts(table: str) -> str:
     if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):

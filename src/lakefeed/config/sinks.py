@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from lakefeed.config.base import Model
 from lakefeed.config.names import Count, Identifier
+from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
 
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
@@ -86,7 +87,7 @@ class FormatSink(SinkBlock):
 
     name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; its jar has to be there.")
     path: str | None = Field(None, description="Where to, for formats that take a path.")
-    options: dict[str, str] = Field(default_factory=dict, description="Options of the format.")
+    options: dict[str, Text] = Field(default_factory=dict, description="Options of the format.")
     partition_by: list[str] = Field(default_factory=list, description="Columns, for formats that take them.")
 
     @property
@@ -108,9 +109,7 @@ class PythonSink(SinkBlock):
     """A class of one's own: see docs/sinks.md."""
 
     path: str = Field(description="package.module:Class, on PYTHONPATH or beside the pipeline file.")
-    options: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Arguments of the class, by name."
-    )
+    options: dict[str, Scalar] = Field(default_factory=dict, description="Arguments of the class, by name.")
 
     @field_validator("path")
     @classmethod

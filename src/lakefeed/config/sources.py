@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from lakefeed.config.base import Complaint, Complaints, Model
 from lakefeed.config.ddl import Ddl
 from lakefeed.config.names import Count, TableName
+from lakefeed.config.secrets import Text
 from lakefeed.config.sinks import FileFormat
 
 
@@ -23,7 +24,7 @@ class FilesSource(Model):
     max_files_per_batch: Count = Field(1000, description="Upper bound on the files of one micro-batch.")
     done: Literal["keep", "archive", "delete"] = Field("keep", description="What becomes of files that were read.")
     archive: str | None = Field(None, description="With done: archive, where they go: a path outside of `path`.")
-    options: dict[str, str] = Field(default_factory=dict, description="Spark's options of the format.")
+    options: dict[str, Text] = Field(default_factory=dict, description="Spark's options of the format.")
 
     @model_validator(mode="after")
     def _columns_and_archive(self) -> FilesSource:
@@ -54,7 +55,7 @@ class FormatSource(Model):
     name: str = Field(description="The format: delta, rate-micro-batch, …; its jar has to be there.")
     schema_ddl: Ddl | None = Field(None, description="The columns, where the format does not know them.")
     path: str | None = Field(None, description="For formats that take one.")
-    options: dict[str, str] = Field(default_factory=dict, description="Options of the format.")
+    options: dict[str, Text] = Field(default_factory=dict, description="Options of the format.")
 
 
 class IcebergSource(Model):

@@ -11,6 +11,7 @@ from lakefeed.config.base import Complaint, Complaints, Model
 from lakefeed.config.ddl import Ddl
 from lakefeed.config.failures import seconds_of
 from lakefeed.config.names import Identifier
+from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sql import Sql
 
 OutputMode = Literal["append", "update", "complete"]
@@ -37,7 +38,7 @@ class StaticTable(Model):
     format: str | None = Field(None, description="Or a format that Spark can read: parquet, csv, json, jdbc, …")
     path: str | None = Field(None, description="With format: where the files are.")
     schema_ddl: Ddl | None = Field(None, description="With format: the columns, as 'id BIGINT, name STRING'.")
-    options: dict[str, str] = Field(default_factory=dict, description="With format: Spark's options of it.")
+    options: dict[str, Text] = Field(default_factory=dict, description="With format: Spark's options of it.")
 
     @model_validator(mode="after")
     def _table_or_format(self) -> StaticTable:
@@ -57,7 +58,7 @@ class Step(Model):
         description="Or package.module:function, on PYTHONPATH or beside the pipeline file. It takes DataFrames and "
         "returns one.",
     )
-    options: dict[str, str | int | float | bool] = Field(
+    options: dict[str, Scalar] = Field(
         default_factory=dict, description="With python: further arguments of the function, by name."
     )
     deduplicate: list[str] | None = Field(

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.printable import printable
+from lakefeed.redaction import redacted
 
 
 class LiveLine:
@@ -71,7 +72,7 @@ class ProgressView(LiveLine):
 
     def note(self, text: str) -> None:
         """Shows a line that stays, with the title."""
-        self.print(f"{self._title}: {text}")
+        self.print(redacted(f"{self._title}: {text}"))
 
     def batch(self, progress: BatchProgress) -> None:
         """Shows a finished batch."""

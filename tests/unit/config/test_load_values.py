@@ -20,7 +20,7 @@ class TestValues:
 
     def test_a_variable_stays_text_where_text_is_wanted(self, reading: Reader) -> None:
         config, found = reading(
-            replace=("http://127.0.0.1:1", "{url: 'http://h', username: u, password: '${PW}'}"),
+            replace=("http://127.0.0.1:1", "{url: 'https://h', username: u, password: '${PW}'}"),
             environment={**ENVIRONMENT, "PW": "0123"},
         )
         assert found == []

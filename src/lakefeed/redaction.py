@@ -1,0 +1,26 @@
+"""The last fence for secrets: messages lose every secret that this process knows, whoever has made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+HIDDEN = "**********"
+SHORTEST = 4
+"""Letters that a secret has at least to be looked for: what is shorter is in every text."""
+SHORTEST_OF_FREE = 8
+"""The same of a value that is only taken for a secret, and may be a number or a word."""
+
+_known: set[str] = set()
+
+
+def remember(secrets: Iterable[str], *, shortest: int = SHORTEST) -> None:
+    """Adds texts that no message of this process may have; of one with several lines each line too."""
+    for secret in secrets:
+        _known.update(each for each in (secret, *secret.splitlines()) if len(each) >= shortest)
+
+
+def redacted(text: str) -> str:
+    """A text without any secret that is known."""
+    for secret in sorted(_known, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text

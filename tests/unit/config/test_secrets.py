@@ -1,0 +1,186 @@
+"""One rule says what is a secret; URLs hold none; and logins that cross a network as plain text get a warning."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pydantic import SecretStr
+
+from lakefeed.cli.conf import conf
+from lakefeed.cli.output import fail
+from lakefeed.config.catalog import Catalog
+from lakefeed.config.secrets import SecretText, hidden, is_secret, keys_of, pattern, shown, texts_of
+from lakefeed.config.urls import credentials_in, is_loopback
+from lakefeed.errors import ConfigError
+from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
+
+SECRET = ENVIRONMENT["THE_SECRET"]
+# A block whose keys are free, with a key whose name tells nothing.
+FREE = {
+    "source.kafka": f"{TOPICS}    options: {{kafka.client.id: '${{THE_SECRET}}'}}\n",
+    "catalogs": "catalogs: {a: {type: rest, uri: 'https://h', properties: {header.X-Sesame: '${THE_SECRET}'}}}\n",
+    "spark": "spark: {spark.hadoop.fs.azure.account.x: 'a${THE_SECRET}b'}\n",
+    "transform": "transform: {sql: SELECT 1 FROM taxi, tables: {t: {format: jdbc, options: {url: '${THE_SECRET}'}}}}\n",
+    "python": "transform: {steps: {a: {python: 'textwrap:indent', options: {login: '${THE_SECRET}'}}}}\n",
+    "sinks": "sinks: {a: {format: {name: orc, options: {x: '${THE_SECRET}'}}}}\n",
+}
+
+
+def text_with(block: str) -> str:
+    return GOOD.replace(TOPICS, FREE[block]) if block == "source.kafka" else GOOD + FREE[block]
+
+
+@pytest.mark.parametrize("block", FREE)
+def test_what_comes_from_a_variable_is_a_secret_whatever_its_name(reading: Reader, block: str) -> None:
+    config, found = reading(text_with(block))
+    assert [each for each in found if each.severity == "error"] == []
+    assert config is not None
+    assert len(keys_of(config)) == 1
+    assert any(SECRET in each for each in texts_of(config))
+    assert SECRET not in repr(config)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "sinks: {a: {elasticsearch: {url: 'http://localhost:1', index: i, settings: {x: '${THE_SECRET}'}}}}",
+        "sinks: {a: {kafka: {topic: t, headers: {x: '${THE_SECRET}'}}}}",
+        "sinks: {a: {iceberg: {table: lake.a.b, properties: {x: '${THE_SECRET}'}}}}",
+        "spark: {spark.driver.extraJavaOptions: '-Dx=${THE_SECRET}'}",
+    ],
+)
+def test_what_everybody_sees_takes_no_secret(reading: Reader, block: str) -> None:
+    _, found = reading(f"{GOOD}{block}\n")
+    assert [each.severity for each in found] == ["error"]
+    assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize(
+    "name", ["header.X-Api-Key", "s3.sse.key", "adls.account.key", "oauth.user-info", "x.password"]
+)
+def test_a_literal_whose_name_says_secret_is_refused(reading: Reader, name: str) -> None:
+    for block in (
+        f"spark: {{spark.{name}: {SECRET}}}",
+        f"sinks: {{a: {{format: {{name: x, options: {{{name}: {SECRET}}}}}}}}}",
+    ):
+        _, found = reading(f"{GOOD}{block}\n")
+        assert "holds a secret and is written out" in found[0].what
+        assert found[0].severity == "error"
+        assert SECRET not in str(found)
+
+
+def test_the_settings_of_the_launch_are_no_secrets(reading: Reader) -> None:
+    config, found = reading(f"{GOOD}spark: {{spark.driver.memory: '${{M:-2g}}', spark.x: '${{M:-2g}}'}}\n")
+    assert found == []
+    assert config is not None
+    assert shown(config.spark) == {"spark.driver.memory": "2g"}
+    assert hidden(config.spark) == {"spark.x": SecretStr("2g")}
+
+
+def test_catalogs_part_their_properties_by_the_same_rule() -> None:
+    properties = {"header.X": SecretText("s"), "header.X-Api-Key": "k", "warehouse-type": "w"}
+    catalog = Catalog(type="rest", uri="https://h", properties=properties)
+    assert catalog.secrets() == {"header.X": SecretStr("s"), "header.X-Api-Key": SecretStr("k")}
+    assert catalog.settings()["warehouse-type"] == "w"
+    assert not catalog.settings().keys() & {"header.X", "header.X-Api-Key"}
+
+
+def test_spark_hides_the_same_names() -> None:
+    java = pattern({"spark.sql.x[0]", "header.X"})
+    for key in ("spark.sql.catalog.lake.header.X", "spark.sql.x[0]", "a.account.key", "fs.s3a.access.key"):
+        assert re.search(java, key), key
+    assert not re.search(java, "spark.sql.shuffle.partitions")
+    assert not is_secret("token-exchange-enabled", "false")
+
+
+def test_conf_prints_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("lakefeed.session")  # The package has a function of that name.
+    monkeypatch.setattr(module, "_class_path", lambda connections, *, local: {})
+    path = tmp_path / "p.yaml"
+    path.write_text(GOOD + FREE["spark"] + FREE["catalogs"])
+    for style in ("properties", "arguments", "json"):
+        result = CliRunner().invoke(conf, [str(path), "--format", style], env=ENVIRONMENT)
+        assert result.exit_code == 0, result.output
+        assert SECRET not in result.output
+        assert "spark.hadoop.fs.azure.account.x: its value is a secret" in result.output
+
+
+def test_no_error_repeats_a_secret(
+    reading: Reader, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading(text_with("spark"))
+    monkeypatch.setenv("LAKEFEED_DEBUG", "1")
+    for as_json in (False, True):
+        try:
+            raise ValueError(f"the server says {SECRET}")
+        except ValueError as cause:
+            error = ConfigError(f"refused: {cause}", where=f"http://{SECRET}@h", hint=SECRET)
+            error.__cause__ = cause
+        fail(error, as_json=as_json)
+    told = capsys.readouterr()
+    assert SECRET not in told.out + told.err
+    assert "the server says **********" in told.err
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        *((f"jdbc:postgresql://h/d?{name}=x", True) for name in ("sslpassword", "password", "user", "PASSWORD")),
+        *(
+            (f"jdbc:mariadb://h/d?a=b&{name}=x", True)
+            for name in ("keyStorePassword", "pass%77ord", "trustStorePassword")
+        ),
+        *((f"https://h/p{sign}token=x", True) for sign in "?&;#"),
+        ("https://h/p?api_key=x", True),
+        ("https://h/p?X-Amz-Signature=x", True),
+        ("https://u:p@h", True),
+        ("s3a://key:secret@bucket/p", True),
+        ("jdbc:mysql://address=(host=h)(password=x)/d", True),
+        ("jdbc:postgresql://h/d?sslmode=require&sslkey=/a/b.key&sslrootcert=/c", False),
+        ("https://h/a@b?q=1", False),
+        ("jdbc:sqlite:/tmp/x.db?busy_timeout=3", False),
+        ("https://h/p?password=", False),
+    ],
+)
+def test_credentials_in_urls(url: str, found: bool) -> None:
+    assert (credentials_in(url) is not None) is found
+
+
+def test_a_url_among_free_keys(reading: Reader) -> None:
+    options = "{format: jdbc, options: {url: 'jdbc:postgresql://h/d?sslpassword=hunter2hunter2'}}"
+    _, found = reading(f"{GOOD}transform: {{sql: SELECT 1 FROM taxi, tables: {{t: {options}}}}}\n")
+    assert [each.what for each in found] == ["'url' has credentials in a URL: the parameter 'sslpassword'"]
+
+
+LOGIN = "username: u, password: '${THE_SECRET}'"
+CLEAR = {
+    "decode.avro.registry.url": ["decode={avro: {registry: {url: 'http://r', " + LOGIN + "}}}"],
+    "s3.endpoint": ["s3={endpoint: 'http://s3:9000', access_key: '${THE_SECRET}', secret_key: '${THE_SECRET}'}"],
+    "catalogs.c.uri": ["catalogs.c={type: rest, uri: 'http://c', token: '${THE_SECRET}'}"],
+    "sinks.e.elasticsearch.url": ["sinks.e={elasticsearch: {url: 'http://e:9200', index: i, " + LOGIN + "}}"],
+    "source.kafka.options.kafka.security.protocol": [
+        "source.kafka.bootstrap_servers='127.0.0.1:1,far:9092'",
+        "source.kafka.options={kafka.security.protocol: SASL_PLAINTEXT}",
+    ],
+}
+
+
+@pytest.mark.parametrize("key", CLEAR)
+def test_a_login_in_clear_is_a_warning(reading: Reader, key: str) -> None:
+    config, found = reading(overrides=CLEAR[key])
+    assert config is not None
+    assert [(each.key, each.severity) for each in found] == [(key, "warning")]
+    assert "plain text" in found[0].what
+    safe = [each.replace("http:", "https:").replace("far:", "[::1]:") for each in CLEAR[key]]
+    assert reading(overrides=safe)[1] == []
+    near = [re.sub(r"http://\w+", "http://localhost", each).replace("far:", "localhost:") for each in CLEAR[key]]
+    assert reading(overrides=near)[1] == []
+
+
+def test_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1", "a.localhost")))
+    assert not any(map(is_loopback, ("localhost.example.org", "10.0.0.1", "h", "::2")))
