@@ -96,6 +96,33 @@ def test_a_guessed_schema_is_kept(lake: SparkSession, feed: Feed) -> None:
     assert {tuple(row) for row in feed.rows()} == {("id", "zone", "fare")}
 
 
+def test_property_names_of_any_kind_land_and_are_read_back(lake: SparkSession, feed: Feed) -> None:
+    names = ["a b", "a.b", 'a"b', "a`b", "größe", "select", "1st", "a/b", "a,b;c{}()=\t", ""]
+    client = SchemaRegistryClient({"url": feed.stack.schema_registry_url})
+    feed.create_topic(partitions=1)
+
+    def send(names: list[str], count: int, suffix: str = "") -> None:
+        inner = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+        properties = {"id": {"type": "integer"}, **dict.fromkeys(names, inner)}
+        schema = Schema(json.dumps({"type": "object", "properties": properties}), "JSON")
+        number = client.register_schema(f"{feed.topic}-value{suffix}", schema)
+        rows = [{"id": at, **{name: dict.fromkeys(names, at) for name in names}} for at in range(count)]
+        feed.send([b"\0" + number.to_bytes(4, "big") + json.dumps(row).encode() for row in rows])
+
+    decode = {"json_schema": {"registry": "${SCHEMA_REGISTRY_URL}"}}
+    send(names, 3)
+    assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 3
+    columns = [name or "_" for name in names]
+    assert all(
+        row == {"id": row["id"], **{name: dict.fromkeys(columns, row["id"]) for name in columns}} for row in feed.rows()
+    )
+    # A later schema has one more of them, in the table and inside its columns.
+    send([*names, "l a.t`er"], 1, "-later")  # Not compatible to the registry, which is no matter of names.
+    assert feed.pipeline(decode=decode).run(spark=lake, once=True).rows == 1
+    [new] = [row for row in feed.rows() if row["l a.t`er"] is not None]
+    assert new["a b"]["l a.t`er"] == new["_"]["_"] == 0
+
+
 @pytest.mark.parametrize(
     ("form", "registered", "kind"),
     [

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -210,31 +211,35 @@ class _Translation:
         for key, parts in properties.items():
             made, nullable = self.type(place.below(parts, "properties", key, name=f"{own}_{_plain(key)}"))
             self._field(fields, place, key, made, nullable or key not in required)
-        for key, parts in self._sometimes(place).items():
+        for key, described in self._sometimes(place).items():
             if key not in properties:
                 inner = place.below((), "properties", key, name=f"{own}_{_plain(key)}")
-                made, _ = self._one_of(inner.having((part,)) for part in parts)
+                made, _ = self._one_of(inner.having((part,)) for part in described) if described else (_TEXT, True)
                 self._field(fields, place, key, made, True)
         return {"type": "record", "name": own, "fields": list(fields.values())}
 
-    def _sometimes(self, place: _Place) -> dict[str, list[_Part]]:
-        """The properties that some objects have: what choices and conditions add to an object with properties."""
-        found: dict[str, list[_Part]] = {}
+    def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
+        """The properties that choices and conditions add to an object with properties.
+
+        None for one that some objects may have with any value: where a choice is not taken, its properties are free.
+        """
+        found: dict[str, list[_Part] | None] = {}
         seen: set[int] = set()
-        left = [option for part in place.parts for option in _options(part)]
+        left = [(choice, False) for part in place.parts for choice in _choices_of(part)]
         while left:
-            option = left.pop(0)
-            if id(option[0]) in seen or not isinstance(option[0], dict):
-                continue
-            seen.add(id(option[0]))
-            try:
-                flat, _ = self._flat(place.having((option,)))
-            except _Recursive:
-                continue
-            parts = [each for each in flat if isinstance(each[0], dict)]
-            for key, several in _properties(parts).items():
-                found.setdefault(key, []).extend(several)
-            left += [each for part in parts for each in _options(part)]
+            options, free = left.pop(0)
+            described: list[dict[str, list[_Part]]] = []
+            for option in options:
+                parts = []
+                if isinstance(option[0], dict) and id(option[0]) not in seen:
+                    seen.add(id(option[0]))
+                    with suppress(_Recursive):
+                        parts = [each for each in self._flat(place.having((option,)))[0] if isinstance(each[0], dict)]
+                described.append(_properties(parts))
+                left += [(choice, True) for part in parts for choice in _choices_of(part)]
+            for key in dict.fromkeys(key for each in described for key in each):
+                everywhere = not free and all(key in each for each in described)
+                found.setdefault(key, [part for each in described for part in each[key]] if everywhere else None)
         return found
 
     def _field(self, fields: dict[str, dict[str, Any]], place: _Place, key: str, made: Any, optional: bool) -> None:
@@ -290,13 +295,13 @@ def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
     return found
 
 
-def _options(part: _Part) -> Iterator[_Part]:
-    """The schemas that hold for some values of a part."""
+def _choices_of(part: _Part) -> Iterator[list[_Part]]:
+    """Schemas of a part of which one holds at least, for each choice or condition."""
     schema, resolver = part
-    several = [each for word in _CHOICES for each in schema.get(word, ())]
-    several += [schema[word] for word in ("then", "else") if word in schema]
-    several += [each for word in ("dependentSchemas", "dependencies") for each in schema.get(word, {}).values()]
-    return ((each, resolver) for each in several)
+    several = [schema[word] for word in _CHOICES if word in schema]
+    several += [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
+    several += [[each, {}] for word in ("dependentSchemas", "dependencies") for each in schema.get(word, {}).values()]
+    return ([(option, resolver) for option in options] for options in several)
 
 
 def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:

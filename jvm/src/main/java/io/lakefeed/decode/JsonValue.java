@@ -19,6 +19,7 @@ import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.NullType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -89,6 +90,11 @@ interface JsonValue {
                 }
                 Schema values = schema == null ? null : AvroDefault.withoutNull(schema.getValueType());
                 return new Entries(of(map.valueType(), values, any, true), map.valueContainsNull());
+            }
+            if (type instanceof NullType) {
+                return in -> {
+                    throw in.misfit("null");
+                };
             }
             TextValue text = TextValue.as(type, rules);
             if (text == null) {
