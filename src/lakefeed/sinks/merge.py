@@ -13,6 +13,9 @@ TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"
 """What Spark's error says where offsets cannot tell which change is newer."""
 
+PLACE = "topic %s, partition %d, offset %d"
+"""Where the change is; a format string of Spark's ``format_string``."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
@@ -78,7 +81,8 @@ class Merge:
             return f"{_struct('s', order)} > {_struct('t', order)}"
         return (
             f"(t.{OFFSET} IS NULL OR CASE WHEN s.{TOPIC} = t.{TOPIC} AND s.{PARTITION} = t.{PARTITION} "
-            f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error('{KEY_MOVED}') AS BOOLEAN) END)"
+            f"THEN s.{OFFSET} > t.{OFFSET} ELSE CAST(raise_error(format_string('{KEY_MOVED}: {PLACE}', "
+            f"s.{TOPIC}, s.{PARTITION}, s.{OFFSET})) AS BOOLEAN) END)"
         )
 
 

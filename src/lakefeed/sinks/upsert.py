@@ -8,6 +8,7 @@ or late, leaves the table as it is. Deletes are forgotten (``remove``) or kept a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -162,8 +163,8 @@ class UpsertTable(IcebergTable):
                 ask_for_quiet=self.ledger.ask_for_quiet,
             )
         except Exception as error:
-            if KEY_MOVED in str(error):
-                raise key_moved(self.name) from None
+            if moved := re.search(rf"{KEY_MOVED}: (topic \S+, partition \d+, offset \d+)", str(error)):
+                raise key_moved(self.name, moved[1]) from None
             raise
         finally:
             session.catalog.dropTempView(VIEW)

@@ -24,6 +24,7 @@ def test_deletes_remove_or_are_marked() -> None:
 def test_the_offset_orders_one_partition_and_columns_order_all() -> None:
     by_offset = Merge(table="lake.a.b", columns=COLUMNS, keys=["id"]).statement("changes")
     assert "s.kafka_offset > t.kafka_offset ELSE CAST(raise_error(" in by_offset
+    assert "partition %d, offset %d', s.kafka_topic, s.kafka_partition, s.kafka_offset)" in by_offset
     by_column = Merge(table="lake.a.b", columns=COLUMNS, keys=["id"], order_by=["v"], on_delete="mark")
     statement = by_column.statement("changes")
     assert "raise_error" not in statement

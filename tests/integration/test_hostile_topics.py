@@ -1,0 +1,229 @@
+"""Topics that contain whatever a producer may write: each record is a row, or a dead letter, and whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from lakefeed.config.problem import raise_first_error
+from lakefeed.errors import ConfigError
+from lakefeed.kafka.topics import Topics
+from lakefeed.tables.reader import open_table
+from tests.feed import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+METADATA = ["topic", "partition", "offset", "timestamp", "key", "headers"]
+LARGE = {"max.message.bytes": str(20 * 1024 * 1024)}
+Record = dict[str, Any]
+
+
+def producing(feed: Feed, **settings: Any) -> Producer:
+    brokers = {"bootstrap.servers": feed.stack.bootstrap_servers, "message.max.bytes": 20 * 1024 * 1024}
+    return Producer({**brokers, "linger.ms": 5, **settings})
+
+
+def fill(feed: Feed) -> list[str]:
+    """Topics of many kinds, each with its odd records; returns their names."""
+    topics, names = Topics(feed.stack.bootstrap_servers), []
+
+    def create(name: str, config: dict[str, str] | None = None, *, partitions: int = 1) -> str:
+        names.append(f"{feed.name}.{name}")
+        topics.create(names[-1], partitions=partitions, config={**LARGE, **(config or {})})
+        return names[-1]
+
+    odd = create("Dots.and_UNDER-scores", partitions=3)
+    producer = producing(feed)
+    headers: list[tuple[Sequence[tuple[str, bytes | None]], bytes | None, bytes | None]] = [
+        ([("a", None), ("a", b"1"), ("a", b""), ("", b"no name"), ("é\u0000", b"\xff")], b"k", b"duplicate keys"),
+        ([(f"h{number}", str(number).encode()) for number in range(1_000)], b"", b"1,000 headers"),
+        ([("large", b"x" * 1024 * 1024)], None, b"1 MB"),
+        ([], None, None),
+        ([], None, b""),
+        ([], b"\x00\xff", b"x" * 10 * 1024 * 1024),
+    ]
+    for own, key, value in headers:
+        producer.produce(odd, value, key, partition=1, headers=list(own))
+    assert producer.flush(60) == 0
+
+    times = create("log-append-time", {"message.timestamp.type": "LogAppendTime"})
+    producer.produce(times, b"1", timestamp=1)
+    assert producer.flush(30) == 0
+
+    packed = create("compressed")
+    for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+        one = producing(feed, **{"compression.type": codec})
+        for number in range(20):
+            one.produce(packed, f"{codec} {number} {'x' * 500}".encode())
+        assert one.flush(30) == 0
+
+    for name, ends in (("committed-last", True), ("aborted-last", False)):
+        topic = create(name)
+        one = producing(feed, **{"transactional.id": f"{feed.name}-{name}"})
+        one.init_transactions(30)
+        for number, commit in enumerate((True, False, True, ends)):
+            one.begin_transaction()
+            for row in range(3):
+                one.produce(topic, f"{number}.{row}".encode())
+            one.flush(30)
+            (one.commit_transaction if commit else one.abort_transaction)(30)
+    only_aborted = create("aborted-only")
+    one = producing(feed, **{"transactional.id": f"{feed.name}-only"})
+    one.init_transactions(30)
+    one.begin_transaction()
+    one.produce(only_aborted, b"never")
+    one.flush(30)
+    one.abort_transaction(30)
+
+    cut = create("begins-late")
+    for number in range(10):
+        producer.produce(cut, str(number).encode())
+    assert producer.flush(30) == 0
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
+    for done in admin.delete_records([TopicPartition(cut, 0, 4)]).values():
+        done.result(30)
+    create("empty", partitions=4)
+    return names
+
+
+def consumed(feed: Feed, topics: list[str]) -> dict[tuple[str, int, int], Record]:
+    """All committed records, as librdkafka reads them."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": feed.stack.bootstrap_servers,
+            "group.id": feed.name,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    described = Topics(feed.stack.bootstrap_servers).describe_all(topics).values()
+    parts = [TopicPartition(each.name, part.id, 0) for each in described for part in each.partitions]
+    for part in parts:
+        part.offset = consumer.get_watermark_offsets(part, timeout=30)[0]
+    consumer.assign(parts)
+    found: dict[tuple[str, int, int], Record] = {}
+    left = {(part.topic, part.partition) for part in parts}
+    while left:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error():
+            left.discard((str(message.topic()), int(message.partition() or 0)))
+            continue
+        own: Any = message.headers() or ()
+        headers = [{"key": key, "value": value} for key, value in own]
+        at = (str(message.topic()), int(message.partition() or 0), int(message.offset() or 0))
+        found[at] = {
+            "key": message.key(),
+            "value": message.value(),
+            "headers": headers or None,
+            "timestamp": message.timestamp()[1],
+        }
+    consumer.close()
+    return found
+
+
+def kept(feed: Feed, table: str, prefix: str = "") -> dict[tuple[str, int, int], Record]:
+    """The rows of a table by position."""
+    rows = open_table(table, connections=feed.connections).scan().to_arrow().to_pylist()
+    return {
+        (row[f"{prefix}topic"], row[f"{prefix}partition"], row[f"{prefix}offset"]): {
+            "key": row[f"{prefix}key"],
+            "value": row["value"],
+            # pyiceberg reads a list that is null as one without items.
+            "headers": row[f"{prefix}headers"] or None,
+            "timestamp": round(row[f"{prefix}timestamp"].timestamp() * 1000),
+        }
+        for row in rows
+    }
+
+
+def test_records_of_every_kind_are_rows_or_dead_letters_and_whole(lake: SparkSession, feed: Feed) -> None:
+    topics = fill(feed)
+    expected = consumed(feed, topics)
+    assert len(expected) == 6 + 1 + 100 + 9 + 6 + 6
+    source = {"kafka": {"bootstrap_servers": feed.stack.bootstrap_servers, "topics": topics}}
+    landed = feed.pipeline(source=source, decode={"raw": {}, "metadata": METADATA, "on_null": "keep"})
+    summary = landed.run(spark=lake, once=True)
+    assert (summary.records, summary.rows) == (len(expected), len(expected))
+    assert kept(feed, feed.table, "kafka_") == expected
+    assert lake.table(feed.table).where("size(kafka_headers) = 0").count() == 0
+    assert not landed.verify(deep=True).faults
+    # A batch that has nothing but markers of transactions.
+    assert landed.run(spark=lake, once=True).records == 0
+
+    dead = f"lake.{feed.name}.dead"
+    lettered = feed.pipeline(
+        name=f"{feed.name}_dead",
+        source=source,
+        decode={"json": {"schema_ddl": "id BIGINT"}, "metadata": METADATA, "on_null": "dead_letter"},
+        dead_letters={"table": dead},
+        sink={"iceberg": {"table": f"lake.{feed.name}.none"}},
+        checkpoint=f"{feed.checkpoint}-dead",
+    )
+    assert lettered.run(spark=lake, once=True).dead_letters == len(expected)
+    assert kept(feed, dead) == expected
+
+
+STOPS: dict[str, tuple[dict[str, Any], bytes | None, bytes | None, str]] = {
+    "value": ({}, b"x", b"{", ""),
+    "null": ({}, b"x", None, "the value is null"),
+    "expectation": ({"expect": {"small": {"rule": "id < 5"}}}, b"x", b'{"id": 7}', "expectation small: id < 5"),
+    "rule that fails": ({"expect": {"small": {"rule": "1 / id > 0"}}}, b"x", b'{"id": 0}', "expectation small"),
+    "key": (
+        {"decode": {"json": {"schema_ddl": "id BIGINT"}, "key": {"json": {"schema_ddl": "k BIGINT"}}}},
+        b"{",
+        b'{"id": 1}',
+        "key: ",
+    ),
+    "key of an upsert": (
+        {"sink": {"iceberg": {"table": "{table}", "mode": "upsert", "keys": ["id"]}}},
+        b"x",
+        b'{"other": 1}',
+        "",
+    ),
+    "budget": (
+        {"dead_letters": {"table": "{table}_dead", "budget": {"max_rows": 0}}},
+        b"x",
+        b"{",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", STOPS)
+def test_a_stop_names_the_record(lake: SparkSession, feed: Feed, kind: str) -> None:
+    blocks, key, value, why = STOPS[kind]
+    feed.create_topic(partitions=2)
+    producer = producing(feed)
+    for _ in range(3):
+        producer.produce(feed.topic, b'{"id": 1}', b'{"k": 1}', partition=1)
+    producer.produce(feed.topic, value, key, partition=1)
+    assert producer.flush(30) == 0
+    own = {"decode": {"json": {"schema_ddl": "id BIGINT"}}, **blocks}
+    text = json.loads(json.dumps(own).replace("{table}", feed.table))
+    with pytest.raises(Exception) as stopped:  # noqa: PT011  # Which one is of no matter here.
+        feed.pipeline(**text).run(spark=lake, once=True)
+    told = str(stopped.value)
+    assert why in told
+    assert "partition 1, offset 3" in told or f"{feed.topic}:1:3" in told, told
+    assert feed.topic in told
+
+
+def test_the_sinks_topic_is_known_by_its_id(feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    port = feed.stack.bootstrap_servers.rpartition(":")[2]
+    own = {"decode": {"json": {"schema_ddl": "id BIGINT"}}, "sink": {"kafka": {"topic": feed.topic}}}
+    own["sink"]["kafka"]["bootstrap_servers"] = f"localhost:{port}"
+    from lakefeed.config.connect import preflight
+
+    with pytest.raises(ConfigError, match="go in a circle"):
+        raise_first_error(preflight(feed.pipeline(**own).config, connections=feed.connections))
