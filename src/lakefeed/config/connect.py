@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
 from lakefeed.config.rest_probe import ask_rest_catalog
 from lakefeed.config.s3_probe import TIMEOUT_SECONDS, require_bucket
+from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.s3_signature import Keys
 
@@ -116,7 +118,14 @@ def _sink_topics(config: PipelineConfig) -> list[Check]:
     def check(sink: KafkaSink, place: str) -> list[Check]:
         settings = producer_settings(sink, config.source.kafka)
         servers, value = settings["kafka.bootstrap.servers"], sink.value
-        checks = [_checked(f"{place}.topic", lambda: look(sink, Topics(servers, options=settings)))]
+        try:
+            topics = Topics(servers, options=settings)
+        except ConfigError as error:
+            # As for the source: Spark's client can read a Java key store, the one that asks here cannot.
+            what = f"the topic cannot be looked up before the run: {error.what}"
+            warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
+            return [lambda: [warning]]
+        checks = [_checked(f"{place}.topic", lambda: look(sink, topics))]
         if (known := value.registry) is not None:
             registry = SchemaRegistry(known.url, username=known.username, password=known.password)
             checks.append(_checked(f"{place}.value.{value.kind}.registry", registry.subjects))
@@ -359,8 +368,10 @@ def _server(catalog: Catalog) -> None:
     Without a client for the database, who may log in is said by its driver when Spark opens the catalog.
     """
     if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
-        postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
-        return
+        # TLS as only Java knows it: then the port alone is asked, and no password is sent.
+        with suppress(JavaOnly):
+            postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
+            return
     # Hive takes several metastores, separated by commas: one of them has to answer.
     addresses = [urlsplit(each) for each in catalog.uri.removeprefix("jdbc:").split(",")]
     failed: LakefeedError | None = None

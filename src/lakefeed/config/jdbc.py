@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
+from lakefeed.config import tls
 from lakefeed.config.base import complain
 from lakefeed.config.sinks import MODES, SinkBlock
 from lakefeed.config.transform import OutputMode
@@ -56,7 +57,8 @@ class JdbcSink(SinkBlock):
     def _known_url(cls, url: str) -> str:
         refuse_credentials(url, instead="user and password")
         try:
-            Address.of(url)
+            address = Address.of(url)
+            tls.check(address.kind, address.options)
         except ConfigError as error:
             raise ValueError(f"{error.what}: {error.hint}") from None
         return url
@@ -125,7 +127,13 @@ class Address:
         if not url.startswith("jdbc:") or parts.scheme not in PORTS or not host or not database or "/" in database:
             hint = "write jdbc:postgresql://host:port/database, or jdbc:mariadb:, jdbc:mysql:"
             raise ConfigError("this is no address of a database that rows can go to", where=url, hint=hint)
-        return cls(kind=parts.scheme, host=host, port=port, database=database, options=dict(parse_qsl(parts.query)))
+        return cls(
+            kind=parts.scheme,
+            host=host,
+            port=port,
+            database=database,
+            options=dict(parse_qsl(parts.query, keep_blank_values=True)),
+        )
 
     def __str__(self) -> str:
         return f"{self.kind}://{self.host}:{self.port}/{self.database}"

@@ -8,13 +8,11 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from pydantic import SecretStr
 
+from lakefeed.config import tls
 from lakefeed.config.catalog import Catalog
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
 SCHEME = "jdbc:postgresql:"
-
-# Parameters that mean the same to Java's driver and to libpq.
-_SHARED = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +37,7 @@ class Database:
 
         Raises:
             ConfigError: it is written in another way.
+        JavaOnly: it asks for TLS as only Java knows it.
         """
         parts = urlsplit(jdbc_url.removeprefix("jdbc:"))
         try:
@@ -49,7 +48,8 @@ class Database:
         if not jdbc_url.startswith(SCHEME) or not host or not name:
             hint = "write jdbc:postgresql://host:port/database"
             raise ConfigError("this is no address of a PostgreSQL database", where=jdbc_url, hint=hint)
-        options = {key: value for key, value in parse_qsl(parts.query) if key in _SHARED}
+        given = dict(parse_qsl(parts.query, keep_blank_values=True))
+        options = tls.libpq_options(given, where=f"{host}:{port}/{name}")
         return cls(host=host, port=port, name=name, options=options)
 
     @property

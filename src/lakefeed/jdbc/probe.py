@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.config.jdbc import Address, JdbcSink
 from lakefeed.config.problem import Problem
+from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
 from lakefeed.jdbc.columns import misfit
 from lakefeed.jdbc.layout import Layout
@@ -42,7 +43,7 @@ def problems(sink: JdbcSink, *, key: str, feed: str, rows_of: Callable[[], Struc
                     if column is not None and (told := misfit(each.dataType, column, database.dialect)):
                         hint = "change the table, or cast it in transform.sql"
                         yield Problem(what=told, key=f"{key}.table", about=sink.where, hint=hint)
-    except MissingExtra as error:
+    except (MissingExtra, JavaOnly) as error:
         yield from _listens(sink, key, error)
     except Unreachable as error:
         yield Problem.of(error, key=f"{key}.url")
@@ -50,8 +51,8 @@ def problems(sink: JdbcSink, *, key: str, feed: str, rows_of: Callable[[], Struc
         yield Problem.of(error, key=f"{key}.{'table' if sink.table in (error.where or '') else 'user'}")
 
 
-def _listens(sink: JdbcSink, key: str, error: MissingExtra) -> Iterator[Problem]:
-    """Without a client: whether anybody listens; who may log in is said by the driver when the feed starts."""
+def _listens(sink: JdbcSink, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
+    """Without a client that asks as the feed does: whether anybody listens; the login comes with the feed's start."""
     address = Address.of(sink.url)
     try:
         socket.create_connection((address.host, address.port), timeout=TIMEOUT_SECONDS).close()

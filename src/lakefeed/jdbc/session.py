@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed import jvm
+from lakefeed.config import tls
 from lakefeed.config.jdbc import Address, JdbcSink
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
 from lakefeed.jdbc.dialect import Dialect, dialect_of
@@ -22,8 +23,6 @@ TIMEOUT_SECONDS = 10
 ROWS_AT_ONCE = 20_000
 # How the JVM module tells what a database says (io.lakefeed.jdbc.DatabaseFailure): SQL state, the server's own number.
 FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
-# PostgreSQL's libpq and the JDBC driver call these the same.
-SHARED_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey")
 
 
 class Session(Protocol):
@@ -190,7 +189,7 @@ class PythonDatabase:
             import psycopg
         except ImportError:
             raise MissingExtra.of("psycopg", "postgresql", "looking into PostgreSQL without Spark") from None
-        options: dict[str, Any] = {key: address.options[key] for key in SHARED_OPTIONS if key in address.options}
+        options: dict[str, Any] = tls.libpq_options(address.options, where=where)
         try:
             return psycopg.connect(
                 host=address.host,
@@ -210,8 +209,9 @@ class PythonDatabase:
             import pymysql
         except ImportError:
             raise MissingExtra.of("pymysql", "mariadb", "looking into MariaDB or MySQL without Spark") from None
+        context = tls.mariadb_context(address.options, where=where)
         try:
-            return pymysql.connect(
+            connection = pymysql.connect(
                 host=address.host,
                 port=address.port,
                 database=address.database,
@@ -219,10 +219,16 @@ class PythonDatabase:
                 password=password,
                 connect_timeout=TIMEOUT_SECONDS,
                 charset="utf8mb4",
+                ssl=context,
             )
         except (pymysql.Error, OSError) as error:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
             raise Refusal("", 2013 if number == 2003 else number, str(error.args[-1])).error(where) from None
+        # An older client connects as plain text where the server has no TLS.
+        if context is not None and not getattr(connection, "_secure", False):
+            connection.close()
+            raise Unreachable("the database offers no TLS, which sslMode requires", where=where)
+        return connection
 
 
 class _PythonSession:

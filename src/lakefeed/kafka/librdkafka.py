@@ -10,6 +10,7 @@ from lakefeed.kafka.client_options import PREFIX
 
 # What reaches the cluster and proves who one is. The rest tunes reading and writing, which an admin does not do.
 _NAMES = {
+    "client.dns.lookup": "client.dns.lookup",
     "client.id": "client.id",
     "security.protocol": "security.protocol",
     "sasl.mechanism": "sasl.mechanisms",

@@ -1,0 +1,134 @@
+"""TLS of a database's JDBC URL, in the words of Python's drivers: the same as Java's driver does, or refused.
+
+PostgreSQL: pgjdbc's ``ssl``, ``sslmode`` and files, https://jdbc.postgresql.org/documentation/use/. MariaDB and MySQL,
+both reached by MariaDB's driver: ``sslMode`` and ``serverSslCert``, https://mariadb.com/docs/connectors.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+
+from lakefeed.errors import ConfigError
+
+# Parameters that mean the same to Java's driver and to libpq.
+_LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation")
+_JAVA_ONLY = ("sslfactory", "sslfactoryarg", "sslhostnameverifier", "sslpasswordcallback", "socketfactory")
+# What MariaDB's driver takes for sslMode, without signs and in small letters; MySQL's words among them.
+_MODES = {
+    **dict.fromkeys(("disable", "disabled", "0", "false"), "disable"),
+    **dict.fromkeys(("trust", "required"), "trust"),
+    "verifyca": "verify-ca",
+    **dict.fromkeys(("verifyfull", "verifyidentity", "1", "true"), "verify-full"),
+}
+_JAVA_STORES = ("truststore", "keystore", "truststoretype", "keystoretype", "tlssockettype", "serversslcertpath")
+# Of MySQL's own driver or of older ones: MariaDB's ignores them, and would connect as plain text.
+_MEANINGLESS = (
+    "ssl",
+    "requiressl",
+    "verifyservercertificate",
+    "clientcertificatekeystoreurl",
+    "trustcertificatekeystoreurl",
+)
+
+
+class JavaOnly(ConfigError):
+    """Java's driver would use TLS in a way that Python's cannot."""
+
+
+def check(kind: str, options: Mapping[str, str]) -> None:
+    """Makes sure that the parameters of a URL that ask for TLS mean something to the JVM's driver.
+
+    Args:
+        kind: postgresql, mariadb or mysql.
+        options: the URL's parameters.
+
+    Raises:
+        ConfigError: a mode that is none, or a parameter that the driver would ignore.
+    """
+    lower = {key.lower(): value for key, value in options.items()}
+    if kind == "postgresql":
+        modes = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+        if lower.get("sslmode", "disable").lower() not in modes:
+            raise ConfigError(f"'{lower['sslmode']}' is no sslmode", hint=f"sslmode is one of {', '.join(modes)}")
+        return
+    for name in _MEANINGLESS:
+        if name in lower:
+            what = f"'{name}' means nothing to the database's driver, which would connect as plain text"
+            raise ConfigError(what, hint="write sslMode=verify-full")
+    _mode(lower)
+
+
+def _mode(lower: Mapping[str, str]) -> str:
+    """How MariaDB's driver would use TLS: disable, trust, verify-ca or verify-full."""
+    given = lower.get("sslmode")
+    if given is not None:
+        mode = _MODES.get(given.lower().replace("-", "").replace("_", ""))
+        if mode is None:
+            hint = "sslMode is disable, trust, verify-ca or verify-full"
+            raise ConfigError(f"'{given}' is no sslMode that the database's driver knows", hint=hint)
+        return mode
+    if lower.get("usessl", "false").lower() in ("false", "0"):
+        return "disable"
+    if lower.get("trustservercertificate", "false").lower() in ("", "1", "true"):
+        return "trust"
+    if lower.get("disablesslhostnameverification", "false").lower() in ("", "1", "true"):
+        return "verify-ca"
+    return "verify-full"
+
+
+def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
+    """The parameters of a URL of PostgreSQL that say how to connect, for libpq.
+
+    Raises:
+        JavaOnly: Java would use TLS in a way that libpq cannot.
+    """
+    lower = {key.lower(): value for key, value in options.items()}
+    for name in _JAVA_ONLY:
+        if name in lower:
+            raise _java_only(name, where, "sslmode=verify-full and sslrootcert=/path/ca.pem")
+    found = {name: lower[name] for name in _LIBPQ if name in lower}
+    # What pgjdbc takes 'ssl' for; '?ssl' without a value is true as well.
+    if lower.get("ssl", "false").lower() in ("true", "") and "sslmode" not in found:
+        found["sslmode"] = "verify-full"
+    if found.get("sslkey", "").lower().endswith((".pk8", ".der", ".p12", ".pfx")):
+        raise _java_only("sslkey", where, "sslkey=/path/client.key in PEM, which both read")
+    return found
+
+
+def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext | None:
+    """How to connect to MariaDB or MySQL; None where Java's driver uses no TLS.
+
+    Raises:
+        JavaOnly: Java would use TLS in a way that Python cannot.
+        ConfigError: a mode that is none, or certificates that cannot be read.
+    """
+    lower = {key.lower(): value for key, value in options.items()}
+    mode = _mode(lower)
+    for name in _JAVA_STORES:
+        if name in lower and mode != "disable":
+            raise _java_only(name, where, "serverSslCert=/path/ca.pem")
+    if mode == "disable":
+        return None
+    authority = lower.get("serversslcert")
+    try:
+        if authority is not None and "-----BEGIN" in authority:
+            context = ssl.create_default_context(cadata=authority)
+        else:
+            context = ssl.create_default_context(cafile=authority.removeprefix("file:") if authority else None)
+    except (OSError, ssl.SSLError) as error:
+        what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise ConfigError(what, where=f"{where}, serverSslCert", hint="give a file in PEM") from None
+    context.check_hostname = mode == "verify-full"
+    if mode == "trust":
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _java_only(name: str, where: str, instead: str) -> JavaOnly:
+    return JavaOnly(
+        f"'{name}' is a way to use TLS that only Java knows: the database is not asked without Spark, since that would "
+        "be over another connection than the feed's",
+        where=where,
+        hint=f"write {instead} in the URL",
+    )

@@ -1,0 +1,153 @@
+"""TLS that a JDBC URL asks for reaches Python's drivers too, or they do not connect."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from pydantic import SecretStr
+
+from lakefeed.config import tls
+from lakefeed.config.jdbc import Address, JdbcSink
+from lakefeed.config.postgresql import Database
+from lakefeed.errors import ConfigError, Unreachable
+from lakefeed.jdbc.probe import problems
+from lakefeed.jdbc.session import PythonDatabase
+
+# What MariaDB Connector/J 3.5 makes of a URL's parameters (Configuration.parse).
+MARIADB = {
+    "": "disable",
+    "sslMode=trust": "trust",
+    "sslMode=REQUIRED": "trust",
+    "sslmode=trust": "trust",
+    "sslMode=VERIFY_CA": "verify-ca",
+    "sslMode=verify-ca": "verify-ca",
+    "sslMode=VERIFY_IDENTITY": "verify-full",
+    "sslMode=1": "verify-full",
+    "sslMode=0": "disable",
+    "sslMode=disabled": "disable",
+    "useSsl=true": "verify-full",
+    "useSSL=1": "verify-full",
+    "useSsl": "verify-full",
+    "useSsl=false": "disable",
+    "useSsl=true&trustServerCertificate=true": "trust",
+    "useSsl=true&disableSslHostnameVerification=true": "verify-ca",
+    "trustServerCertificate=true": "disable",
+    "sslMode=verify-full&trustServerCertificate=true": "verify-full",
+    "useSsl=false&sslMode=trust": "trust",
+}
+CONTEXTS = {
+    "trust": (ssl.CERT_NONE, False),
+    "verify-ca": (ssl.CERT_REQUIRED, False),
+    "verify-full": (ssl.CERT_REQUIRED, True),
+}
+
+
+@pytest.mark.parametrize("parameters", MARIADB)
+def test_mariadb_is_asked_as_its_java_driver_does(parameters: str) -> None:
+    address = Address.of(f"jdbc:mysql://h/d?{parameters}")
+    tls.check(address.kind, address.options)
+    context = tls.mariadb_context(address.options, where="h")
+    if context is None:
+        assert MARIADB[parameters] == "disable"
+    else:
+        assert (context.verify_mode, context.check_hostname) == CONTEXTS[MARIADB[parameters]]
+
+
+@pytest.mark.parametrize("parameter", ["trustStore=/a.jks", "keyStore=/a.p12", "serverSslCert=/nowhere.pem"])
+def test_what_python_cannot_do_for_mariadb_is_refused(parameter: str) -> None:
+    options = Address.of(f"jdbc:mariadb://h/d?sslMode=verify-full&{parameter}").options
+    with pytest.raises(ConfigError, match=r"only Java knows|cannot be read"):
+        tls.mariadb_context(options, where="h")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("jdbc:mariadb://h/d?ssl=true", "connect as plain text"),
+        ("jdbc:mysql://h/d?requireSSL=true", "connect as plain text"),
+        ("jdbc:mariadb://h/d?sslMode=preferred", "no sslMode"),
+        ("jdbc:postgresql://h/d?sslmode=verify", "no sslmode"),
+    ],
+)
+def test_tls_that_the_feed_would_not_use_is_refused(url: str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        JdbcSink.model_validate({"url": url, "user": "u", "password": "p", "table": "t"})
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options"),
+    [
+        ("ssl=true", {"sslmode": "verify-full"}),
+        ("ssl", {"sslmode": "verify-full"}),
+        ("ssl=false", {}),
+        ("ssl=true&sslmode=require", {"sslmode": "require"}),
+        ("sslmode=verify-ca&sslrootcert=/ca.pem", {"sslmode": "verify-ca", "sslrootcert": "/ca.pem"}),
+        ("connectTimeout=3", {}),
+    ],
+)
+def test_postgresql_is_asked_as_its_java_driver_does(parameters: str, options: dict[str, str]) -> None:
+    url = f"jdbc:postgresql://h/d?{parameters}"
+    assert tls.libpq_options(Address.of(url).options, where="h") == options
+    assert Database.of(url).options == options
+
+
+@pytest.mark.parametrize("parameter", ["sslfactory=a.B", "sslhostnameverifier=a.B", "sslkey=/client.pk8"])
+def test_what_libpq_cannot_do_is_refused(parameter: str) -> None:
+    with pytest.raises(tls.JavaOnly, match="only Java knows"):
+        Database.of(f"jdbc:postgresql://h/d?sslmode=verify-full&{parameter}")
+
+
+@pytest.fixture
+def plain_server() -> Iterator[tuple[int, list[bytes]]]:
+    """A MariaDB server without TLS that takes down what it is sent."""
+    body = b"\x0a10.11.0\0" + struct.pack("<I", 1) + b"12345678\0" + struct.pack("<H", 0xF7FF & ~0x0800) + b"\x21\x02\0"
+    body += struct.pack("<H", 0x000F | 0x0008) + b"\x15" + bytes(10) + b"123456789012\0" + b"mysql_native_password\0"
+    heard: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                # Who only looks whether anybody listens is gone already.
+                with connection, suppress(OSError):
+                    connection.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
+                    connection.settimeout(5)
+                    heard.append(connection.recv(4096))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1], heard
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def test_no_login_is_sent_where_the_server_has_no_tls(plain_server: tuple[int, list[bytes]]) -> None:
+    port, heard = plain_server
+    url = f"jdbc:mariadb://127.0.0.1:{port}/d?sslMode=trust"
+    sink = JdbcSink(url=url, user="canary", password=SecretStr("p"), table="t")
+    with pytest.raises((Unreachable, ConfigError)), PythonDatabase(sink).session():
+        pass
+    assert not any(b"canary" in each for each in heard)
+    control = JdbcSink(url=url.partition("?")[0], user="canary", password=SecretStr("p"), table="t")
+    with pytest.raises(Unreachable), PythonDatabase(control).session():
+        pass
+    assert any(b"canary" in each for each in heard)
+
+
+def test_the_login_is_not_tried_with_tls_that_only_java_knows(plain_server: tuple[int, list[bytes]]) -> None:
+    port, heard = plain_server
+    url = f"jdbc:mariadb://127.0.0.1:{port}/d?sslMode=verify-full&trustStore=/a.jks"
+    sink = JdbcSink(url=url, user="canary", password=SecretStr("p"), table="t")
+    found = list(problems(sink, key="sink.jdbc", feed="f", rows_of=lambda: None))
+    assert [(each.key, each.severity) for each in found] == [("sink.jdbc", "warning")]
+    assert "the login was not tried" in found[0].what
+    assert not any(b"canary" in each for each in heard)
