@@ -160,7 +160,7 @@ def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     if source.numbered is not None:
         return rate.selectExpr(*RECORDS)
     if columns is not None:
-        escaped = columns.replace("'", "\\'")
+        escaped = columns.replace("\\", "\\\\").replace("'", "\\'")
         return rate.selectExpr(f"from_json(CAST(NULL AS STRING), '{escaped}') AS row").select("row.*")
     return rate.selectExpr("'' AS value") if source.files is not None else read_rows(spark, source)
 

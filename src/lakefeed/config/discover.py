@@ -9,11 +9,14 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lakefeed.config.ddl import columns_of_ddl
 from lakefeed.decode.avro_schema import table_schema
 from lakefeed.decode.registry import RegisteredSchema
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 
 SAMPLE_SECONDS = 5.0
+# A record with more is a map of things by their ids, and no row.
+MAX_COLUMNS = 1_000
 # Looking a schema id's subject up asks for each subject's latest version.
 _MAX_SUBJECTS = 200
 _TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(time|date|stamp)$|At$")
@@ -107,7 +110,7 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
         if framed is not None:
             return framed
     document = _json_object(value)
-    if document is not None:
+    if document is not None and len(document) <= MAX_COLUMNS:
         columns = tuple(
             Column(name=name, type=_ddl_type(each), time=_time(name, each)) for name, each in document.items()
         )
@@ -202,7 +205,13 @@ def _json_object(value: bytes) -> dict[str, Any] | None:
         document = json.loads(value)
     except (ValueError, RecursionError):
         return None
-    return document if isinstance(document, dict) and document else None
+    if not isinstance(document, dict) or not document or "" in document:
+        return None
+    try:
+        columns_of_ddl(", ".join(f"{_ddl_name(name)} {_ddl_type(each)}" for name, each in document.items()))
+    except (ValueError, RecursionError):
+        return None
+    return document
 
 
 def _time(name: str, value: Any) -> Literal["text"] | None:

@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
+from lakefeed.config.connections import Registry
 from lakefeed.config.discover import Column, Discovery
-from lakefeed.config.names import Identifier
+from lakefeed.config.names import Brokers, Identifier
 from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
 from lakefeed.errors import ConfigError
+
+MAX_FIELDS = 200
+"""So many are listed in the comment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,15 @@ def check(blank: Blank) -> None:
         raise ConfigError(what, where="--pipeline-name", hint="use letters, digits and underscores")
     if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", blank.table):
         raise ConfigError(f"'{blank.table}' is no table", where="--table", hint="write catalog.namespace.table")
+    for value, option, kind in (
+        (blank.bootstrap_servers, "--bootstrap-servers", Brokers),
+        (blank.registry_url, "--registry", Registry),
+    ):
+        try:
+            TypeAdapter(kind if value is not None else None).validate_python(value)
+        except ValidationError as error:
+            what = error.errors(include_input=False, include_url=False)[0]["msg"].removeprefix("Value error, ")
+            raise ConfigError(what, where=option) from None
 
 
 def pipeline_text(blank: Blank) -> str:
@@ -63,7 +77,7 @@ def pipeline_text(blank: Blank) -> str:
     return "\n".join(
         [
             f"# yaml-language-server: $schema={FILE_NAME}",
-            f"# Lands the topic {blank.topic} in the table {blank.table}.",
+            f"# Lands the topic {_comment(blank.topic)} in the table {blank.table}.",
             "#   lakefeed check FILE --connect   finds mistakes here, and in what it points at",
             "#   lakefeed run FILE               runs it",
             "# ${NAME} comes from the environment. Every setting: lakefeed's docs/pipeline-reference.md",
@@ -88,7 +102,7 @@ def pipeline_text(blank: Blank) -> str:
             *_partition_by(blank.discovery.columns),
             "",
             "trigger: 1 minute                     # time between two commits; or available-now",
-            f"checkpoint: s3a://{blank.bucket}/checkpoints/{blank.name}",
+            f"checkpoint: s3a://{_bucket(blank.bucket)}/checkpoints/{blank.name}",
             "",
             *_connections(blank.table.split(".")[0]),
             "",
@@ -104,8 +118,10 @@ def _decode(blank: Blank) -> list[str]:
         width = max(len(_comment(column.name)) for column in found.columns) + 2
         lines += [
             "# Fields:",
-            *(f"#   {_comment(column.name):<{width}}{_comment(column.type)}" for column in found.columns),
+            *(f"#   {_comment(column.name):<{width}}{_comment(column.type)}" for column in found.columns[:MAX_FIELDS]),
         ]
+    if len(found.columns) > MAX_FIELDS:
+        lines.append(f"#   … and {len(found.columns) - MAX_FIELDS} more")
     if found.kind == "raw":
         lines += [
             "# raw lands the bytes in one column, value. If you know better:",
@@ -135,7 +151,7 @@ def _decode(blank: Blank) -> list[str]:
 
 def _transform(blank: Blank) -> list[str]:
     text = next((column.name for column in blank.discovery.columns if column.time == "text"), None)
-    shown = f"SELECT *, to_timestamp({text}) AS {text}_ts" if text and text.isidentifier() else "SELECT *"
+    shown = f"SELECT *, to_timestamp({text}) AS {text}_ts" if text and re.fullmatch(Identifier, text) else "SELECT *"
     return [
         "# One SELECT over the decoded records, if they are to land in another form:",
         "# transform:",
@@ -145,7 +161,8 @@ def _transform(blank: Blank) -> list[str]:
 
 
 def _partition_by(columns: tuple[Column, ...]) -> list[str]:
-    instant = next((column.name for column in columns if column.time == "instant"), "kafka_timestamp")
+    known = (each.name for each in columns if each.time == "instant" and re.fullmatch(Identifier, each.name))
+    instant = next(known, "kafka_timestamp")
     return [f"    # partition_by: [days({instant})]"]
 
 
@@ -168,13 +185,22 @@ def _connections(catalog: str) -> list[str]:
     ]
 
 
+def _bucket(name: str) -> str:
+    return name if re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) else "lake"
+
+
 def _variable(name: str, default: str | None) -> str:
-    return f"${{{name}:-{default}}}" if default is not None else f"${{{name}}}"
+    if default is None:
+        return f"${{{name}}}"
+    if re.fullmatch(r"[A-Za-z0-9.,:/_-]+", default):
+        return f"${{{name}:-{default}}}"
+    # What a default cannot have, or YAML would read otherwise: then the value itself.
+    return _quoted(default)
 
 
 def _comment(text: str) -> str:
-    """Text of the world outside, kept on its line."""
-    return re.sub(r"[^\x20-\x7e\xa0-\uffff]", "?", text)[:120]
+    """Text of the world outside, kept on its line: YAML ends a comment at more characters than at a line's end."""
+    return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
 
 
 def _scalar(text: str) -> str:

@@ -10,6 +10,7 @@ from lakefeed.config.upserts import DELETED, tombstones_delete, upserting
 from lakefeed.decode.debezium import DELETE, OP
 from lakefeed.decode.key import KEY
 from lakefeed.errors import ConfigError
+from lakefeed.schema.ddl import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -66,7 +67,7 @@ def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> Da
                 f"delete.column names '{column}', which the decoded records do not have",
                 where=f"columns: {', '.join(name for name in rows.columns if not name.startswith('_'))}",
             )
-        deleted = deleted | sf.coalesce(sf.col(f"`{column}`").isin(*values), sf.lit(False))
+        deleted = deleted | sf.coalesce(sf.col(quoted((column,))).isin(*values), sf.lit(False))
     marked = rows.withColumn(DELETED, deleted)
     return marked.withColumns(_from_key(marked, rule.keys)).drop(KEY)
 
@@ -90,9 +91,9 @@ def _from_key(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
         each.name: sf.when(
             sf.col(DELETED),
             sf.coalesce(
-                sf.col(f"`{each.name}`"), _text(sources[each.name], said, each.dataType).try_cast(each.dataType)
+                sf.col(quoted((each.name,))), _text(sources[each.name], said, each.dataType).try_cast(each.dataType)
             ),
-        ).otherwise(sf.col(f"`{each.name}`"))
+        ).otherwise(sf.col(quoted((each.name,))))
         for each in own
         if each.name in sources
     }

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from lakefeed.errors import ConfigError
+from lakefeed.schema.ddl import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +93,7 @@ def totals(rows: DataFrame, *, key: str | None = KEY) -> Totals:
     """
     expressions = dict(TOTALS_SQL)
     if key is not None:
-        expressions["distinct_keys"] = f"count(distinct `{key}`)"
+        expressions["distinct_keys"] = f"count(distinct {quoted((key,))})"
     row = rows.selectExpr(*(f"{sql} AS {name}" for name, sql in expressions.items())).collect()[0].asDict()
     return Totals(distinct_keys=row.pop("distinct_keys", None), **{name: value or 0 for name, value in row.items()})
 

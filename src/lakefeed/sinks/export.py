@@ -16,6 +16,7 @@ from lakefeed.commit.ledger import properties_of
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError
+from lakefeed.schema.ddl import quoted
 from lakefeed.schema.history import Entry
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks.iceberg import IcebergTable
@@ -99,7 +100,7 @@ class Shown(Target):
         if self._as_json:
             shown = rows.select(sf.to_json(sf.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
         else:
-            shown = flat(rows).select(*(sf.col(f"`{name}`").cast("string") for name in rows.columns))
+            shown = flat(rows).select(*(sf.col(quoted((name,))).cast("string") for name in rows.columns))
         if self._limit is not None:
             shown = shown.limit(self._limit + 1)
         found = [tuple(each) for each in shown.collect()]
@@ -213,7 +214,7 @@ def flat(rows: DataFrame) -> DataFrame:
 
     columns = []
     for each in rows.schema.fields:
-        column = sf.col(f"`{each.name}`")
+        column = sf.col(quoted((each.name,)))
         if isinstance(each.dataType, t.StructType | t.ArrayType | t.MapType):
             column = sf.to_json(column)
         elif isinstance(each.dataType, t.BinaryType):

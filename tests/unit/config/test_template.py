@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
+from lakefeed.config.ddl import columns_of_ddl
 from lakefeed.config.discover import Column, Discovery, _from_record
 from lakefeed.config.load import problems
 from lakefeed.config.models import PipelineConfig
@@ -55,6 +59,48 @@ def test_what_is_written_has_no_mistakes(tmp_path: Path, topic: str, table: str,
     assert config.source.kafka.topics == [topic]
     assert config.decode.kind == discovery.kind
     assert config.decode.metadata == ["topic", "partition", "offset", "timestamp"]
+
+
+BREAKS = (
+    *("\n", "\r", "\u0085", "\u2028", "\u2029", "\x00", "\ufeff", "`", "${HOME}", ": ", " #", "\\"),
+    *("%", "*a", "&a", "{", "]", "'", '"'),
+)
+
+
+@pytest.mark.parametrize("breaks", BREAKS)
+def test_no_name_from_outside_can_add_to_the_file(tmp_path: Path, breaks: str) -> None:
+    """A registry may hold anything: names of subjects, fields and types, and keys of JSON records."""
+    odd = f"a{breaks}evil: 1{breaks}b"
+    columns = (
+        Column(name=odd, type=odd, time="instant"),
+        Column(name=odd, type=odd, time="text"),
+    )
+    for discovery in (
+        Discovery(kind="avro", how=odd, subject=odd, columns=columns),
+        Discovery(kind="raw", how=odd, certain=False),
+        _from_record(json.dumps({odd: 1, "n": {odd: [odd]}}).encode(), None, "t"),
+    ):
+        written = pipeline_text(blank(discovery))
+        assert yaml.safe_load(written).keys() == {"name", "source", "decode", "sink", "trigger", "checkpoint"}
+        config = config_of(written, tmp_path)
+        if discovery.kind == "avro":
+            assert config.decode.subject == odd
+        if config.decode.json_ is not None:
+            assert columns_of_ddl(config.decode.json_.schema_ddl or "") == [odd, "n"]
+        assert all(
+            each.lstrip().startswith(("#", "subject:", "schema_ddl:"))
+            for each in written.splitlines()
+            if "evil" in each
+        )
+
+
+@pytest.mark.parametrize("value", ["host", "h:1\n    topics: [evil]", "h:1}"])
+def test_brokers_and_registry_of_the_command_line_are_checked(value: str) -> None:
+    for wrong in (replace(blank(), bootstrap_servers=value), replace(blank(), registry_url=value)):
+        with pytest.raises(ConfigError):
+            check(wrong)
+    with pytest.raises(ConfigError, match="credentials"):
+        check(replace(blank(), registry_url="http://u:p@h"))
 
 
 def test_fields_and_a_partition_are_proposed() -> None:
