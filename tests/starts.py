@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 def run_as_told(
-    pipeline: Pipeline, lake: SparkSession, notes: list[str], *, accept_loss: bool = False, plans: bool = True
+    pipeline: Pipeline,
+    lake: SparkSession,
+    notes: list[str],
+    *,
+    accept_loss: bool = False,
+    plans: bool = True,
+    counts: bool = False,
 ) -> RunSummary:
     """Runs a pipeline once; raises what the run raises.
 
@@ -24,18 +30,22 @@ def run_as_told(
         notes: gets what the run tells.
         accept_loss: as for the run, which then does what the others say is refused.
         plans: compare the plan too, which takes longer; always done where a start is no ordinary one.
+        counts: the plan's offsets all hold a record, so that the run has to read as many.
     """
     survey = pipeline.survey(spark=lake)
     told = survey.decided.told if survey.decided is not None else None
     refusal = survey.refusal
+    planned: int | None = None
     if plans or told or refusal:
         [plan] = pipeline.plan(spark=lake).tables
         assert (str(plan.refusal), plan.kind == "refused") == (str(refusal), refusal is not None)
         assert refusal is not None or plan.start == survey.start
+        planned = sum(each.end - each.start for each in plan.partitions)
     if refusal is None or accept_loss:
         summary = pipeline.run(spark=lake, once=True, accept_loss=accept_loss, on_note=notes.append)
         assert refusal is not None or [each for each in notes if each == told] == ([told] if told else [])
         assert told or not [each for each in notes if "goes on where" in each]
+        assert not counts or refusal is not None or summary.records == planned
         return summary
     assert survey.start == "refused"
     with pytest.raises(LakefeedError) as refused:

@@ -81,6 +81,10 @@ class ConfigError(UserError):
     """A pipeline file, an option or an environment variable is wrong."""
 
 
+class RowsRefused(ConfigError):
+    """The sink refuses values of rows, such as a text that is too long for its column."""
+
+
 class MissingExtra(UserError):
     """A Python package is missing that one of lakefeed's extras brings."""
 

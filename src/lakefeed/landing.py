@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakefeed.commit.batches import without_batches
 from lakefeed.commit.checkpoint_state import Partition
@@ -20,7 +21,7 @@ from lakefeed.config.failures import ErrorBudget, seconds_of
 from lakefeed.dead_letters.place import DeadLetterPlace
 from lakefeed.decode import RECORD, DecodeSpec, Policy, decoded, judged
 from lakefeed.decode.failures import stopped_at
-from lakefeed.errors import ErrorBudgetExceeded, JobFailed
+from lakefeed.errors import ErrorBudgetExceeded, JobFailed, RowsRefused
 from lakefeed.failing_records import find_failing, kind_of_failure, listed
 from lakefeed.kafka.tasks import in_few_tasks
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
@@ -75,6 +76,14 @@ class RowSink(SchemaKeeper, Protocol):
 
 class Sink(RowSink, MovableSink, Protocol):
     """Where the rows of a feed go, one batch in one commit."""
+
+
+@runtime_checkable
+class TriesRows(Protocol):
+    """A sink that can say of some rows alone that it refuses them."""
+
+    def try_rows(self, rows: DataFrame, commit: Commit) -> None:
+        """Raises what ``land`` would raise because of these rows; writes nothing."""
 
 
 class Landing:
@@ -268,19 +277,26 @@ class Landing:
                         raise self._over_budget(outcomes) from None
                     if outcomes.refusal != "schemas":
                         if isinstance(commit, Commit | Backfill):
-                            self._raise_with_record(error, commit.ranges)
+                            self._raise_with_record(error, commit)
                         raise
                     self._meet(outcomes.schema_ids, batch)
                     continue
                 return landed, outcomes
 
-    def _raise_with_record(self, error: Exception, ranges: OffsetRanges) -> None:
-        """Raises an error that only Spark knows the cause of, with the record that causes it."""
+    def _raise_with_record(self, error: Exception, commit: Commit | Backfill) -> None:
+        """Raises an error that the transform or the sink causes, with the record that it fails at."""
         known = translated(error)
-        if not isinstance(known, JobFailed):
+        if not isinstance(known, JobFailed | RowsRefused):
             return
-        ranges = without_batches(ranges)
-        found = () if self._reread is None else find_failing(self._fails, ranges.ranges)
+        ranges = without_batches(commit.ranges)
+        found: tuple[OffsetRange, ...] = ()
+        if self._reread is not None:
+            found = find_failing(partial(self._fails, commit), ranges.ranges)
+        if isinstance(known, RowsRefused):
+            if found:
+                what = f"{known.what}; it is the row of {listed(found)}"
+                raise RowsRefused(what, where=known.where, hint=known.hint) from error
+            return
         if not found:
             where = f"{known.where} (feed {self._feed}, {listed(ranges.ranges) or 'a batch without records'})"
             raise JobFailed(known.what, where=where, hint=known.hint) from error
@@ -292,15 +308,18 @@ class Landing:
             "as try_cast and try_divide do, or make it a dead letter by a rule in expect",
         ) from error
 
-    def _fails(self, ranges: Sequence[OffsetRange]) -> bool:
-        """Whether the rows of these records cannot be computed."""
+    def _fails(self, commit: Commit | Backfill, ranges: Sequence[OffsetRange]) -> bool:
+        """Whether the rows of these records cannot be computed, or are refused by a sink that can try them."""
         assert self._reread is not None  # Asked before.
         try:
             with self.again(self._reread(ranges)) as (rows, _), quietly():
-                rows.write.format("noop").mode("overwrite").save()
+                if isinstance(self._sink, TriesRows) and isinstance(commit, Commit):
+                    self._sink.try_rows(rows, commit)
+                else:
+                    rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
             # A server that is away is no record's fault.
-            return isinstance(translated(error), JobFailed)
+            return isinstance(translated(error), JobFailed | RowsRefused)
         return False
 
     def _counting(self) -> AbstractContextManager[BatchOutcomes]:

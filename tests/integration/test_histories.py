@@ -75,7 +75,7 @@ class History:
             self.ends[partition] += 1
 
     def run(self, *, accept_loss: bool = False) -> None:
-        run_as_told(self.pipeline(), self.lake, [], accept_loss=accept_loss)
+        run_as_told(self.pipeline(), self.lake, [], accept_loss=accept_loss, counts=True)
         self._landed()
 
     def run_batch(self) -> None:

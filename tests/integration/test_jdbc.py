@@ -13,7 +13,7 @@ from lakefeed.commit.checkpoint_store import StoredFiles
 from lakefeed.config.connect import preflight
 from lakefeed.config.load import read
 from lakefeed.config.problem import errors_of
-from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost
+from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
 from tests.feed import Feed
 from tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 from tests.spark.databases import DATABASES, server_of
@@ -66,6 +66,21 @@ def test_a_feed_goes_on_where_the_database_is_and_is_proven(feed: Feed, server: 
     server.execute("DELETE FROM lakefeed_commits WHERE number = 2", f"DELETE FROM {TABLE} WHERE id >= 300")
     with pytest.raises(CheckpointMismatch, match="remove the checkpoint"):
         pipeline.run(spark=lake, once=True)
+
+
+def test_a_row_that_the_database_refuses_is_named(feed: Feed, server: Server, lake: SparkSession) -> None:
+    feed.create_topic(partitions=2)
+    pipeline = pipeline_of(feed, server)
+    feed.send(feed.avro(trips(20)), partition=1)
+    pipeline.run(spark=lake, once=True)
+    server.execute(f"ALTER TABLE {TABLE} ADD CONSTRAINT shorter CHECK (id <> 33)")
+    feed.send(feed.avro(trips(20, start=20)), partition=1)
+    with pytest.raises(RowsRefused, match=rf"it is the row of {feed.topic}-1 offset 33"):
+        pipeline.run(spark=lake, once=True)
+    assert ids(server) == list(range(20))
+    assert staging_tables(server) == []
+    server.execute(f"ALTER TABLE {TABLE} DROP CONSTRAINT shorter")
+    assert pipeline.run(spark=lake, once=True).rows == 20
 
 
 @pytest.mark.slow

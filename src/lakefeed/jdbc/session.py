@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lakefeed import jvm
 from lakefeed.config import tls
 from lakefeed.config.jdbc import Address, JdbcSink
-from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, MissingExtra, ResourceMissing, Unreachable
+from lakefeed.errors import (
+    AccessDenied,
+    ConfigError,
+    LakefeedError,
+    MissingExtra,
+    ResourceMissing,
+    RowsRefused,
+    Unreachable,
+)
 from lakefeed.jdbc.dialect import Dialect, dialect_of
 
 if TYPE_CHECKING:
@@ -92,7 +100,7 @@ class Refusal:
         if self.passes:
             return Unreachable(f"the database does not answer: {self.text}", where=where)
         if self.state[:2] in ("22", "23"):
-            return ConfigError(
+            return RowsRefused(
                 f"the database refuses the rows: {self.text}",
                 where=where,
                 hint="change the table's column, or the value in transform.sql",

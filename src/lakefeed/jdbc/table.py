@@ -215,8 +215,21 @@ class JdbcTable:
         finally:
             latest.unpersist()
 
-    def _staged(self, rows: DataFrame, commit: Commit, commit_id: str) -> int:
-        """One attempt: the rows into a table of its own, and from there into the feed's table."""
+    def try_rows(self, rows: DataFrame, commit: Commit) -> None:
+        """Writes some of a batch's rows in a transaction that is rolled back.
+
+        Raises:
+            RowsRefused: the database refuses them.
+        """
+        if self._has_changes:
+            rows = newest(deleting(rows), keys=self._keys, order_by=self._sink.order_by)
+        self._patiently(lambda: self._staged(rows, commit, commit_id=None))
+
+    def _staged(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
+        """One attempt: the rows into a table of its own, and from there into the feed's table.
+
+        Without ``commit_id`` the transaction is left without a commit.
+        """
         name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
         stage, dialect = self.ledger.name(name), self._database.dialect
         target = self.ledger.name(self.ledger.table)
@@ -230,9 +243,9 @@ class JdbcTable:
             insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
             with _exact_times(rows.sparkSession):
                 attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
-            counts = checked(self._spark, commit_id)
+            counts = "" if commit_id is None else checked(self._spark, commit_id)
             with self._session() as session:
-                if not self.ledger.begin(session, commit, commit_id=commit_id):
+                if commit_id is not None and not self.ledger.begin(session, commit, commit_id=commit_id):
                     return self._landed(session)
                 merge = JdbcMerge(
                     dialect=dialect,
@@ -244,6 +257,8 @@ class JdbcTable:
                     groups=self._groups,
                 )
                 done = self._moved(session, merge, commit, attempts)
+                if commit_id is None:
+                    return 0
                 self.ledger.write(session, done, commit_id=commit_id, counts=counts)
                 session.commit()
                 return done.rows if done.upserts is None else done.upserts.landed + done.upserts.deleted
