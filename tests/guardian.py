@@ -35,16 +35,15 @@ def watch(grace_seconds: float = GRACE_SECONDS) -> None:
         start_new_session=True,
     )
     os.environ[VARIABLE] = name
-    _guardians.append(guardian)
+    assert guardian.stdin is not None
+    os.dup(guardian.stdin.fileno())  # Stays open until this process is gone.
+    guardian.stdin.close()
+    guardian.returncode = 0  # Nobody waits for it.
 
 
 def mark() -> dict[str, str]:
     """The environment variable by which a guardian finds what this process starts."""
     return {VARIABLE: os.environ[VARIABLE]} if VARIABLE in os.environ else {}
-
-
-_guardians: list[subprocess.Popen[bytes]] = []
-"""Held to the end of this process: nobody waits for them."""
 
 
 def marked(name: str) -> list[int]:
