@@ -12,7 +12,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo examples bench test test-unit test-all faults mutants lint docs clean
+.PHONY: help setup jvm demo examples bench test test-unit test-all faults mutants audit lint docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -52,6 +52,9 @@ faults: setup ## kills and a store's bad days by the dice: SEEDS=3 throws three 
 
 mutants: setup ## disable each guard in turn in a copy; the tests must notice: ARGS="fence topic" runs some
 	$(BIN)/python -m tools.mutants $(ARGS)
+
+audit: setup ## a bill of materials of both locks, and the known vulnerabilities in it: ARGS=--offline asks no service
+	$(BIN)/python -m tools.audit $(ARGS)
 
 lint: setup ## formatting, style, types
 	$(BIN)/ruff format --check .

@@ -65,6 +65,8 @@ RECIPES = {
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
             "org.apache.kafka:kafka-clients:3.9.1",
             "org.apache.commons:commons-pool2:2.12.1",
+            # Before Spark's own 1.8.0, which has CVE-2025-12183 and CVE-2025-66566: docs/security.md.
+            "at.yawk.lz4:lz4-java:1.10.2",
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             "org.apache.hadoop:hadoop-aws:3.4.2",
             "org.xerial:sqlite-jdbc:3.54.1.0",

@@ -1,0 +1,30 @@
+"""Spark and the Kafka client decompress LZ4 with the jar that has the fixes, not with the one that PySpark brings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_the_fixed_jar_is_loaded_and_reads_what_it_writes(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    origin = (
+        loader.loadClass("net.jpountz.lz4.LZ4Factory").getProtectionDomain().getCodeSource().getLocation().toString()
+    )
+    assert origin.endswith("/lz4-java-1.10.2.jar")
+    # What a Kafka producer and consumer do with a batch.
+    kafka = jvm.org.apache.kafka.common
+    gateway: Any = spark.sparkContext._gateway
+    records = gateway.new_array(kafka.record.SimpleRecord, 1)
+    value = b"the same words again and again, " * 1000
+    records[0] = kafka.record.SimpleRecord(value)
+    batch = kafka.record.MemoryRecords.withRecords(kafka.compress.Compression.lz4().build(), records)
+    assert batch.sizeInBytes() < len(value) / 10
+    back = batch.records().iterator().next()
+    assert kafka.utils.Utils.toArray(back.value()) == value
+    # And what Spark does between two stages.
+    assert spark.conf.get("spark.io.compression.codec", "lz4") == "lz4"
+    assert spark.range(0, 10_000, 1, 4).repartition(3).groupBy("id").count().count() == 10_000

@@ -1,0 +1,72 @@
+"""The audit: a valid bill of materials, and no advisory that nobody has decided about."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from tools import audit
+from tools.audit import Part
+
+OLD = Part("maven", "org.lz4/lz4-java", "1.8.0", "0" * 64, "jars.lock: spark")
+NEW = dataclasses.replace(OLD, name="at.yawk.lz4/lz4-java", version="1.10.2")
+
+
+def test_the_bill_is_valid_and_names_each_part_with_its_hash() -> None:
+    document = json.loads(audit.bill([OLD, NEW, Part("pypi", "click", "8.3.1", None, "uv.lock")]))
+    assert document["bomFormat"] == "CycloneDX"
+    purls = {each["purl"] for each in document["components"]}
+    assert purls == {
+        "pkg:maven/org.lz4/lz4-java@1.8.0",
+        "pkg:maven/at.yawk.lz4/lz4-java@1.10.2",
+        "pkg:pypi/click@8.3.1",
+    }
+    assert document["components"][0]["hashes"] == [{"alg": "SHA-256", "content": "0" * 64}]
+
+
+def test_an_invalid_bill_is_refused() -> None:
+    with pytest.raises(ValueError, match="not valid"):
+        audit.bill([dataclasses.replace(OLD, sha256="no hash")])
+
+
+def test_an_advisory_is_found_in_the_versions_that_it_names_and_in_no_other() -> None:
+    advisories = json.loads(audit.ADVISORIES.read_text())
+    (found,) = audit.known([OLD, NEW], advisories)
+    assert (found.part, found.decided) == (OLD, None)
+    bundled = dataclasses.replace(OLD, name="lz4-java", where="pyspark")
+    (accepted,) = audit.known([bundled], advisories)
+    assert accepted.decided
+
+
+def test_each_advisory_about_what_the_locks_name_is_decided() -> None:
+    jars = list(audit.locked_jars(audit.ROOT / "src" / "lakefeed" / "jars.lock"))
+    packages = list(audit.python_packages(audit.ROOT / "uv.lock"))
+    assert len(jars) > 100
+    assert len(packages) > 50
+    found = audit.known([*jars, *packages], json.loads(audit.ADVISORIES.read_text()))
+    assert [each for each in found if each.decided is None] == []
+
+
+def test_a_service_that_cannot_be_asked_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> object:
+        raise OSError("no route")
+
+    monkeypatch.setattr(audit, "_get", away)
+    monkeypatch.setattr(audit, "_post", away)
+    found, silent = audit.asked([NEW, Part("pypi", "click", "8.3.1", None, "uv.lock")], {})
+    assert found == []
+    assert [each.partition(" ")[0] for each in silent] == ["OSV", "PyPI"]
+
+
+def test_what_a_service_says_is_found_and_may_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit, "_post", lambda *_: {"results": [{"vulns": [{"id": "GHSA-1"}]}, {}]})
+    monkeypatch.setattr(audit, "_get", lambda _: {"vulnerabilities": [{"id": "PYSEC-2"}]})
+    click = Part("pypi", "click", "8.3.1", None, "uv.lock")
+    found, silent = audit.asked([OLD, click], {"PYSEC-2": "not used"})
+    assert silent == []
+    assert [(each.part, each.advisory, each.decided) for each in found] == [
+        (OLD, "GHSA-1", None),
+        (click, "PYSEC-2", "not used"),
+    ]
