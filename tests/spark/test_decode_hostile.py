@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.spark.probe import Cost, Probe
 
 MEGABYTE = 1_000_000
+MANY = 200_000
 
 
 def record(name: str = "R", /, **fields: Any) -> dict[str, Any]:
@@ -71,7 +72,7 @@ AMPLIFIERS: dict[str, tuple[Any, Any, bytes]] = {
         long(50_000) + text(b"\x05") * 50_000 + b"\0",
     ),
     "nulls": (array("null"), array("null"), BLOCK),
-    "nulls in a map": (mapping("null"), mapping("null"), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "nulls in a map": (mapping("null"), mapping("null"), long(MANY) + b"\0" * MANY + b"\0"),
     "empty records": (array(EMPTY), array(EMPTY), BLOCK),
     "fixed of no bytes": (array(FIXED_0), array(FIXED_0), BLOCK),
     "records of nulls": (array(wide("W", 500, "null", None)), array(wide("W", 500, "null", None)), BLOCK),
@@ -99,7 +100,7 @@ AMPLIFIERS: dict[str, tuple[Any, Any, bytes]] = {
         record("J", **{"n" * 10_000: array("J")}),
         long(1) + long(10_000) + b"\0" * 10_001 + b"\0",
     ),
-    "arrays of arrays": (array(array("int")), array(array("int")), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "arrays of arrays": (array(array("int")), array(array("int")), long(MANY) + b"\0" * MANY + b"\0"),
     "unions of many": (
         array(["null", "string", array("int"), mapping("int"), *(record(f"B{at}") for at in range(100))]),
         array(["null", "string", array("int"), mapping("int"), *(record(f"B{at}") for at in range(100))]),
@@ -111,14 +112,14 @@ AMPLIFIERS: dict[str, tuple[Any, Any, bytes]] = {
         mapping("null"),
         long(60_000) + b"".join(text(b"%x" % at) for at in range(60_000)) + b"\0",
     ),
-    "a long chain": (LIST, LIST, long(1) * MEGABYTE + b"\0"),
-    "a deep tree": (NODE, NODE, long(1) * MEGABYTE + b"\0"),
-    "a wide tree": (NODE, NODE, long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "a long chain": (LIST, LIST, long(1) * MANY + b"\0"),
+    "a deep tree": (NODE, NODE, long(1) * MANY + b"\0"),
+    "a wide tree": (NODE, NODE, long(MANY) + b"\0" * MANY + b"\0"),
     "many blocks": (array("int"), array("int"), (long(1) + b"\0") * 300_000 + b"\0"),
     "many blocks with sizes": (array("int"), array("int"), (long(-1) + long(1) + b"\0") * 300_000 + b"\0"),
-    "many blocks of nulls": (array("null"), array("null"), long(1) * MEGABYTE + b"\0"),
-    "empty texts": (array("string"), array("string"), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
-    "empty bytes": (array("bytes"), array("bytes"), long(MEGABYTE) + b"\0" * MEGABYTE + b"\0"),
+    "many blocks of nulls": (array("null"), array("null"), long(1) * MANY + b"\0"),
+    "empty texts": (array("string"), array("string"), long(MANY) + b"\0" * MANY + b"\0"),
+    "empty bytes": (array("bytes"), array("bytes"), long(MANY) + b"\0" * MANY + b"\0"),
     "unknown symbols": (
         array({"type": "enum", "name": "E", "symbols": ["A"]}),
         array({"type": "enum", "name": "E", "symbols": ["B"]}),
@@ -165,6 +166,16 @@ def test_to_skip_them_never_costs_much(probe: Probe) -> None:
             "reader-schema": json.dumps(record(last="int")),
         }
         probe.hostile(schemas, [payload + long(7)])
+
+
+def test_a_decoder_that_fails_gives_an_error_without_values(probe: Probe) -> None:
+    memory, stack, defect, right = probe.ask(do="fail", ways=["memory", "stack", "defect", "right"])
+    assert memory["error"] == "the memory does not suffice for this record, of 6 bytes"
+    assert stack["error"] == "nested too deeply"
+    assert defect["error"].startswith("the decoder fails on this value, which is a defect of lakefeed")
+    assert "nobody" not in defect["error"]
+    assert "Exception" not in defect["error"]
+    assert right["error"] is None
 
 
 def schema_costs(probe: Probe, *, count: int, seed: int) -> list[Cost]:

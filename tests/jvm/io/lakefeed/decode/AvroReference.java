@@ -84,7 +84,7 @@ final class AvroReference {
         boolean wrapped = !(type instanceof StructType);
         StructType struct = wrapped ? new StructType().add("value", type) : (StructType) type;
         if (row.isNullAt(0)) {
-            return wrapped ? Canonical.JSON.nullNode() : "a null row";
+            return Canonical.JSON.nullNode();
         }
         JsonNode value = Canonical.of(row.getStruct(0, struct.size()), struct);
         return parsedJson(wrapped ? value.get(0).get(1) : value, schema, Set.of());
@@ -243,7 +243,12 @@ final class AvroReference {
     }
 
     private static BigDecimal decimalOf(Schema schema, byte[] bytes) {
-        return new BigDecimal(new BigInteger(bytes), ((LogicalTypes.Decimal) schema.getLogicalType()).getScale());
+        LogicalTypes.Decimal type = (LogicalTypes.Decimal) schema.getLogicalType();
+        BigDecimal decimal = new BigDecimal(new BigInteger(bytes), type.getScale());
+        if (decimal.precision() > type.getPrecision()) {
+            throw new ArithmeticException("more digits than the type has");
+        }
+        return decimal;
     }
 
     private static byte[] bytes(Object datum) {

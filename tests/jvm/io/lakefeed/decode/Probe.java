@@ -30,6 +30,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <ul>
  *   <li>{@code decode}: for each payload {@code value} ({@link Canonical}), {@code schema_id} and {@code error};
+ *   <li>{@code fail}: for each of {@code ways} the error of {@link Faulty};
  *   <li>{@code type}: the type of the value as Spark's JSON;
  *   <li>{@code measure}: for each payload {@code error}, {@code nanos} of CPU and allocated {@code bytes}: the least of {@code
  *       rounds} runs, after {@code warm_up} runs over all payloads;
@@ -66,6 +67,7 @@ public final class Probe {
             case "measure" -> measured(request);
             case "type" -> JSON.createArrayNode()
                     .add(JSON.readTree(Decoder.of(request.get("options")).type.apply(0).dataType().json()));
+            case "fail" -> failed(request.get("ways"));
             case "compare" -> AvroReference.differences(request.get("pairs"));
             default -> throw new IllegalArgumentException("unknown request");
         };
@@ -87,6 +89,16 @@ public final class Probe {
         InternalRow read(byte[] payload) throws Exception {
             return (InternalRow) invoke.invoke(function, payload);
         }
+    }
+
+    private static ArrayNode failed(JsonNode ways) {
+        Faulty reader = new Faulty();
+        ArrayNode errors = JSON.createArrayNode();
+        for (JsonNode way : ways) {
+            InternalRow row = reader.read(way.asText().getBytes(StandardCharsets.UTF_8));
+            errors.addObject().put("error", row.isNullAt(2) ? null : row.getUTF8String(2).toString());
+        }
+        return errors;
     }
 
     private static List<byte[]> payloads(JsonNode texts) {

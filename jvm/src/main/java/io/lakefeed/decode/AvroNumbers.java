@@ -118,7 +118,14 @@ final class AvroNumbers {
 
         private long next(BoundedDecoder in) {
             long value = fromInt ? in.readInt() : in.readLong();
-            return factor == 1 ? value : Math.multiplyExact(value, factor);
+            if (factor == 1) {
+                return value;
+            }
+            long product = value * factor;
+            if (Math.multiplyHigh(value, factor) != product >> 63) {
+                throw new BadRecord("a moment is out of range before byte " + in.position());
+            }
+            return product;
         }
 
         @Override

@@ -28,6 +28,7 @@ final class AvroReader extends RecordReader {
     private AvroStep plan;
 
     private int planOf;
+    private boolean takesEmpty;
 
     /** For records of a header and a schema out of {@code writers}. */
     AvroReader(Schema readerSchema, DataType type, Writers<Schema> writers, Acceptance accept) {
@@ -43,6 +44,13 @@ final class AvroReader extends RecordReader {
     AvroReader(Schema readerSchema, DataType type, Schema writerSchema) {
         this(readerSchema, type, null, Acceptance.ANY);
         this.plan = compiled(writerSchema);
+        this.takesEmpty = AvroSkip.isFree(writerSchema);
+    }
+
+    /** A record without fields has no bytes. */
+    @Override
+    boolean takesEmpty() {
+        return takesEmpty;
     }
 
     private AvroStep compiled(Schema writerSchema) {

@@ -1,0 +1,28 @@
+package io.lakefeed.decode;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+
+/** A format whose decoder fails as the record says, in ways that no format should. */
+final class Faulty extends RecordReader {
+    Faulty() {
+        super(null);
+    }
+
+    @Override
+    InternalRow value(byte[] record, int from, int schemaId) {
+        return switch (new String(record)) {
+            case "memory" -> {
+                List<long[]> kept = new ArrayList<>();
+                while (true) {
+                    kept.add(new long[10_000_000]);
+                }
+            }
+            case "stack" -> value(record, from, schemaId);
+            case "defect" -> throw new IllegalStateException("a value that nobody may see");
+            default -> new GenericInternalRow(new Object[0]);
+        };
+    }
+}

@@ -1,0 +1,51 @@
+"""Random pairs of schemas: the values that Avro's own readers give, in Java and in Python."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.avro_pairs import Pair, pair
+from tests.spark.probe import base64_text
+
+if TYPE_CHECKING:
+    from tests.spark.probe import Probe
+
+
+def same_as_avro_java(probe: Probe, pairs: list[Pair]) -> int:
+    """Compares all; the number of records that both could read."""
+    found = probe.ask(
+        do="compare",
+        pairs=[
+            {"writer": each.writer, "reader": each.reader, "payloads": [*map(base64_text, each.payloads)]}
+            for each in pairs
+        ],
+    )
+    for each, result in zip(pairs, found, strict=True):
+        assert not result["differences"], f"{each}\n{result['differences'][:2]}"
+    return sum(result["rows"] for result in found)
+
+
+def test_a_hundred_pairs_of_schemas_give_the_values_of_avro_java(probe: Probe) -> None:
+    first = random.randrange(10**9)
+    print(f"seeds from {first}")
+    assert same_as_avro_java(probe, [pair(first + at) for at in range(100)]) > 200
+
+
+@pytest.mark.slow
+def test_two_thousand_pairs_of_schemas_give_the_values_of_avro_java(probe: Probe) -> None:
+    first = random.randrange(10**9)
+    print(f"seeds from {first}")
+    assert same_as_avro_java(probe, [pair(first + at) for at in range(2_000)]) > 4_000
+
+
+def test_a_record_without_bytes_is_one_where_the_writer_has_none(probe: Probe) -> None:
+    writer = '{"type": "record", "name": "R", "fields": [{"name": "n", "type": "null"}]}'
+    reader = writer.replace('"null"}', '"null"}, {"name": "a", "type": "int", "default": 7}')
+    [found] = probe.decode({"writer-schema": writer, "reader-schema": reader}, [b""])
+    assert found["error"] is None
+    assert found["value"] == [["n", None], ["a", "7"]]
+    [empty] = probe.decode({"writer-schema": reader, "reader-schema": reader}, [b""])
+    assert empty["error"] == "empty: 0 bytes"
