@@ -1,0 +1,230 @@
+"""Random pipeline files: right ones made of the models, and the same with mistakes whose places are known."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from lakefeed.config import shape
+from lakefeed.config.base import OneOf
+from lakefeed.config.columns import missing_columns
+from lakefeed.config.functions import function_problems
+from lakefeed.config.mistakes import _blocks, _candidates
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.shape import Place, dotted
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """What was made wrong.
+
+    Attributes:
+        kind: how.
+        place: where a problem has to be reported: there, above or below.
+    """
+
+    kind: str
+    place: Place
+
+
+def is_right(values: Any) -> bool:
+    """Whether the models take it, and it names nothing that only others could know."""
+    try:
+        config = PipelineConfig.model_validate(values)
+    except ValidationError:
+        return False
+    named = any(place[-1] in ("schema_file", "ca_file", "topics_pattern") for place, _ in places(values))
+    return not (named or missing_columns(config) or function_problems(config, Path("/nowhere")))
+
+
+def pipeline(dice: random.Random) -> dict[str, Any]:
+    """A right pipeline: a small one, to which settings are added as long as they fit."""
+    values: dict[str, Any] = {
+        "name": "feed",
+        "source": {"kafka": {"bootstrap_servers": "localhost:9092", "topics": ["a", "b"]}},
+        "decode": {"json": {"schema_ddl": "id BIGINT, at TIMESTAMP"}},
+        "sink": {"iceberg": {"table": "lake.a.b"}},
+        "checkpoint": "s3a://lake/c",
+        "catalogs": {"lake": {"type": "jdbc", "uri": "jdbc:sqlite:/tmp/x", "warehouse": "s3://lake/w"}},
+    }
+    fields = [(place, each) for place, each in shape.walk(PipelineConfig) if "schema_file" not in place[-1]]
+    for place, each in dice.sample(fields, k=60):
+        at = tuple("a" if part == "<name>" else part for part in place)
+        options = list(_some(each.annotation, dice))
+        for option in dice.sample(options, k=min(3, len(options))):
+            if (changed := _with(values, at, option)) is not None and is_right(changed):
+                values = changed
+                break
+    return values
+
+
+def _some(annotation: Any, dice: random.Random) -> Iterator[Any]:
+    model = shape.model_of(annotation)
+    if model is not None:
+        below = list(_blocks(model))
+        yield from dice.sample(below, k=min(4, len(below)))
+        return
+    if (values := shape.free_form(annotation)) is not None:
+        below = list(_some(values, dice)) if shape.model_of(values) else ["x", "1"]
+        yield from ({"a": each} for each in below[:2])
+        return
+    yield from _candidates(annotation, None)
+
+
+def _with(values: Any, place: Place, value: Any) -> Any | None:
+    """A copy with the value put in; None if what holds it is not there."""
+    if not place:
+        return value
+    if not isinstance(values, dict):
+        return None
+    if len(place) > 1 and place[0] not in values:
+        return None
+    below = _with(values.get(place[0]), place[1:], value)
+    return None if below is None else {**values, place[0]: below}
+
+
+def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
+    """Each value with its place."""
+    if place:
+        yield place, values
+    if isinstance(values, dict):
+        for key, each in values.items():
+            yield from places(each, (*place, key))
+    elif isinstance(values, list):
+        for index, each in enumerate(values):
+            yield from places(each, (*place, index))
+
+
+def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
+    """The same with 1 to 5 mistakes, none of them within another or beside it."""
+    wanted = dice.randint(1, 5)
+    made: list[Mistake] = []
+    taken: list[Place] = []
+    all_places = [place for place, _ in places(values)]
+    dice.shuffle(all_places)
+    for place in all_places:
+        if len(made) == wanted:
+            break
+        if any(_near(place, each) or _near(each, place) for each in taken):
+            continue
+        kinds = list(MUTATIONS)
+        dice.shuffle(kinds)
+        for kind in kinds:
+            changed = MUTATIONS[kind](values, place)
+            if changed is not None:
+                values, where = changed
+                made.append(Mistake(kind, where))
+                taken.append(place)
+                break
+    return values, made
+
+
+def _near(place: Place, other: Place) -> bool:
+    """Whether one holds the other, or they are of one block, where two mistakes may be one."""
+    around = other[:-1]
+    return place[: len(around)] == around if around else place[:1] == other[:1]
+
+
+def _replaced(values: Any, place: Place, value: Any) -> Any:
+    if not place:
+        return value
+    head, rest = place[0], place[1:]
+    if isinstance(values, list):
+        return [_replaced(each, rest, value) if index == head else each for index, each in enumerate(values)]
+    return {key: _replaced(each, rest, value) if key == head else each for key, each in values.items()}
+
+
+def _model_around(place: Place) -> type[BaseModel] | None:
+    return shape.model_of(shape.at(PipelineConfig, place[:-1]))
+
+
+def _misspelt(values: Any, place: Place) -> tuple[Any, Place] | None:
+    model = _model_around(place)
+    if model is None or not isinstance(place[-1], str) or len(place[-1]) < 5:
+        return None
+    word = place[-1][:2] + place[-1][3:]
+    block = dict(_value(values, place[:-1]))
+    renamed = {word if key == place[-1] else key: each for key, each in block.items()}
+    return _replaced(values, place[:-1], renamed), (*place[:-1], word)
+
+
+def _unknown(values: Any, place: Place) -> tuple[Any, Place] | None:
+    block = _value(values, place)
+    if shape.model_of(shape.at(PipelineConfig, place)) is None or not isinstance(block, dict):
+        return None
+    return _replaced(values, place, {**block, "q\u00fcx": 1}), (*place, "q\u00fcx")
+
+
+def _wrong_type(values: Any, place: Place) -> tuple[Any, Place] | None:
+    if _model_around(place) is None:
+        return None
+    annotation = shape.at(PipelineConfig, place)
+    wrong: Any = 5 if shape.model_of(annotation) or shape.free_form(annotation) else {"a": {"b": [1]}}
+    return _replaced(values, place, wrong), place
+
+
+def _missing(values: Any, place: Place) -> tuple[Any, Place] | None:
+    model = _model_around(place)
+    if model is None or issubclass(model, OneOf) or not shape.fields(model)[str(place[-1])].is_required():
+        return None
+    block = {key: each for key, each in _value(values, place[:-1]).items() if key != place[-1]}
+    return _replaced(values, place[:-1], block), place
+
+
+def _unknown_word(values: Any, place: Place) -> tuple[Any, Place] | None:
+    annotation = shape.at(PipelineConfig, place)
+    if not shape.choices(annotation) or str in shape.members(annotation) or isinstance(_value(values, place), list):
+        return None
+    return _replaced(values, place, "no such word"), place
+
+
+def _number(wrong: Any) -> Any:
+    def mutate(values: Any, place: Place) -> tuple[Any, Place] | None:
+        if isinstance(_value(values, place), bool) or shape.members(shape.at(PipelineConfig, place)) not in (
+            (int,),
+            (float,),
+        ):
+            return None
+        return _replaced(values, place, wrong), place
+
+    return mutate
+
+
+def _value(values: Any, place: Place) -> Any:
+    for part in place:
+        values = values[part]
+    return values
+
+
+MUTATIONS = {
+    "misspelt": _misspelt,
+    "unknown": _unknown,
+    "wrong type": _wrong_type,
+    "missing": _missing,
+    "unknown word": _unknown_word,
+    "huge": _number(10**40),
+    "negative": _number(-(10**20)),
+    "nan": _number(float("nan")),
+}
+
+
+def text_of(values: Any) -> str:
+    """As YAML, without aliases."""
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return yaml.dump(values, Dumper=Plain, sort_keys=False, allow_unicode=True)
+
+
+def is_told(mistake: Mistake, keys: list[str]) -> bool:
+    """Whether one of the problems is about it."""
+    place = dotted(mistake.place)
+    return any(key == place or key.startswith(f"{place}.") for key in keys)
