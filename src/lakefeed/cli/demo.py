@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -128,12 +130,27 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
     console.print(table)
     if not report.verified:
         console.print(f"\nproduced: {report.expected}\nin the table: {report.found}", markup=False)
-    again = "" if keep else "lakefeed local up\n  "
-    console.print(
-        f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n"
-        f"  export LAKEFEED_HOME={home}\n  {again}eval $(lakefeed local env)\n"
-        f"  python -c \"import lakefeed; print(lakefeed.open_table('{report.table}').scan(limit=5).to_arrow())\"\n"
-        "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml",
-        markup=False,
-        soft_wrap=True,
+    console.print(_look_around(report.table, home=home, keep=keep), markup=False, soft_wrap=True)
+
+
+def _look_around(table: str, *, home: Path, keep: bool) -> str:
+    """Return the commands for a look around; they work in a shell that knows nothing of lakefeed yet."""
+    commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}"]
+    own = Path(sys.executable).parent
+    if shutil.which("lakefeed") != str(own / "lakefeed"):
+        commands.append(f'export PATH={shlex.quote(str(own))}:"$PATH"')
+    if not keep:
+        commands.append("lakefeed local up")
+    from lakefeed.demo import example
+
+    pipeline = shlex.quote(str(example("taxi") / "pipeline.yaml"))
+    commands += [
+        'eval "$(lakefeed local env)"',
+        f"lakefeed verify {pipeline}",
+        f"python -c \"import lakefeed; print(lakefeed.open_table('{table}').scan(limit=5).to_arrow())\"",
+    ]
+    lines = "".join(f"  {each}\n" for each in commands)
+    return (
+        f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n{lines}"
+        "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml"
     )

@@ -63,7 +63,7 @@ def up(home: Path | None, store: str | None, output: str, **port_options: int | 
     def text() -> None:
         _print_endpoints(endpoints)
         again = f" --home {shlex.quote(str(home))}" if home else ""
-        echo(f"\nfor other clients:  eval $(lakefeed local env{again})")
+        echo(f'\nfor other clients:  eval "$(lakefeed local env{again})"')
 
     emit(output, _document(endpoints), text)
 
@@ -109,7 +109,7 @@ def status(context: click.Context, home: Path | None, output: str) -> None:
 @home_option
 @output_option
 def env(home: Path | None, output: str) -> None:
-    """Print the endpoints as shell variables, with the S3 secret in clear: eval $(lakefeed local env)."""
+    """Print the endpoints as shell variables, with the S3 secret in clear: eval "$(lakefeed local env)"."""
     variables = Stack(home).endpoints().as_environment()
 
     def text() -> None:
