@@ -67,6 +67,8 @@ class RegistryInAThread:
         registry = self
 
         class Answers(BaseHTTPRequestHandler):
+            wbufsize = -1  # One packet for an answer: two would wait for each other.
+
             def do_GET(self) -> None:
                 self._answer()
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lakefeed.decode import ConfluentProtobuf, PlainProtobuf, decoded, wire_format
 from lakefeed.decode.avro_schema import avro_schema_of_text, messages_of
 from lakefeed.errors import ConfigError
+from tests.spark.proto_rows import json_of
 from tests.spark.protos import MONEY, RICH, descriptor_set, message_class, order
 from tests.spark.records import records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread
@@ -205,13 +206,13 @@ def test_unknown_fields_are_passed_over(spark: SparkSession) -> None:
 
 
 BROKEN = {
-    "truncated varint": (b"\x18\xff", "truncated"),
-    "truncated text": (b"\x72\x05abc", "truncated: field f_string of 5 bytes wanted"),
-    "length of 2^63": (b"\x72" + b"\xff" * 9 + b"\x01", "truncated: field f_string of 18446744073709551615 bytes"),
-    "truncated double": (b"\x09\0\0\0", "truncated: 8 more byte(s) wanted"),
-    "wrong wire type": (b"\x1a\x01x", "field f_int32 (3) has the wire type 2 instead of 0"),
-    "message as a number": (b"\xb0\x01\x05", "field first (22) has the wire type 0 instead of 2"),
-    "invalid UTF-8": (b"\x72\x02\xff\xfe", "field f_string is not UTF-8"),
+    "truncated varint": (b"\x18\xff", "f_int32: truncated: 2 more byte(s)"),
+    "truncated text": (b"\x72\x05abc", "f_string: truncated: a length of 5 bytes before byte 2 of 5"),
+    "length of 2^63": (b"\x72" + b"\xff" * 9 + b"\x01", "f_string: truncated: a length of 18446744073709551615 bytes"),
+    "truncated double": (b"\x09\0\0\0", "f_double: truncated: 8 more byte(s) wanted"),
+    "wrong wire type": (b"\x1a\x01x", "f_int32: number 3 has the wire type 2 instead of 0"),
+    "message as a number": (b"\xb0\x01\x05", "first: number 22 has the wire type 0 instead of 2"),
+    "invalid UTF-8": (b"\x72\x02\xff\xfe", "f_string: text that is not UTF-8"),
     "field 0": (b"\x00\x01", "no field at byte 0"),
     "wire type 7": (b"\x1f", "has the wire type 7"),
     "endless number": (b"\x18" + b"\xff" * 11, "a number of more than 10 bytes"),
@@ -219,8 +220,14 @@ BROKEN = {
     "groups crossed": (b"\xc3\x3e\xcc\x3e", "group 1000 ends as group 1001"),
     "end without begin": (b"\xc4\x3e", "ends as group 1000"),
     "packed cut": (b"\x92\x01\x02\x01\xff", "truncated"),
-    "timestamp out of range": (encoded(at={"seconds": 253402300800}), "a timestamp out of range"),
-    "nanos out of range": (b"\xea\x01\x06\x10\x80\x94\xeb\xdc\x03", "a timestamp out of range"),
+    "timestamp out of range": (
+        encoded(at={"seconds": 253402300800}),
+        "at: a timestamp outside the years 1 to 9999, or with nanoseconds outside",
+    ),
+    "nanos out of range": (
+        b"\xea\x01\x06\x10\x80\x94\xeb\xdc\x03",
+        "at: a timestamp outside the years 1 to 9999, or with nanoseconds outside",
+    ),
 }
 
 
@@ -229,6 +236,43 @@ def test_each_broken_message_is_an_error_that_says_what(spark: SparkSession) -> 
     for (name, (_, why)), result in zip(BROKEN.items(), found, strict=True):
         assert result.value is None, name
         assert why in result.error, name
+
+
+def test_the_path_of_the_field_is_named(spark: SparkSession) -> None:
+    bad = b"\x0a\x02\xff\xfe"
+    line = order()(lines=[{"sku": "a"}, {"sku": "b"}]).SerializeToString()
+    values = {
+        order()(first={"sku": "a"}).SerializeToString()[:2] + b"\x04" + bad: "first.sku: text that is not UTF-8",
+        line + line[:2] + b"\x04" + bad: "lines[2].sku: text that is not UTF-8",
+    }
+    found = results(decoded(records(spark, [*values]), PLAIN))
+    assert [result.error.partition(" before")[0] for result in found] == [*values.values()]
+
+
+def test_pieces_of_messages_that_become_text(spark: SparkSession) -> None:
+    """A message may come in pieces inside text too, and a oneof there has one member."""
+    text = """syntax = "proto3";
+    import "google/protobuf/struct.proto";
+    message Node {
+      Node next = 1; oneof kind { int32 a = 2; Node b = 3; } map<string, Node> named = 4; repeated Node all = 5;
+      google.protobuf.Struct notes = 6; map<string, google.protobuf.Value> values = 7; uint64 big = 8; bytes raw = 9;
+    }"""
+    node = message_class({"node.proto": text}, "Node")
+    pieces = [
+        node(next={"next": {"next": {"a": 1}}, "b": {"big": 2**64 - 1}}),
+        node(next={"next": {"next": {"b": {"raw": b"x"}}, "a": 5}, "a": 7}),
+        node(next={"next": {"named": {"k": {"a": 1}, "": {}}, "all": [{}, {"a": 0}]}}),
+        node(notes={"x": 1}),
+        node(notes={"y": [None, {"z": False}]}),
+    ]
+    value = b"".join(each.SerializeToString() for each in pieces)
+    [found] = results(decoded(records(spark, [value]), PlainProtobuf(schema=text)))
+    assert found.error is None
+    whole = node.FromString(value)
+    assert json.loads(found.value.next) == json_of(whole.next)
+    assert json.loads(found.value.notes) == json_of(whole.notes) == {"x": 1, "y": [None, {"z": False}]}
+    assert whole.next.a == 7
+    assert {*whole.next.next.named} == {"k", ""}
 
 
 def test_nesting_bombs(spark: SparkSession) -> None:
@@ -333,7 +377,7 @@ def test_proto2_and_groups(spark: SparkSession) -> None:
     values = [message.SerializeToString(), b"\x12\x01x"]
     right, missing = results(decoded(records(spark, values), PlainProtobuf(schema=text)))
     assert right.value.asDict(recursive=True) == {"id": 1, "name": None, "item": [{"q": 5}, {"q": None}]}
-    assert missing.error == "the required field id of A is missing"
+    assert missing.error == "id: the required field of A is missing"
 
 
 def test_the_avro_schema_of_a_message(spark: SparkSession) -> None:

@@ -68,6 +68,9 @@ public final class Probe {
             case "type" -> JSON.createArrayNode()
                     .add(JSON.readTree(Decoder.of(request.get("options")).type.apply(0).dataType().json()));
             case "fail" -> failed(request.get("ways"));
+            case "protobuf-avro" -> ProtobufReference.avro(request.get("schemas"));
+            case "protobuf-files" -> ProtobufReference.parsed(request);
+            case "protobuf-texts" -> ProtobufReference.read(request.get("texts"));
             case "compare" -> AvroReference.differences(request.get("pairs"));
             default -> throw new IllegalArgumentException("unknown request");
         };

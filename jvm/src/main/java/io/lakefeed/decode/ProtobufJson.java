@@ -1,59 +1,64 @@
 package io.lakefeed.decode;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import io.lakefeed.protobuf.Malformed;
 import io.lakefeed.protobuf.ProtoFile.Presence;
 import io.lakefeed.protobuf.ProtoMessage;
 import io.lakefeed.protobuf.ProtoMessage.Field;
 import io.lakefeed.protobuf.ProtoType;
 import io.lakefeed.protobuf.WireInput;
+import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.stream.Collectors;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Messages as JSON text where a column cannot hold them: a message inside a message of its own type, and {@code
  * google.protobuf.Struct}, {@code Value} and {@code ListValue}, which stand for JSON.
+ *
+ * <p>While a message is read it is an array with a place for each field, which holds what the bytes set: a scalar, the
+ * array of a message, a list, or a map. What is unset is written with the text.
  */
-final class ProtobufJson {
+final class ProtobufJson implements ProtobufPart {
     private static final String STRUCT = "google.protobuf.Struct";
     private static final String VALUE = "google.protobuf.Value";
     private static final String LIST = "google.protobuf.ListValue";
-    private static final ObjectMapper JSON = new ObjectMapper();
+    /** Bytes of memory: of a list or a map, and of a place in it. */
+    private static final int COLLECTION = 112;
+
+    private static final int ENTRY = 64;
 
     private final ProtoMessage message;
-    private final Map<Integer, Field> fields;
-    private final Map<Integer, ProtobufValue> values = new HashMap<>();
-    /** By field number; made when the first is met, since types contain each other. */
-    private final Map<Integer, ProtobufJson> nested = new HashMap<>();
+    private final MemoryBudget budget;
+    private final JsonText text;
+    private final Member[] members;
+    private final Map<Integer, Member> byNumber = new HashMap<>();
 
-    private ProtobufJson(ProtoMessage message) {
-        this.message = message;
-        this.fields = message.fields().stream().collect(Collectors.toMap(Field::number, field -> field));
+    ProtobufJson(ProtoMessage message, MemoryBudget budget) {
+        this(message, budget, new JsonText(budget));
     }
 
-    /** Reads messages of a type, length-delimited, as JSON text. */
-    static ProtobufValue of(Field field) {
-        ProtobufJson reader = new ProtobufJson(field.message());
-        return input -> {
-            int outer = input.limit("field " + field.name());
-            Object tree = reader.tree(input, new LinkedHashMap<>(), 0, 0);
-            input.unlimit(outer);
-            try {
-                return UTF8String.fromString(JSON.writeValueAsString(tree));
-            } catch (JsonProcessingException unwritable) {
-                throw new Malformed("field " + field.name() + ": " + unwritable.getOriginalMessage());
-            }
-        };
+    private ProtobufJson(ProtoMessage message, MemoryBudget budget, JsonText text) {
+        this.message = message;
+        this.budget = budget;
+        this.text = text;
+        List<Field> fields = message.fields();
+        members = new Member[fields.size()];
+        for (int at = 0; at < members.length; at++) {
+            members[at] = new Member(at, fields.get(at));
+            byNumber.put(fields.get(at).number(), members[at]);
+        }
+        for (Member member : members) {
+            member.excluded = fields.stream()
+                    .filter(other -> member.field.oneof() != null && other.number() != member.field.number())
+                    .filter(other -> member.field.oneof().equals(other.oneof()))
+                    .mapToInt(other -> byNumber.get(other.number()).at)
+                    .toArray();
+        }
     }
 
     /** Whether the type stands for any JSON. */
@@ -61,97 +66,244 @@ final class ProtobufJson {
         return List.of(STRUCT, VALUE, LIST).contains(message.fullName());
     }
 
-    /** The message's fields as maps, lists and what Jackson writes. */
-    private Object tree(WireInput input, Map<String, Object> tree, int group, int depth) {
-        WireInput.requireDepth(depth);
-        while (group != 0 || !input.atEnd()) {
-            int tag = input.tag();
-            if ((tag & 7) == WireInput.END_GROUP) {
-                input.requireEndOf(group, tag);
-                break;
-            }
-            Field field = fields.get(tag >>> 3);
-            if (field == null) {
-                input.skip(tag, depth);
-            } else {
-                read(field, tag, input, tree, depth);
-            }
-        }
-        for (Field field : message.fields()) {
-            if (field.isMap()) {
-                tree.putIfAbsent(field.name(), Map.of());
-            } else if (field.presence() == Presence.REPEATED) {
-                tree.putIfAbsent(field.name(), List.of());
-            } else if (field.presence() == Presence.IMPLICIT && field.type() != ProtoType.MESSAGE) {
-                tree.putIfAbsent(field.name(), plain(value(field).zero()));
-            }
-        }
-        return meant(tree);
+    @Override
+    public Object begun() {
+        return new Object[members.length];
     }
 
-    @SuppressWarnings("unchecked")
-    private void read(Field field, int tag, WireInput input, Map<String, Object> tree, int depth) {
-        if (field.oneof() != null) {
-            message.fields().stream()
-                    .filter(other -> field.oneof().equals(other.oneof()))
-                    .forEach(other -> tree.remove(other.name()));
-        }
-        boolean packed = (tag & 7) == WireInput.LENGTH && field.type().packable();
-        if (field.presence() == Presence.REPEATED && packed) {
-            List<Object> list = (List<Object>) tree.computeIfAbsent(field.name(), name -> new ArrayList<>());
-            int outer = input.limit("field " + field.name());
-            while (!input.atEnd()) {
-                list.add(plain(value(field).read(input)));
+    @Override
+    public int cost() {
+        return MemoryBudget.OBJECT + 4 * members.length;
+    }
+
+    @Override
+    public void read(WireInput input, Object unfinished, int group, int depth) {
+        Member member = null;
+        try {
+            while (group != 0 || !input.atEnd()) {
+                member = null;
+                int tag = input.tag();
+                if ((tag & 7) == WireInput.END_GROUP) {
+                    input.requireEndOf(group, tag);
+                    return;
+                }
+                member = byNumber.get(tag >>> 3);
+                if (member == null) {
+                    input.skip(tag, depth);
+                } else {
+                    member.read(input, tag, (Object[]) unfinished, depth);
+                }
             }
-            input.unlimit(outer);
-            return;
-        }
-        Object one = one(field, tag, input, depth);
-        if (field.isMap()) {
-            Map<String, Object> entry = (Map<String, Object>) one;
-            ((Map<String, Object>) tree.computeIfAbsent(field.name(), name -> new LinkedHashMap<>()))
-                    .put(String.valueOf(entry.get("key")), entry.get("value"));
-        } else if (field.presence() == Presence.REPEATED) {
-            ((List<Object>) tree.computeIfAbsent(field.name(), name -> new ArrayList<>())).add(one);
-        } else {
-            tree.put(field.name(), one);
+        } catch (RuntimeException bad) {
+            throw member == null ? BadRecord.of(bad) : BadRecord.of(bad).at(member.field.name());
         }
     }
 
-    private Object one(Field field, int tag, WireInput input, int depth) {
-        if (field.type() != ProtoType.MESSAGE) {
-            ProtobufNested.requireWireType(field, field.type().wireType(), tag, input);
-            return plain(value(field).read(input));
-        }
-        ProtobufJson inner = nested.computeIfAbsent(field.number(), number -> new ProtobufJson(field.message()));
-        if (field.delimited()) {
-            ProtobufNested.requireWireType(field, WireInput.START_GROUP, tag, input);
-            return inner.tree(input, new LinkedHashMap<>(), field.number(), depth + 1);
-        }
-        ProtobufNested.requireWireType(field, WireInput.LENGTH, tag, input);
-        int outer = input.limit("field " + field.name());
-        Object tree = inner.tree(input, new LinkedHashMap<>(), 0, depth + 1);
-        input.unlimit(outer);
-        return tree;
+    @Override
+    public Object finished(Object unfinished) {
+        text.begin();
+        write((Object[]) unfinished);
+        return text.taken();
     }
 
-    /** What stands for a message of one of Protobuf's own types. */
-    private Object meant(Map<String, Object> tree) {
-        return switch (message.fullName()) {
-            case STRUCT -> tree.get("fields");
-            case LIST -> tree.get("values");
-            case VALUE -> tree.containsKey("null_value") || tree.isEmpty() ? null : tree.values().iterator().next();
+    private void write(Object[] set) {
+        switch (message.fullName()) {
+            case STRUCT, LIST -> members[0].write(set[0]);
+            case VALUE -> writeValue(set);
             default -> {
                 if (ProtobufNested.isTimestamp(message)) {
-                    yield Instant.ofEpochSecond((long) tree.get("seconds"), (long) tree.get("nanos")).toString();
+                    text.string(instant((Long) set[0], (Long) set[1]).getBytes(StandardCharsets.US_ASCII));
+                } else if (ProtobufNested.isWrapper(message)) {
+                    members[0].write(set[0]);
+                } else {
+                    writeFields(set);
                 }
-                yield ProtobufNested.isWrapper(message) ? tree.get("value") : tree;
             }
-        };
+        }
     }
 
-    private ProtobufValue value(Field field) {
-        return values.computeIfAbsent(field.number(), number -> ProtobufValue.of(field, natural(field.type())));
+    private void writeValue(Object[] set) {
+        for (Member kind : members) {
+            if (set[kind.at] != null && kind.field.number() != 1) {
+                kind.write(set[kind.at]);
+                return;
+            }
+        }
+        text.plain("null");
+    }
+
+    private static String instant(Long seconds, Long nanos) {
+        long second = seconds == null ? 0 : seconds;
+        int nano = nanos == null ? 0 : nanos.intValue();
+        ProtobufNested.requireInRange(second, nano);
+        return Instant.ofEpochSecond(second, nano).toString();
+    }
+
+    private void writeFields(Object[] set) {
+        text.open('{');
+        for (Member member : members) {
+            Presence presence = member.field.presence();
+            if (set[member.at] != null || presence == Presence.REPEATED || presence == Presence.IMPLICIT) {
+                text.name(member.name);
+                try {
+                    member.write(set[member.at]);
+                } catch (RuntimeException bad) {
+                    throw BadRecord.of(bad).at(member.field.name());
+                }
+            }
+        }
+        text.close('}');
+    }
+
+    /** A field, and how its values are read and written. */
+    private final class Member {
+        final int at;
+        final Field field;
+        final byte[] name;
+        /** Places of the other fields of its oneof, which it makes unset. */
+        int[] excluded = {};
+        /** Of a scalar; null if it is a message. */
+        private final ProtobufValue scalar;
+        /** What a scalar is without a value. */
+        private final Object zero;
+        private final byte[] zeroText;
+        /** Of a message; made when the first is met, since types contain each other. */
+        private ProtobufJson inner;
+
+        Member(int at, Field field) {
+            this.at = at;
+            this.field = field;
+            this.name = field.name().getBytes(StandardCharsets.UTF_8);
+            this.scalar = field.type() == ProtoType.MESSAGE ? null : ProtobufValue.of(field, natural(field.type()));
+            this.zero = scalar == null ? null : scalar.zero();
+            this.zeroText = zero instanceof UTF8String string ? string.getBytes() : null;
+        }
+
+        private ProtobufJson inner() {
+            if (inner == null) {
+                inner = new ProtobufJson(field.message(), budget, text);
+            }
+            return inner;
+        }
+
+        @SuppressWarnings("unchecked")
+        void read(WireInput input, int tag, Object[] set, int depth) {
+            if (excluded.length > 0) {
+                budget.charge(excluded.length);
+                for (int other : excluded) {
+                    set[other] = null;
+                }
+            }
+            if (field.presence() != Presence.REPEATED) {
+                set[at] = one(input, tag, set[at], depth);
+            } else if (field.isMap()) {
+                if (set[at] == null) {
+                    budget.charge(COLLECTION);
+                    set[at] = new LinkedHashMap<UTF8String, Object>();
+                }
+                budget.charge(ENTRY);
+                Object[] entry = (Object[]) one(input, tag, null, depth);
+                Member key = inner().byNumber.get(1);
+                Object found = entry[key.at] != null ? entry[key.at] : key.zero;
+                UTF8String name = found instanceof UTF8String already ? already : UTF8String.fromString(found.toString());
+                ((Map<UTF8String, Object>) set[at]).put(name, entry);
+            } else {
+                if (set[at] == null) {
+                    budget.charge(COLLECTION);
+                    set[at] = new ArrayList<>(4);
+                }
+                add(input, tag, (List<Object>) set[at], depth);
+            }
+        }
+
+        private void add(WireInput input, int tag, List<Object> list, int depth) {
+            try {
+                if ((tag & 7) == WireInput.LENGTH && field.type().packable()) {
+                    int outer = input.limit();
+                    while (!input.atEnd()) {
+                        list.add(scalar.read(input));
+                    }
+                    input.unlimit(outer);
+                } else {
+                    budget.charge(MemoryBudget.OBJECT);
+                    list.add(one(input, tag, null, depth));
+                }
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).item(list.size());
+            }
+        }
+
+        private Object one(WireInput input, int tag, Object before, int depth) {
+            if (scalar != null) {
+                ProtobufNested.requireWireType(field.type().wireType(), tag, input);
+                return scalar.read(input);
+            }
+            WireInput.requireDepth(depth + 1);
+            ProtobufNested.requireWireType(field.delimited() ? WireInput.START_GROUP : WireInput.LENGTH, tag, input);
+            Object unfinished = before;
+            if (unfinished == null) {
+                budget.charge(inner().cost());
+                unfinished = inner().begun();
+            }
+            if (field.delimited()) {
+                inner().read(input, unfinished, field.number(), depth + 1);
+            } else {
+                int outer = input.limit();
+                inner().read(input, unfinished, 0, depth + 1);
+                input.unlimit(outer);
+            }
+            return unfinished;
+        }
+
+        /** Writes its value; what it is without one, if that is null. */
+        @SuppressWarnings("unchecked")
+        void write(Object value) {
+            if (field.isMap()) {
+                Member values = inner().byNumber.get(2);
+                text.open('{');
+                if (value != null) {
+                    ((Map<UTF8String, Object>) value).forEach((key, entry) -> {
+                        text.name(key.getBytes());
+                        values.writeOne(((Object[]) entry)[values.at]);
+                    });
+                }
+                text.close('}');
+            } else if (field.presence() == Presence.REPEATED) {
+                text.open('[');
+                if (value != null) {
+                    for (Object each : (List<Object>) value) {
+                        text.next();
+                        writeOne(each);
+                    }
+                }
+                text.close(']');
+            } else {
+                writeOne(value);
+            }
+        }
+
+        private void writeOne(Object value) {
+            if (scalar == null) {
+                inner().write((Object[]) (value == null ? inner().begun() : value));
+                return;
+            }
+            if (value == null && zeroText != null) {
+                text.string(zeroText);
+                return;
+            }
+            Object found = value == null ? zero : value;
+            if (found instanceof Long whole) {
+                text.number(whole);
+            } else if (found instanceof UTF8String string) {
+                text.string(string.getBytes());
+            } else if (found instanceof byte[] binary) {
+                text.base64(binary);
+            } else if (found instanceof Double || found instanceof Float) {
+                text.real((Number) found);
+            } else {
+                text.plain(found.toString());
+            }
+        }
     }
 
     private static DataType natural(ProtoType type) {
@@ -164,12 +316,5 @@ final class ProtobufJson {
             case UINT64, FIXED64 -> DataTypes.createDecimalType(20, 0);
             default -> DataTypes.LongType;
         };
-    }
-
-    private static Object plain(Object value) {
-        if (value instanceof UTF8String text) {
-            return text.toString();
-        }
-        return value instanceof Decimal decimal ? decimal.toJavaBigDecimal() : value;
     }
 }

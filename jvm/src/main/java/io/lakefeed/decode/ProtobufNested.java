@@ -7,7 +7,6 @@ import io.lakefeed.protobuf.WireInput;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
-import java.util.function.Function;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.types.DataType;
@@ -19,14 +18,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
-/**
- * A message inside a message: a row, or one value where Protobuf's well-known types stand for one.
- *
- * @param field whose value it is
- * @param plan how its fields are read
- * @param made makes the value of its finished fields
- */
-record ProtobufNested(Field field, ProtobufPlan plan, Function<Object[], Object> made) {
+/** A field whose values are messages: a row, JSON text, or one value where Protobuf's well-known types stand for one. */
+final class ProtobufNested {
     private static final String KNOWN = "google.protobuf.";
     private static final Set<String> WRAPPERS = Set.of(
             KNOWN + "DoubleValue", KNOWN + "FloatValue", KNOWN + "Int64Value", KNOWN + "UInt64Value",
@@ -41,25 +34,46 @@ record ProtobufNested(Field field, ProtobufPlan plan, Function<Object[], Object>
             .add("seconds", DataTypes.LongType, false)
             .add("nanos", DataTypes.IntegerType, false);
 
-    /** How a message field becomes a value of the reader's type. */
-    static ProtobufNested of(Field field, DataType target, Schema schema) {
+    /** A message that is there, and of which nothing has been read. */
+    private static final Object EMPTY = new Object();
+
+    private final Field field;
+    private final ProtobufPart part;
+    private final MemoryBudget budget;
+    /** The value of an empty message, shared: a million of them take two million bytes of a record. */
+    private Object empty;
+
+    private ProtobufNested(Field field, ProtobufPart part, MemoryBudget budget) {
+        this.field = field;
+        this.part = part;
+        this.budget = budget;
+    }
+
+    /**
+     * How a message field becomes a value of the reader's type.
+     *
+     * @throws BadRecord if it cannot
+     */
+    static ProtobufNested of(Field field, DataType target, Schema schema, MemoryBudget budget) {
+        return new ProtobufNested(field, part(field, target, schema, budget), budget);
+    }
+
+    private static ProtobufPart part(Field field, DataType target, Schema schema, MemoryBudget budget) {
         ProtoMessage message = field.message();
+        if (target instanceof StringType && !isWrapper(message)) {
+            return new ProtobufJson(message, budget);
+        }
         if (target instanceof StructType struct && schema.getType() == Schema.Type.RECORD) {
-            return new ProtobufNested(field, ProtobufPlan.of(message, schema, struct), GenericInternalRow::new);
+            return new Rows(ProtobufPlan.of(message, schema, struct, budget), GenericInternalRow::new);
         }
         if (isTimestamp(message) && isTime(target)) {
-            return new ProtobufNested(field, ProtobufPlan.of(message, record(INSTANT), INSTANT), ProtobufNested::micros);
+            return new Rows(ProtobufPlan.of(message, record(INSTANT), INSTANT, budget), ProtobufNested::micros);
         }
         if (isWrapper(message)) {
             StructType type = new StructType().add("value", target, false);
-            return new ProtobufNested(field, ProtobufPlan.of(message, record(type), type), row -> row[0]);
+            return new Rows(ProtobufPlan.of(message, record(type), type, budget), row -> row[0]);
         }
         throw ProtobufValue.misfit(field, target);
-    }
-
-    /** Whether messages of a type become JSON text. */
-    static boolean isText(ProtoMessage message, DataType target) {
-        return target instanceof StringType && !isWrapper(message);
     }
 
     static boolean isTimestamp(ProtoMessage message) {
@@ -70,36 +84,93 @@ record ProtobufNested(Field field, ProtobufPlan plan, Function<Object[], Object>
         return WRAPPERS.contains(message.fullName());
     }
 
-    /** The unfinished fields of an empty message. */
-    Object[] fresh() {
-        return plan.fresh();
+    /** Reads a message, or the next piece of one; {@code before} is what is there of it, or null. */
+    Object read(WireInput input, int tag, Object before, int depth) {
+        int outer = begin(input, tag, depth);
+        if (before == null && !field.delimited() && input.atEnd()) {
+            end(input, outer);
+            return EMPTY;
+        }
+        Object unfinished = before == null || before == EMPTY ? begun() : before;
+        part.read(input, unfinished, field.delimited() ? field.number() : 0, depth);
+        end(input, outer);
+        return unfinished;
     }
 
-    /** Reads a message, or the next piece of one; {@code before} is what is there of it, or null. */
-    Object[] read(WireInput input, int tag, Object[] before, int depth) {
+    /** Reads a message that comes in one piece; returns its value. */
+    Object whole(WireInput input, int tag, int depth) {
+        int outer = begin(input, tag, depth);
+        if (!field.delimited() && input.atEnd()) {
+            end(input, outer);
+            return empty();
+        }
+        Object unfinished = begun();
+        part.read(input, unfinished, field.delimited() ? field.number() : 0, depth);
+        end(input, outer);
+        return part.finished(unfinished);
+    }
+
+    private int begin(WireInput input, int tag, int depth) {
         WireInput.requireDepth(depth);
-        Object[] row = before == null ? plan.fresh() : before;
-        if (field.delimited()) {
-            requireWireType(field, WireInput.START_GROUP, tag, input);
-            plan.read(input, row, field.number(), depth);
-        } else {
-            requireWireType(field, WireInput.LENGTH, tag, input);
-            int outer = input.limit("field " + field.name());
-            plan.read(input, row, 0, depth);
+        requireWireType(field.delimited() ? WireInput.START_GROUP : WireInput.LENGTH, tag, input);
+        return field.delimited() ? 0 : input.limit();
+    }
+
+    private void end(WireInput input, int outer) {
+        if (!field.delimited()) {
             input.unlimit(outer);
         }
-        return row;
+    }
+
+    private Object begun() {
+        budget.charge(part.cost());
+        return part.begun();
+    }
+
+    /** The value of a message that has no bytes. */
+    Object empty() {
+        if (empty == null) {
+            empty = part.finished(part.begun());
+        }
+        return empty;
     }
 
     /** The value of what has been read. */
-    Object finished(Object[] row) {
-        return made.apply(plan.finished(row));
+    Object finished(Object unfinished) {
+        return unfinished == EMPTY ? empty() : part.finished(unfinished);
     }
 
-    static void requireWireType(Field field, int wanted, int tag, WireInput input) {
-        if ((tag & 7) != wanted) {
-            throw new Malformed("field " + field.name() + " (" + field.number() + ") has the wire type " + (tag & 7)
-                    + " instead of " + wanted + " before byte " + input.position());
+    static void requireWireType(int required, int tag, WireInput input) {
+        if ((tag & 7) != required) {
+            throw new Malformed("number " + (tag >>> 3) + " has the wire type " + (tag & 7) + " instead of " + required
+                    + " before byte " + input.position());
+        }
+    }
+
+    /** Messages as rows, and what becomes of a finished one. */
+    private record Rows(ProtobufPlan plan, Maker maker) implements ProtobufPart {
+        interface Maker {
+            Object of(Object[] row);
+        }
+
+        @Override
+        public Object begun() {
+            return plan.fresh();
+        }
+
+        @Override
+        public void read(WireInput input, Object unfinished, int group, int depth) {
+            plan.read(input, (Object[]) unfinished, group, depth);
+        }
+
+        @Override
+        public Object finished(Object unfinished) {
+            return maker.of(plan.finished((Object[]) unfinished));
+        }
+
+        @Override
+        public int cost() {
+            return plan.cost();
         }
     }
 
@@ -128,9 +199,13 @@ record ProtobufNested(Field field, ProtobufPlan plan, Function<Object[], Object>
     private static Object micros(Object[] instant) {
         long seconds = (long) instant[0];
         int nanos = (int) instant[1];
-        if (nanos < 0 || nanos >= NANOS || seconds < FIRST_SECOND || seconds > LAST_SECOND) {
-            throw new Malformed("a timestamp out of range: " + seconds + " s " + nanos + " ns");
-        }
+        requireInRange(seconds, nanos);
         return seconds * 1_000_000 + nanos / 1_000;
+    }
+
+    static void requireInRange(long seconds, int nanos) {
+        if (nanos < 0 || nanos >= NANOS || seconds < FIRST_SECOND || seconds > LAST_SECOND) {
+            throw new Malformed("a timestamp outside the years 1 to 9999, or with nanoseconds outside 0 to 999999999");
+        }
     }
 }

@@ -32,27 +32,43 @@ final class ProtobufPlan {
     private final Object[] template;
     private final List<Finish> finishes = new ArrayList<>();
     private final Map<Integer, ProtobufNested> empties = new HashMap<>();
+    private final MemoryBudget budget;
+
+    /** Of unset fields, shared: rows of Spark are not written to. */
+    private static final GenericArrayData NO_ITEMS = new GenericArrayData(new Object[0]);
+
+    private static final ArrayBasedMapData NO_ENTRIES = new ArrayBasedMapData(NO_ITEMS, NO_ITEMS);
+    /** Bytes of memory that a row, a list and a map take, the objects around them included. */
+    private static final int ROW = 80;
+
+    private static final int LIST = 112;
+    private static final int MAP = 224;
+    private static final int ENTRY = 100;
 
     /** Reads a field's value, whose tag is read, into its slot. */
     private interface Reading {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** What to do when the message has ended. */
-    private interface Finish {
+    /** What to do with a field when the message has ended. */
+    private record Finish(String name, Finishing finishing) {}
+
+    private interface Finishing {
         void apply(Object[] row);
     }
 
     /**
      * What to do with the field of one number.
      *
+     * @param name the field's, as it is written
      * @param reading null if the reader does not want it
      * @param excluded slots of the other fields of its oneof, which it makes unset
      */
-    private record Step(Reading reading, int[] excluded) {}
+    private record Step(String name, Reading reading, int[] excluded) {}
 
-    private ProtobufPlan(ProtoMessage writer, int slots) {
+    private ProtobufPlan(ProtoMessage writer, int slots, MemoryBudget budget) {
         this.writer = writer;
+        this.budget = budget;
         this.template = new Object[slots];
     }
 
@@ -61,15 +77,15 @@ final class ProtobufPlan {
      *
      * @throws BadRecord if the writer's fields do not fit the reader's
      */
-    static ProtobufPlan of(ProtoMessage writer, Schema reader, StructType type) {
-        ProtobufPlan plan = new ProtobufPlan(writer, type.size());
+    static ProtobufPlan of(ProtoMessage writer, Schema reader, StructType type, MemoryBudget budget) {
+        ProtobufPlan plan = new ProtobufPlan(writer, type.size(), budget);
         Map<String, Integer> slots = slots(writer, reader);
         for (Field field : writer.fields()) {
             Integer slot = slots.get(field.name());
             Reading reading = slot == null
                     ? null
                     : plan.reading(field, slot, type.fields()[slot], reader.getFields().get(slot));
-            plan.steps.put(field.number(), new Step(reading, excluded(field, writer, slots)));
+            plan.steps.put(field.number(), new Step(field.name(), reading, excluded(field, writer, slots)));
         }
         for (Schema.Field field : reader.getFields()) {
             if (!slots.containsValue(field.pos())) {
@@ -109,40 +125,69 @@ final class ProtobufPlan {
         return template.clone();
     }
 
+    /** Bytes of memory that a row takes. */
+    int cost() {
+        return ROW + 4 * template.length;
+    }
+
     /**
      * Reads fields into a row that is not finished.
      *
      * @param group number of the group that they end with; 0 if they end with the input
      */
     void read(WireInput input, Object[] row, int group, int depth) {
-        while (group != 0 || !input.atEnd()) {
-            int tag = input.tag();
-            if ((tag & 7) == WireInput.END_GROUP) {
-                input.requireEndOf(group, tag);
-                return;
+        Step step = null;
+        try {
+            while (group != 0 || !input.atEnd()) {
+                step = null;
+                int tag = input.tag();
+                if ((tag & 7) == WireInput.END_GROUP) {
+                    input.requireEndOf(group, tag);
+                    return;
+                }
+                step = steps.get(tag >>> 3);
+                if (step == null) {
+                    input.skip(tag, depth);
+                    continue;
+                }
+                if (step.excluded.length > 0) {
+                    exclude(step.excluded, row);
+                }
+                if (step.reading == null) {
+                    input.skip(tag, depth);
+                } else {
+                    step.reading.read(input, tag, row, depth);
+                }
             }
-            Step step = steps.get(tag >>> 3);
-            if (step == null) {
-                input.skip(tag, depth);
-                continue;
-            }
-            for (int slot : step.excluded) {
-                row[slot] = null;
-            }
-            if (step.reading == null) {
-                input.skip(tag, depth);
-            } else {
-                step.reading.read(input, tag, row, depth);
-            }
+        } catch (RuntimeException bad) {
+            throw step == null ? BadRecord.of(bad) : BadRecord.of(bad).at(step.name);
+        }
+    }
+
+    private void exclude(int[] slots, Object[] row) {
+        // Two bytes can change the member of a oneof that has a thousand.
+        budget.charge(slots.length);
+        for (int slot : slots) {
+            row[slot] = null;
         }
     }
 
     /** The same row, its values as Spark wants them. */
     Object[] finished(Object[] row) {
-        for (Finish finish : finishes) {
-            finish.apply(row);
+        String name = null;
+        try {
+            for (Finish finish : finishes) {
+                name = finish.name;
+                finish.finishing.apply(row);
+            }
+        } catch (RuntimeException bad) {
+            throw BadRecord.of(bad).at(name);
         }
         return row;
+    }
+
+    private void finish(Field field, Finishing finishing) {
+        finishes.add(new Finish(field.name(), finishing));
     }
 
     private Reading reading(Field field, int slot, StructField target, Schema.Field reader) {
@@ -153,24 +198,24 @@ final class ProtobufPlan {
         if (field.presence() == Presence.REPEATED) {
             return repeated(field, slot, target.dataType(), schema);
         }
-        Reading reading = isNested(field, target.dataType())
+        Reading reading = isMessage(field)
                 ? message(field, slot, target.dataType(), schema)
                 : single(field, slot, target.dataType());
         if (field.presence() == Presence.REQUIRED) {
-            finishes.add(row -> {
+            finish(field, row -> {
                 if (row[slot] == null) {
-                    throw new Malformed("the required field " + field.name() + " of " + writer.fullName() + " is missing");
+                    throw new Malformed("the required field of " + writer.fullName() + " is missing");
                 }
             });
         } else if (field.presence() == Presence.EXPLICIT && !target.nullable()) {
             Object unset = AvroDefault.of(reader, target.dataType());
-            finishes.add(row -> row[slot] = row[slot] == null ? unset : row[slot]);
+            finish(field, row -> row[slot] = row[slot] == null ? unset : row[slot]);
         }
         return reading;
     }
 
-    private static boolean isNested(Field field, DataType target) {
-        return field.type() == ProtoType.MESSAGE && !ProtobufNested.isText(field.message(), target);
+    private static boolean isMessage(Field field) {
+        return field.type() == ProtoType.MESSAGE;
     }
 
     private Reading single(Field field, int slot, DataType target) {
@@ -185,28 +230,40 @@ final class ProtobufPlan {
     }
 
     private Reading message(Field field, int slot, DataType target, Schema schema) {
-        ProtobufNested nested = ProtobufNested.of(field, target, schema);
+        ProtobufNested nested = ProtobufNested.of(field, target, schema, budget);
         empties.put(slot, nested);
-        finishes.add(row -> row[slot] = row[slot] == null ? null : nested.finished((Object[]) row[slot]));
-        return (input, tag, row, depth) -> row[slot] = nested.read(input, tag, (Object[]) row[slot], depth + 1);
+        finish(field, row -> row[slot] = row[slot] == null ? null : nested.finished(row[slot]));
+        return (input, tag, row, depth) -> row[slot] = nested.read(input, tag, row[slot], depth + 1);
     }
 
     private Reading repeated(Field field, int slot, DataType target, Schema schema) {
         if (!(target instanceof ArrayType array)) {
             throw ProtobufValue.misfit(field, target);
         }
-        finishes.add(row -> row[slot] = new GenericArrayData(list(row, slot).toArray()));
-        if (isNested(field, array.elementType())) {
+        finish(field, row -> {
+            if (row[slot] instanceof List<?> list) {
+                row[slot] = new GenericArrayData(list.toArray());
+            }
+        });
+        template[slot] = NO_ITEMS;
+        if (isMessage(field)) {
             Schema items = AvroDefault.withoutNull(schema.getElementType());
-            ProtobufNested nested = ProtobufNested.of(field, array.elementType(), items);
-            return (input, tag, row, depth) ->
-                    list(row, slot).add(nested.finished(nested.read(input, tag, null, depth + 1)));
+            ProtobufNested nested = ProtobufNested.of(field, array.elementType(), items, budget);
+            return (input, tag, row, depth) -> {
+                List<Object> list = list(row, slot);
+                budget.charge(MemoryBudget.OBJECT);
+                try {
+                    list.add(nested.whole(input, tag, depth + 1));
+                } catch (RuntimeException bad) {
+                    throw BadRecord.of(bad).item(list.size());
+                }
+            };
         }
         ProtobufValue value = ProtobufValue.of(field, array.elementType());
         return (input, tag, row, depth) -> {
             List<Object> list = list(row, slot);
             if ((tag & 7) == WireInput.LENGTH && field.type().packable()) {
-                int before = input.limit("field " + field.name());
+                int before = input.limit();
                 while (!input.atEnd()) {
                     list.add(value.read(input));
                 }
@@ -219,9 +276,10 @@ final class ProtobufPlan {
     }
 
     @SuppressWarnings("unchecked")
-    private static List<Object> list(Object[] row, int slot) {
-        if (row[slot] == null) {
-            row[slot] = new ArrayList<>();
+    private List<Object> list(Object[] row, int slot) {
+        if (row[slot] == NO_ITEMS) {
+            budget.charge(LIST);
+            row[slot] = new ArrayList<>(4);
         }
         return (List<Object>) row[slot];
     }
@@ -233,44 +291,48 @@ final class ProtobufPlan {
         }
         // Nullable, since a value that is a message may be left out: then it is an empty one.
         StructType entryType = new StructType().add("key", type.keyType(), false).add("value", type.valueType());
-        ProtobufPlan plan = of(field.message(), ProtobufNested.record(entryType, schema.getValueType()), entryType);
-        Object empty = plan.finished(plan.emptyMessages())[1];
-        finishes.add(row -> {
-            Map<Object, Object> entries = entries(row, slot);
-            row[slot] = new ArrayBasedMapData(
-                    new GenericArrayData(entries.keySet().toArray()), new GenericArrayData(entries.values().toArray()));
+        ProtobufPlan plan = of(
+                field.message(), ProtobufNested.record(entryType, schema.getValueType()), entryType, budget);
+        ProtobufNested message = plan.empties.get(1);
+        finish(field, row -> {
+            if (row[slot] instanceof Map<?, ?> entries) {
+                row[slot] = new ArrayBasedMapData(
+                        new GenericArrayData(entries.keySet().toArray()),
+                        new GenericArrayData(entries.values().toArray()));
+            }
         });
+        template[slot] = NO_ENTRIES;
         return (input, tag, row, depth) -> {
             requireWireType(field, tag, input);
             WireInput.requireDepth(depth + 1);
-            int before = input.limit("field " + field.name());
-            Object[] pair = plan.fresh();
-            plan.read(input, pair, 0, depth + 1);
-            input.unlimit(before);
-            plan.finished(pair);
-            if (pair[1] == null) {
-                pair[1] = empty;
+            Map<Object, Object> entries = entries(row, slot);
+            try {
+                int before = input.limit();
+                budget.charge(ENTRY);
+                Object[] pair = plan.fresh();
+                plan.read(input, pair, 0, depth + 1);
+                input.unlimit(before);
+                plan.finished(pair);
+                if (pair[1] == null && message != null) {
+                    pair[1] = message.empty();
+                }
+                entries.put(pair[0], pair[1]);
+            } catch (RuntimeException bad) {
+                throw BadRecord.of(bad).item(entries.size());
             }
-            entries(row, slot).put(pair[0], pair[1]);
         };
     }
 
-    /** A row whose messages are there and empty. */
-    private Object[] emptyMessages() {
-        Object[] row = fresh();
-        empties.forEach((slot, nested) -> row[slot] = nested.fresh());
-        return row;
-    }
-
     @SuppressWarnings("unchecked")
-    private static Map<Object, Object> entries(Object[] row, int slot) {
-        if (row[slot] == null) {
+    private Map<Object, Object> entries(Object[] row, int slot) {
+        if (row[slot] == NO_ENTRIES) {
+            budget.charge(MAP);
             row[slot] = new LinkedHashMap<>();
         }
         return (Map<Object, Object>) row[slot];
     }
 
     private static void requireWireType(Field field, int tag, WireInput input) {
-        ProtobufNested.requireWireType(field, field.type().wireType(), tag, input);
+        ProtobufNested.requireWireType(field.type().wireType(), tag, input);
     }
 }

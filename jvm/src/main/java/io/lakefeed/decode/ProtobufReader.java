@@ -51,7 +51,7 @@ final class ProtobufReader extends RecordReader {
         this.readerSchema = readerSchema;
         this.type = type;
         this.writers = null;
-        this.last = ProtobufPlan.of(writer, readerSchema, type);
+        this.last = ProtobufPlan.of(writer, readerSchema, type, budget);
     }
 
     /** A message whose fields are all unset has no bytes. */
@@ -114,7 +114,7 @@ final class ProtobufReader extends RecordReader {
             return why;
         }
         try {
-            return ProtobufPlan.of(message, readerSchema, type);
+            return ProtobufPlan.of(message, readerSchema, type, budget);
         } catch (SchemaException | BadRecord unfit) {
             return unfit.getMessage();
         }

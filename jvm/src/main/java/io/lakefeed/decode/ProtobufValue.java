@@ -41,10 +41,10 @@ interface ProtobufValue {
                     case DOUBLE -> ofDouble(target);
                     case FLOAT -> ofFloat(target);
                     case BOOL -> ofBool(target);
-                    case STRING -> target instanceof StringType ? input -> text(input, field) : null;
-                    case BYTES -> target instanceof BinaryType ? input -> bytes(input, field) : null;
+                    case STRING -> target instanceof StringType ? ProtobufValue::text : null;
+                    case BYTES -> target instanceof BinaryType ? ProtobufValue::bytes : null;
                     case ENUM -> ofEnum(field, target);
-                    case MESSAGE -> ProtobufNested.isText(field.message(), target) ? ProtobufJson.of(field) : null;
+                    case MESSAGE -> null;
                     default -> ofInteger(field, target);
                 };
         if (found == null) {
@@ -108,7 +108,7 @@ interface ProtobufValue {
             return input -> (int) whole.read(input);
         }
         if (target instanceof LongType) {
-            return input -> signed(whole.read(input), unsigned, field);
+            return input -> signed(whole.read(input), unsigned);
         }
         if (target instanceof FloatType && !unsigned) {
             return input -> (float) whole.read(input);
@@ -117,11 +117,16 @@ interface ProtobufValue {
             return input -> unsigned ? exact(whole.read(input)).doubleValue() : (double) whole.read(input);
         }
         if (target instanceof DecimalType type) {
+            // Without a big number in between: a packed field has a million of them in a megabyte.
+            long small = type.scale() == 0 ? (long) Math.pow(10, Math.min(type.precision(), 18)) : 0;
             return input -> {
                 long bits = whole.read(input);
+                if (bits >= 0 && bits < small) {
+                    return Decimal.apply(bits, type.precision(), 0);
+                }
                 BigDecimal value = unsigned ? exact(bits) : BigDecimal.valueOf(bits);
                 if (value.precision() + type.scale() > type.precision()) {
-                    throw new Malformed("field " + field.name() + ": " + value + " does not fit " + type.simpleString());
+                    throw new Malformed("the number does not fit " + type.simpleString());
                 }
                 return Decimal.apply(value, type.precision(), type.scale());
             };
@@ -140,9 +145,9 @@ interface ProtobufValue {
         return (bits >>> 1) ^ -(bits & 1);
     }
 
-    private static long signed(long value, boolean unsigned, Field field) {
+    private static long signed(long value, boolean unsigned) {
         if (unsigned && value < 0) {
-            throw new Malformed("field " + field.name() + ": " + Long.toUnsignedString(value) + " does not fit bigint");
+            throw new Malformed("a number of 2^63 or more does not fit bigint");
         }
         return value;
     }
@@ -164,22 +169,22 @@ interface ProtobufValue {
         return input -> {
             int number = (int) input.varint();
             UTF8String symbol = symbols.get(number);
-            return symbol != null ? symbol : UTF8String.fromString(Integer.toString(number));
+            return symbol != null ? symbol : SmallNumbers.text(number);
         };
     }
 
     /** Text in the record's own bytes, without a copy. */
-    static UTF8String text(WireInput input, Field field) {
-        int length = input.length("field " + field.name());
+    static UTF8String text(WireInput input) {
+        int length = input.length();
         UTF8String text = UTF8String.fromBytes(input.bytes(), input.take(length), length);
         if (!text.isValid()) {
-            throw new Malformed("field " + field.name() + " is not UTF-8");
+            throw new Malformed("text that is not UTF-8 before byte " + input.position());
         }
         return text;
     }
 
-    private static byte[] bytes(WireInput input, Field field) {
-        int length = input.length("field " + field.name());
+    private static byte[] bytes(WireInput input) {
+        int length = input.length();
         int from = input.take(length);
         return Arrays.copyOfRange(input.bytes(), from, from + length);
     }

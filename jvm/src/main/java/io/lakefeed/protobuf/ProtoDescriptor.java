@@ -144,7 +144,7 @@ public final class ProtoDescriptor {
                     switch (tag & 7) {
                         case WireInput.VARINT -> values.add(input.varint());
                         case WireInput.LENGTH -> {
-                            int length = input.length("a field");
+                            int length = input.length();
                             int from = input.take(length);
                             values.add(Arrays.copyOfRange(bytes, from, from + length));
                         }

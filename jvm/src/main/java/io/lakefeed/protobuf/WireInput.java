@@ -66,8 +66,8 @@ public final class WireInput {
     }
 
     /** Reads a length and makes its end the end; returns the end before, for {@link #unlimit}. */
-    public int limit(String of) {
-        int length = length(of);
+    public int limit() {
+        int length = length();
         int before = end;
         end = at + length;
         return before;
@@ -79,11 +79,10 @@ public final class WireInput {
     }
 
     /** Reads a length that the bytes left can hold. */
-    public int length(String of) {
+    public int length() {
         long length = varint();
         if (length < 0 || length > end - at) {
-            throw new Malformed("truncated: " + of + " of " + Long.toUnsignedString(length) + " bytes wanted at byte "
-                    + at + " of " + end);
+            throw new Malformed("truncated: a length of " + Long.toUnsignedString(length) + " bytes before byte " + at + " of " + end);
         }
         return (int) length;
     }
@@ -161,7 +160,7 @@ public final class WireInput {
                 require(8);
                 at += 8;
             }
-            case LENGTH -> take(length("field " + (tag >>> 3)));
+            case LENGTH -> take(length());
             case START_GROUP -> skipGroup(tag >>> 3, depth + 1);
             case FIXED32 -> {
                 require(4);

@@ -1,0 +1,118 @@
+package io.lakefeed.decode;
+
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.Base64;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** JSON as it is written, in bytes that are used again: a generator of a library takes more than a short text. */
+final class JsonText {
+    private static final int KEPT = 1 << 20;
+    private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
+
+    private final MemoryBudget budget;
+    private byte[] bytes = new byte[256];
+    private int length;
+    private boolean first = true;
+
+    JsonText(MemoryBudget budget) {
+        this.budget = budget;
+    }
+
+    /** The text that was written; the next one begins. */
+    UTF8String taken() {
+        budget.charge(MemoryBudget.OBJECT + length);
+        UTF8String text = UTF8String.fromBytes(Arrays.copyOf(bytes, length));
+        begin();
+        return text;
+    }
+
+    /** Forgets what was written. */
+    void begin() {
+        length = 0;
+        first = true;
+        if (bytes.length > KEPT) {
+            bytes = new byte[256];
+        }
+    }
+
+    /** Begins an object or an array, with its brace. */
+    void open(char brace) {
+        put((byte) brace);
+        first = true;
+    }
+
+    void close(char brace) {
+        put((byte) brace);
+        first = false;
+    }
+
+    /** Ends the value before in an object or an array, if there is one. */
+    void next() {
+        if (!first) {
+            put((byte) ',');
+        }
+        first = false;
+    }
+
+    /** The name of a value in an object. */
+    void name(byte[] utf8) {
+        next();
+        string(utf8);
+        put((byte) ':');
+    }
+
+    void number(long whole) {
+        if (whole >= 0 && whole < 10) {
+            put((byte) ('0' + whole)); // What most unset fields are.
+        } else {
+            plain(Long.toString(whole));
+        }
+    }
+
+    /** What is the same in JSON: numbers, true, null. */
+    void plain(String ascii) {
+        for (int at = 0; at < ascii.length(); at++) {
+            put((byte) ascii.charAt(at));
+        }
+    }
+
+    /** A floating-point number; text if JSON has no such number. */
+    void real(Number real) {
+        if (Double.doubleToRawLongBits(real.doubleValue()) == 0) {
+            plain("0.0");
+            return;
+        }
+        boolean isFinite = Double.isFinite(real.doubleValue());
+        plain(isFinite ? real.toString() : "\"" + real + "\"");
+    }
+
+    void string(byte[] utf8) {
+        put((byte) '"');
+        for (byte each : utf8) {
+            if (each == '"' || each == '\\') {
+                put((byte) '\\');
+                put(each);
+            } else if (each >= 0 && each < ' ') {
+                plain("\\u00");
+                put(HEX[each >> 4]);
+                put(HEX[each & 15]);
+            } else {
+                put(each);
+            }
+        }
+        put((byte) '"');
+    }
+
+    void base64(byte[] binary) {
+        string(Base64.getEncoder().encode(binary));
+    }
+
+    private void put(byte each) {
+        if (length == bytes.length) {
+            budget.charge(2L * length);
+            bytes = Arrays.copyOf(bytes, 2 * length);
+        }
+        bytes[length++] = each;
+    }
+}

@@ -1,0 +1,65 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import io.lakefeed.protobuf.ProtoDescriptor;
+import io.lakefeed.protobuf.ProtoFile;
+import io.lakefeed.protobuf.ProtoTypes;
+import io.lakefeed.protobuf.SchemaException;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Map;
+
+/** What lakefeed makes of Protobuf schemas. */
+final class ProtobufReference {
+    private ProtobufReference() {}
+
+    /** For each of {@code schemas} ({@code text}, {@code references}, {@code message}) the Avro schema, or why there is none. */
+    static ArrayNode avro(JsonNode schemas) {
+        ArrayNode found = Canonical.JSON.createArrayNode();
+        for (JsonNode each : schemas) {
+            List<String> referred = new ArrayList<>();
+            each.path("references").forEach(text -> referred.add(text.asText()));
+            String message = each.hasNonNull("message") ? each.get("message").asText() : null;
+            ProtoTypes types = ProtobufSchemas.types(each.get("text").asText(), referred);
+            found.addObject()
+                    .put("schema", ProtobufSchemas.avroSchema(types, message))
+                    .putPOJO("indexes", types.indexes(types.message(message)));
+        }
+        return found;
+    }
+
+    /** Each of {@code files} as it is read from its text, and from the set of descriptors that protoc makes of it. */
+    static ArrayNode parsed(JsonNode request) {
+        Map<String, ProtoFile> compiled =
+                ProtoDescriptor.files(Base64.getDecoder().decode(request.get("set").asText()));
+        ArrayNode found = Canonical.JSON.createArrayNode();
+        List<ProtoFile> texts = new ArrayList<>();
+        request.get("files").forEach(file -> texts.add(ProtoTypes.read(file.get("text").asText())));
+        int at = 0;
+        for (JsonNode file : request.get("files")) {
+            found.addObject()
+                    .put("text", ProtoTypes.of(texts.get(at++), texts).toString())
+                    .put("descriptor", ProtoTypes.of(compiled.get(file.get("name").asText()), compiled.values()).toString());
+        }
+        return found;
+    }
+
+    /** Whether each of {@code texts} is read: null, or why not. */
+    static ArrayNode read(JsonNode texts) {
+        ArrayNode found = Canonical.JSON.createArrayNode();
+        for (JsonNode text : texts) {
+            String error = null;
+            try {
+                ProtoTypes.of(ProtoTypes.read(text.asText()), List.of()).toString();
+            } catch (SchemaException refused) {
+                error = refused.getMessage();
+            } catch (RuntimeException | StackOverflowError raw) {
+                error = "RAW " + raw;
+            }
+            found.addObject().put("error", error);
+        }
+        return found;
+    }
+}
