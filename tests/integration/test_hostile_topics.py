@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -173,6 +174,25 @@ def test_records_of_every_kind_are_rows_or_dead_letters_and_whole(lake: SparkSes
     assert kept(feed, dead) == expected
 
 
+@pytest.mark.slow
+def test_a_topic_that_was_compacted_has_gaps(lake: SparkSession, feed: Feed) -> None:
+    settings = {"cleanup.policy": "compact", "segment.ms": "100", "min.cleanable.dirty.ratio": "0.01"}
+    Topics(feed.stack.bootstrap_servers).create(feed.topic, partitions=1, config=settings)
+    producer, deadline = producing(feed), time.monotonic() + 120
+    for number in range(300):
+        producer.produce(feed.topic, json.dumps({"id": number}).encode(), str(number % 7).encode())
+        if number % 50 == 49:
+            assert producer.flush(30) == 0
+            time.sleep(0.2)
+    while len(expected := consumed(feed, [feed.topic])) >= 300:
+        assert time.monotonic() < deadline
+        time.sleep(2)
+    landed = feed.pipeline(decode={"raw": {}, "metadata": METADATA})
+    assert landed.run(spark=lake, once=True).rows == len(expected)
+    assert kept(feed, feed.table, "kafka_") == expected
+    assert not landed.verify(deep=True).faults
+
+
 STOPS: dict[str, tuple[dict[str, Any], bytes | None, bytes | None, str]] = {
     "value": ({}, b"x", b"{", ""),
     "null": ({}, b"x", None, "the value is null"),
@@ -199,7 +219,12 @@ STOPS: dict[str, tuple[dict[str, Any], bytes | None, bytes | None, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", STOPS)
+QUICK = ("value", "key")
+
+
+@pytest.mark.parametrize(
+    "kind", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in STOPS]
+)
 def test_a_stop_names_the_record(lake: SparkSession, feed: Feed, kind: str) -> None:
     blocks, key, value, why = STOPS[kind]
     feed.create_topic(partitions=2)
