@@ -67,7 +67,7 @@ def pipeline(dice: random.Random) -> dict[str, Any]:
 def _some(annotation: Any, dice: random.Random) -> Iterator[Any]:
     model = shape.model_of(annotation)
     if model is not None:
-        below = list(_blocks(model))
+        below: list[Any] = list(_blocks(model))
         yield from dice.sample(below, k=min(4, len(below)))
         return
     if (values := shape.free_form(annotation)) is not None:
