@@ -25,6 +25,7 @@ from lakefeed.errors import ErrorBudgetExceeded, JobFailed, RowsRefused
 from lakefeed.failing_records import find_failing, kind_of_failure, listed
 from lakefeed.kafka.tasks import in_few_tasks
 from lakefeed.schema.reader import ReaderSchema, SchemaKeeper
+from lakefeed.schema.storable import Storable
 from lakefeed.spark_errors import quietly, translated
 from lakefeed.transform.steps import Transformed, by_topic
 
@@ -133,7 +134,7 @@ class Landing:
         self._policy = policy
         self._keep = keep
         self._key = key
-        self._transform = transform
+        self._transform = self._storable = Storable(transform)
         self._streams = streams or {}
         self._dead_letters = dead_letters
         self._budget = _Budget(budget)
@@ -207,7 +208,7 @@ class Landing:
                 self.judged, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters
             )
         self._budget.spend(outcomes.counts)
-        return Landed(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self._schema.notes())
+        return Landed(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self.notes())
 
     def _has(self, batch: DataFrame, commit: Commit) -> bool:
         """Whether the sink has the batch already."""
@@ -243,7 +244,7 @@ class Landing:
 
     def notes(self) -> tuple[str, ...]:
         """What the user should hear of since the last call."""
-        return self._schema.notes()
+        return (*self._schema.notes(), *self._storable.notes())
 
     def rows(self, records: DataFrame) -> DataFrame:
         """The rows as they would be decoded and transformed now; for their columns, not for landing them."""

@@ -104,8 +104,13 @@ class RegistryInAThread:
                 return 401, {"error_code": 401, "message": "Unauthorized"}
         parts = path.strip("/").split("/")
         found: dict[str, Any] | None = None
+        if parts[:2] == ["schemas", "ids"] and parts[3:] == ["versions"]:
+            same = [at for at, version in self.versions.items() if version["id"] == int(parts[2])]
+            return 200, [{"subject": subject, "version": version} for subject, version in same]
         if parts[:2] == ["schemas", "ids"]:
             found = self.schemas.get(int(parts[2]))
+        elif parts == ["subjects"]:
+            return 200, sorted({subject for subject, _ in self.versions})
         elif parts[0] == "subjects" and parts[2:] == ["versions"]:
             return 200, sorted(version for subject, version in self.versions if subject == parts[1])
         elif parts[0] == "subjects" and parts[2] == "versions":

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakefeed.config.failures import Accept
 from lakefeed.decode import ConfluentAvro, decoded
+from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.errors import ConfigError
 from lakefeed.schema.accept import refusal
 from tests.spark.records import records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread
 from tests.spark.test_decode_registry import framed
+from tests.unit.schema.test_parse import bomb, nested_arrays
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,3 +91,56 @@ def test_of_a_writers_union_only_the_readers_record_is_read(spark: SparkSession)
         first, second, third = results(decoded(records(spark, data), spec))
         assert first.value.id == 7
         assert second.error == third.error == "the record is a Payment, but the table's rows are Trip"
+
+
+def test_large_schemas_of_writers_are_refused_at_once(spark: SparkSession) -> None:
+    """Their records are dead letters; the other records of the batch are read."""
+    trip: Any = {"type": "record", "name": "R", "fields": [{"name": "x", "type": "int"}]}
+    inner: Any = "int"
+    for level in range(60):
+        inner = {"type": "record", "name": f"L{level}", "fields": [{"name": "x", "type": inner}]}
+    chain: Any = {**trip, "fields": [*trip["fields"], {"name": "y", "type": ["null", inner]}]}
+    # Each level has two branches that both become the reader's next record.
+    branches = ["null", "W", {"type": "record", "name": "V", "fields": [{"name": "x", "type": "W"}]}]
+    forks = {"type": "record", "name": "W", "fields": [{"name": "x", "type": branches}]}
+    writers: dict[int, Any] = {
+        1: bomb(),
+        2: json.loads(nested_arrays(300)),
+        3: {**trip, "fields": [*trip["fields"], {"name": "y", "type": ["null", forks]}]},
+        4: trip,
+    }
+    with RegistryInAThread() as registry:
+        for schema_id, each in writers.items():
+            registry.put(schema_id, each)
+        # x is 7, y is null where the writer has it.
+        data = [b"\0" + each.to_bytes(4, "big") + (b"\x0e" if each == 4 else b"\x0e\0") for each in (1, 2, 3, 4, 1)]
+        spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(chain))
+        began = time.monotonic()
+        first, second, third, fourth, again = results(decoded(records(spark, data), spec))
+        assert time.monotonic() - began < 20
+    assert "more than 10000 columns" in first.error
+    assert again.error == first.error
+    assert "more than 100 levels" in second.error
+    assert "steps" in third.error
+    assert fourth.value.x == 7
+
+
+def test_a_large_schema_of_the_reader_is_refused(spark: SparkSession) -> None:
+    spec = ConfluentAvro(registry_url="http://127.0.0.1:1", reader_schema=json.dumps(bomb()))
+    with pytest.raises(ConfigError, match="more than 10000 columns"):
+        decoded(records(spark, []), spec)
+
+
+def test_only_ids_of_the_named_subjects_are_read(spark: SparkSession) -> None:
+    trip = {"type": "record", "name": "Trip", "fields": [{"name": "id", "type": "int"}]}
+    with RegistryInAThread() as registry:
+        for schema_id, subject in [(1, "trips-value"), (2, "other-value"), (3, "trips-value")]:
+            registry.put(schema_id, trip)
+            registry.versions[subject, schema_id] = {"id": schema_id}
+        data = [framed(each, trip, {"id": each}) for each in (1, 2, 3, 2, 2)]
+        spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(trip), subjects=("trips-value", "x"))
+        found = results(decoded(records(spark, data), spec))
+        assert [each.value and each.value.id for each in found] == [1, None, 3, None, None]
+        assert {each.error for each in found} == {None, "the schema is not registered under trips-value or x"}
+        assert registry.requests["/schemas/ids/2/versions"] == 1
+        assert SchemaRegistry(registry.url).subjects_of(2) == {"other-value"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from contextlib import suppress
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ import fastavro
 import pytest
 
 from lakefeed.decode import PlainAvro, decoded
-from lakefeed.errors import SchemaIncompatible
+from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.schema import aligned, merged
 from lakefeed.schema.columns import columns_of
+from lakefeed.schema.storable import Storable
 from tests.spark.records import avro_bytes, records, results
+from tests.unit.schema.any_schemas import Schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,3 +179,68 @@ def test_rows_that_cannot_be_made_to_fit(spark: SparkSession, rows: str, table: 
     with pytest.raises(SchemaIncompatible) as refused:
         aligned(have, want.schema)
     assert words in refused.value.what
+
+
+def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) -> None:
+    rows = spark.sql(
+        """
+        SELECT id,
+          named_struct('n', cast(null AS void)) AS empty,
+          array(null, null) AS nulls,
+          map('k', null) AS no_values,
+          if(id = 0, null, named_struct('x', id, 'e', named_struct('n', null))) AS part,
+          array(named_struct('x', id, 'e', null), null) AS items,
+          map('k', named_struct('x', id, 'e', array(null))) AS `by.name`
+        FROM range(2)
+        """
+    )
+    storable = Storable(lambda rows: rows)
+    found = storable(rows)
+    assert found.schema.simpleString() == (
+        "struct<id:bigint,part:struct<x:bigint>,items:array<struct<x:bigint>>,by.name:map<string,struct<x:bigint>>>"
+    )
+    assert [row.asDict(recursive=True) for row in found.orderBy("id").collect()] == [
+        {"id": 0, "part": None, "items": [{"x": 0}, None], "by.name": {"k": {"x": 0}}},
+        {"id": 1, "part": {"x": 1}, "items": [{"x": 1}, None], "by.name": {"k": {"x": 1}}},
+    ]
+    assert storable.notes() == (
+        "column empty is left out: it carries no data (a record of such fields)",
+        "column nulls is left out: it carries no data (an array of null)",
+        "column no_values is left out: it carries no data (a map of null)",
+        "column part.e is left out: it carries no data (a record of such fields)",
+        "column items.element.e is left out: it carries no data (null)",
+        "column by.name.value.e is left out: it carries no data (an array of null)",
+    )
+    storable(rows)
+    assert storable.notes() == ()
+    with pytest.raises(ConfigError, match=r"no column of the rows carries data: empty \(a record of such fields\)"):
+        storable(rows.select("empty"))
+    plain = rows.select("id")
+    assert storable(plain) is plain
+
+
+def same_columns_as_the_decoder(spark: SparkSession, seeds: range) -> None:
+    """A schema's columns as Python says them without a JVM, and as the decoder makes them."""
+    empty = records(spark, [])
+    for seed in seeds:
+        schemas = Schemas(seed)
+        version = schemas.record()
+        reader = json.dumps(version)
+        with suppress(SchemaIncompatible, ConfigError):
+            reader = merged(reader, json.dumps(schemas.next(version))).schema
+        try:
+            wanted = columns_of(reader)
+        except ConfigError:
+            continue
+        made: Any = decoded(empty, PlainAvro(writer_schema=reader)).schema["decoded"].dataType
+        found = made["value"].dataType
+        assert found.jsonValue() == wanted.jsonValue(), f"seed {seed}: {reader}"
+
+
+def test_columns_agree_with_the_decoder(spark: SparkSession) -> None:
+    same_columns_as_the_decoder(spark, range(25))
+
+
+@pytest.mark.slow
+def test_columns_of_many_schemas_agree_with_the_decoder(spark: SparkSession) -> None:
+    same_columns_as_the_decoder(spark, range(25, 1_000))

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -183,7 +184,12 @@ def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> lis
     key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
     subject = encoded.subject or (f"{topic}-{part}" if topic is not None else None)
     given = encoded.avro is not None and encoded.avro.schema_file is not None
-    return [_checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
+    checks = [_checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
+    for at, name in enumerate(encoded.avro.subjects if encoded.avro is not None else ()):
+        if topic is not None or "{topic}" not in name:
+            allowed = name.replace("{topic}", topic or "")
+            checks.append(_checked(f"{block}.avro.subjects.{at}", partial(_subject, registry, allowed, encoded.kind)))
+    return checks
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> None:

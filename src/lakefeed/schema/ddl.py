@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.errors import SchemaIncompatible
 from lakefeed.schema.differences import Change
-from lakefeed.schema.fit import casts_to, find, holds_values, refuse_same_but_for_case
+from lakefeed.schema.fit import by_name, casts_to, find, holds_values, refuse_same_but_for_case
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -98,11 +98,6 @@ def type_sql(type_: DataType) -> str:
 
     if isinstance(type_, t.StructType):
         fields = [f"{quoted((each.name,))}: {type_sql(each.dataType)}" for each in type_.fields if holds_values(each)]
-        if not fields:
-            raise SchemaIncompatible(
-                "a Parquet file has no columns of records without fields",
-                hint="leave the column out, in transform.sql or in the schema, until it has fields",
-            )
         return f"STRUCT<{', '.join(fields)}>"
     if isinstance(type_, t.ArrayType):
         return f"ARRAY<{type_sql(type_.elementType)}>"
@@ -130,15 +125,18 @@ class _Plan:
     new: list[tuple[Path, DataType]] = field(default_factory=list)
 
     def compare_fields(self, have: StructType, want: StructType, path: Path) -> None:
+        known = by_name(have)
+        wanted = by_name(want)
         for each in want.fields:
-            there = find(have, each.name)
-            if there is None:
-                if holds_values(each):
-                    self.new.append(((*path, each.name), each.dataType))
-                continue
-            self._compare(there.dataType, each.dataType, (*path, there.name), null=(there.nullable, each.nullable))
+            there = known.get(each.name.lower())
+            if not holds_values(each):
+                wanted.pop(each.name.lower(), None)
+            elif there is None:
+                self.new.append(((*path, each.name), each.dataType))
+            else:
+                self._compare(there.dataType, each.dataType, (*path, there.name), null=(there.nullable, each.nullable))
         for each in have.fields:
-            if not each.nullable and find(want, each.name) is None:
+            if not each.nullable and each.name.lower() not in wanted:
                 self.optional.append((*path, each.name))
 
     def _compare(self, have: DataType, want: DataType, path: Path, *, null: tuple[bool, bool]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakefeed.errors import SchemaIncompatible
+from lakefeed.schema.storable import carries_data
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,9 +32,10 @@ def aligned(rows: DataFrame, table_schema: StructType) -> DataFrame:
         return rows
     refuse_same_but_for_case(rows.schema, where="the rows")
     _refuse_extra(rows.schema, table_schema, "")
+    there = by_name(rows.schema)
     columns = []
     for want in table_schema.fields:
-        have = find(rows.schema, want.name)
+        have = there.get(want.name.lower())
         column = (
             sf.lit(None).cast(want.dataType)
             if have is None
@@ -53,18 +55,21 @@ def find(struct: StructType, name: str) -> StructField | None:
     return next((each for each in struct.fields if each.name.lower() == name.lower()), None)
 
 
-def holds_values(field: StructField) -> bool:
-    """Whether a field can be anything but null. One that cannot needs no column, and Iceberg has none for it."""
-    from pyspark.sql.types import NullType
+def by_name(struct: StructType) -> dict[str, StructField]:
+    """The fields by their names in lower case; of two that differ in case only, the first."""
+    return {each.name.lower(): each for each in reversed(struct.fields)}
 
-    return not isinstance(field.dataType, NullType)
+
+def holds_values(field: StructField) -> bool:
+    """Whether a field carries data. One that does not needs no column, and Iceberg and Parquet have none for it."""
+    return carries_data(field.dataType)
 
 
 def casts_to(have: DataType, want: DataType) -> bool:
     """Whether every value of one type is a value of the other."""
     from pyspark.sql import types as t
 
-    if same(have, want) or isinstance(have, t.NullType):
+    if same(have, want) or not carries_data(have):
         return True
     if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
         return have.scale <= want.scale and have.precision - have.scale <= want.precision - want.scale
@@ -115,6 +120,8 @@ def _fitted(column: Column, have: DataType, want: DataType, path: str) -> Column
 
     if same(have, want):
         return column
+    if not carries_data(have):
+        return sf.lit(None).cast(want)
     if isinstance(have, StructType) and isinstance(want, StructType):
         return _fitted_struct(column, have, want, path)
     if isinstance(have, ArrayType) and isinstance(want, ArrayType):
@@ -135,9 +142,9 @@ def _fitted_struct(column: Column, have: StructType, want: StructType, path: str
     from pyspark.sql import functions as sf
 
     _refuse_extra(have, want, f"{path}.")
-    fields = []
+    fields, known = [], by_name(have)
     for each in want.fields:
-        there = find(have, each.name)
+        there = known.get(each.name.lower())
         field = (
             sf.lit(None).cast(each.dataType)
             if there is None
@@ -148,7 +155,8 @@ def _fitted_struct(column: Column, have: StructType, want: StructType, path: str
 
 
 def _refuse_extra(have: StructType, want: StructType, path: str) -> None:
-    extra = [f"{path}{each.name}" for each in have.fields if find(want, each.name) is None and holds_values(each)]
+    known = by_name(want)
+    extra = [f"{path}{each.name}" for each in have.fields if each.name.lower() not in known and holds_values(each)]
     if extra:
         raise SchemaIncompatible(
             f"the table lacks what the rows have: {', '.join(extra)}",

@@ -86,6 +86,9 @@ def merged(reader: str, writer: str, *, grow: bool = True) -> Merge:
     after = join.result()
     if after == before:
         return Merge(schema=reader, changes=(), left_out=tuple(join.left_out))
+    for named in after.types.values():
+        if isinstance(named, Record):  # Those that came with a new field were not joined with anything.
+            refuse_same_but_for_case(named, short_name(named.name))
     try:
         require_bounded(after)
     except ConfigError as beyond:

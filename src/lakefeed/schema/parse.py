@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, TypeGuard
 
@@ -34,6 +35,8 @@ from lakefeed.schema.avro import (
 )
 from lakefeed.schema.limits import DEEPEST, require_bounded, too_deep
 
+_REAL = (Primitive("float"), Primitive("double"))
+_NUMBER = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
 _DIGITS = 38
 """Of a decimal, as Spark and Iceberg have them."""
 
@@ -203,6 +206,9 @@ class _Parser:
                 aliases=_texts(each, "aliases", where),
                 extra=_extra(each, "default"),
             )
+            if field.type in _REAL and isinstance(field.default, str) and not _is_number(field.default):
+                # Avro's own parser makes a number of it, or refuses the schema.
+                raise ValueError(f"the default of {where} is {_shown(field.default)}, not a number")
             record.fields.append(field)
 
 
@@ -307,8 +313,16 @@ def _is_primitive(value: Any, name: str) -> bool:
         case "long":
             return _is_int(value) and -(2**63) <= value < 2**63
         case "float" | "double":
-            return _is_int(value) or isinstance(value, float)
+            return (
+                _is_int(value)
+                or isinstance(value, float)
+                or (isinstance(value, str) and bool(_NUMBER.fullmatch(value)))
+            )
     return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
 
 
 def _shown(value: Any) -> str:

@@ -144,18 +144,20 @@ class ReaderSchema:
                 records with the present schema is read.
             rows_of: the feed's rows as they would be decoded now.
 
-        A schema whose rows the table cannot take is refused: its records are unreadable, and the feed continues.
+        A schema whose rows the table cannot take, or whose names the rows have already, is refused: its records
+        are unreadable, and the feed continues.
 
         Raises:
             SchemaChanged: if the feed is to stop at a change.
             SchemaIncompatible: if the table cannot take the rows as they were before.
+            ConfigError: if the rows cannot be made as they were before.
         """
         assert self._evolution is not None
         before, notes = self._evolution.copy(), list(self._notes)
         try:
             self._follow(rows_of, self._met(schema_ids))
             return
-        except SchemaIncompatible:
+        except (SchemaIncompatible, ConfigError):
             self._evolution, self._notes = before, notes
             # Raises if the table is at fault, and not one of these schemas.
             self._follow(rows_of, ())
@@ -167,9 +169,9 @@ class ReaderSchema:
         before, notes = self._evolution.copy(), list(self._notes)
         try:
             self._follow(rows_of, self._met([schema_id]))
-        except SchemaIncompatible as misfit:
+        except (SchemaIncompatible, ConfigError) as misfit:
             self._evolution, self._notes = before, notes
-            self._evolution.refuse(schema_id, misfit)
+            self._evolution.refuse(schema_id, SchemaIncompatible(misfit.what, where=misfit.where, hint=misfit.hint))
             self._take_warnings()
 
     def _take_warnings(self) -> None:

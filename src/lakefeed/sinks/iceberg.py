@@ -20,7 +20,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.schema import ddl
 from lakefeed.schema.ddl import quoted, set_properties, type_sql
 from lakefeed.schema.differences import renames
-from lakefeed.schema.fit import aligned, holds_values
+from lakefeed.schema.fit import aligned, find, holds_values
 from lakefeed.schema.history import Entry, with_entries
 from lakefeed.schema.reader import Recorded
 from lakefeed.sinks import layout
@@ -213,7 +213,7 @@ class IcebergTable:
     def _check_partition_columns(self, schema: StructType) -> None:
         for text in self._sink.partition_by:
             column = PartitionTransform.parse(text).column
-            if column.split(".")[0] not in schema.names:
+            if find(schema, column.split(".")[0]) is None:
                 raise ConfigError(
                     f"partition_by names the column '{column}', which the rows do not have",
                     where=f"table {self._sink.table}, columns {', '.join(schema.names)}",

@@ -11,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.schema import schema as command
-from lakefeed.config.connect import _subject
+from lakefeed.config.connect import _subject, _subjects
 from lakefeed.config.connections import Registry
+from lakefeed.config.decoding import AvroDecode, Decode
 from lakefeed.config.discover import _registered
 from lakefeed.decode.avro_schema import table_schema
 from lakefeed.decode.references import inlined
@@ -165,3 +166,19 @@ def test_a_malformed_reference_is_an_error_with_words(referred: str) -> None:
         return
     with pytest.raises(ConfigError):
         table_schema(None, registered(text), registry="http://registry")
+
+
+def test_subjects_that_records_may_be_of_have_to_be_there() -> None:
+    with RegistryInAThread() as registry:
+        registry.versions["trips-value", 1] = {
+            "subject": "trips-value",
+            "version": 1,
+            "id": 7,
+            "schema": json.dumps(record(field("a"))),
+        }
+        decode = Decode(avro=AvroDecode(registry=Registry(url=registry.url), subjects=["{topic}-value", "tripz-value"]))
+        checks = _subjects(decode, "decode", "value", "trips")
+        found = [problem for check in checks for problem in check()]
+    assert [each.key for each in found] == ["decode.avro.subjects.1"]
+    assert "no subject tripz-value" in found[0].what
+    assert found[0].hint == "did you mean trips-value?"

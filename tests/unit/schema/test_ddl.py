@@ -137,8 +137,7 @@ def test_fields_that_can_only_be_null_get_no_columns() -> None:
         ),
         (struct(a=t.DateType()), struct(a=t.TimestampType()), "column a is date in the table and timestamp in the"),
         (struct(a=INT), struct(a=struct(b=INT)), "column a is int in the table and struct<b:int> in the rows"),
-        (struct(), struct(n=t.ArrayType(t.NullType())), "an Iceberg table has no columns of type void"),
-        (struct(), struct(n=struct()), "no columns of records without fields"),
+        (struct(), struct(n=t.CharType(3)), "an Iceberg table has no columns of type char"),
         (struct(a=INT), struct(a=INT, A=INT), "the columns a and A differ in case only"),
         (struct(), struct(s=t.ArrayType(struct(x=INT, X=INT))), "s.element.x and s.element.X differ in case only"),
     ],
@@ -179,3 +178,15 @@ def test_from_two_avro_schemas_to_statements() -> None:
         "ALTER COLUMN `id` TYPE BIGINT",
         "ALTER COLUMN `fare` TYPE DECIMAL(12,2)",
     ]
+
+
+def test_columns_without_data_are_left_out() -> None:
+    """Also where the table has a column of that name: it stays, and becomes optional."""
+    empty = struct(n=t.ArrayType(t.NullType()), s=struct(), m=t.MapType(TEXT, struct(x=t.NullType())))
+    assert statements("c.n.t", have=struct(a=INT), want=struct(a=INT, e=empty, p=struct(x=INT, y=empty))) == (
+        "ALTER TABLE `c`.`n`.`t` ADD COLUMNS (`p` STRUCT<`x`: INT>)",
+    )
+    required = t.StructType([t.StructField("a", TEXT, nullable=False)])
+    assert statements("c.n.t", have=required, want=struct(a=empty)) == (
+        "ALTER TABLE `c`.`n`.`t` ALTER COLUMN `a` DROP NOT NULL",
+    )

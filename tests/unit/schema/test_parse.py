@@ -62,6 +62,7 @@ MALFORMED: list[tuple[Any, str]] = [
     (record({"name": "\ud800", "type": "int"}), "is no valid Unicode"),
     (record(field("a", "int"), field("a", "int")), "the record 'R' has the field 'a' twice"),
     (record(field("a", "int", aliases="b")), 'the aliases of R.a are "b", not a list of texts'),
+    (record(field("a", "double", default="x")), 'the default of R.a is "x", not a number'),
     (record(field("a", "Nowhere")), "the type 'Nowhere' of R.a is used, but defined nowhere before"),
     (record(field("a", {"type": "enum", "name": "E"})), "the symbols of E are null, not a list of texts"),
     (record(field("a", {"type": "enum", "name": "E", "symbols": [1]})), "the symbols of E are [1]"),
@@ -142,6 +143,7 @@ def test_what_means_nothing_is_passed_over() -> None:
                 field("e", {"type": "string", "logicalType": 5}),
                 field("f", "int", default="x"),
                 field("g", "int", default=2**31),
+                field("n", "double", default="NaN"),
                 field("h", {"type": "enum", "name": "E", "symbols": ["A"]}, default="B"),
                 field("i", ["null", "int"], default="x"),
                 field("j", {"type": "array", "items": "int"}, default=[None]),
@@ -151,7 +153,7 @@ def test_what_means_nothing_is_passed_over() -> None:
     root = schema.types["R"]
     assert isinstance(root, Record)
     assert [each.type for each in root.fields[:2]] == [Primitive("bytes")] * 2
-    assert [each.name for each in root.fields if each.default is not NO_DEFAULT] == []
+    assert [each.name for each in root.fields if each.default is not NO_DEFAULT] == ["n"]
 
 
 def test_a_wrong_default_of_one_writer_does_not_come_to_the_readers_schema() -> None:

@@ -1,9 +1,12 @@
 package io.lakefeed.decode;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import io.lakefeed.Secrets;
 import io.lakefeed.decode.RecordReader.Writers;
 import java.io.Serializable;
 import java.time.Duration;
+import java.util.Set;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
@@ -17,7 +20,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Options of its catalog ({@link DecodeCatalog}): {@code reader-schema}; and either {@code registry-url}
  * (records in Confluent wire format) with {@code credentials} (a name in {@link Secrets}, its value
- * {@code user:password}), {@code registry-patience-seconds} (60) and {@code accept} ({@link Acceptance}), or {@code writer-schema} (records without
+ * {@code user:password}), {@code registry-patience-seconds} (60), {@code accept} ({@link Acceptance}) and {@code subjects} (a JSON array), or {@code writer-schema} (records without
  * a header).
  *
  * <p>Says that it is not deterministic, so that Spark evaluates it once for each row, however many fields of
@@ -32,6 +35,7 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
     private final String registryUrl;
     private final long patienceSeconds;
     private final Acceptance accept;
+    private final Set<String> subjects;
     /** Not in {@link #toString}: plans are shown. */
     private final String credentials;
 
@@ -48,6 +52,7 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
         this.registryUrl = writerSchema == null ? required(options, "registry-url") : null;
         this.patienceSeconds = options.getLong("registry-patience-seconds", 60);
         this.accept = Acceptance.of(options.get("accept"));
+        this.subjects = subjects(options.get("subjects"));
         String secret = options.get("credentials");
         this.credentials = secret == null ? null : Secrets.get(secret);
         this.valueType = AvroTypes.of(AvroTypes.reader(readerSchema));
@@ -66,6 +71,15 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
             throw new IllegalArgumentException("the decoder's catalog has no option " + key);
         }
         return value;
+    }
+
+    /** Names in a JSON array. */
+    private static Set<String> subjects(String option) {
+        try {
+            return option == null ? Set.of() : Set.of(new ObjectMapper().readValue(option, String[].class));
+        } catch (JsonProcessingException invalid) {
+            throw new IllegalArgumentException("subjects is not a JSON array of texts");
+        }
     }
 
     /** Called by generated code, once for each record. */
@@ -95,7 +109,7 @@ public final class AvroDecode implements ScalarFunction<InternalRow>, Serializab
         return new AvroReader(
                 reader,
                 valueType,
-                new Writers<>(registry, Duration.ofSeconds(patienceSeconds), WriterSchema.AVRO),
+                new Writers<>(registry, Duration.ofSeconds(patienceSeconds), WriterSchema.AVRO, subjects),
                 accept);
     }
 

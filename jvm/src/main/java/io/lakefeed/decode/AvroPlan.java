@@ -7,6 +7,7 @@ import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.LogicalType;
 import org.apache.avro.LogicalTypes;
 import org.apache.avro.Resolver;
@@ -33,18 +34,23 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class AvroPlan {
     private static final GenericData GENERIC = new GenericData();
 
+    /** Branches of a writer's unions multiply, also where the reader's schema is small. */
+    private static final int MOST_STEPS = 20 * SchemaLimits.MOST_COLUMNS;
+
     /** Inside JSON, where types have no end, a record's step is its own part. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
     /** How many arrays and maps are around the present place: what is inside one can be there any number of times. */
     private int containers;
 
+    private int steps;
+
     private AvroPlan() {}
 
     /**
      * The plan for reading what {@code writer} wrote as {@code reader}, whose columns are {@link AvroTypes#of}.
      *
-     * @throws org.apache.avro.AvroRuntimeException if a default of the reader's is not of its field's type
+     * @throws AvroRuntimeException if a default of the reader's is not of its field's type, or the plan is too large
      */
     static AvroStep of(Schema writer, Schema reader) {
         return new AvroPlan().step(Resolver.resolve(writer, reader, GENERIC), Set.of());
@@ -56,6 +62,9 @@ final class AvroPlan {
 
     /** The step for one action; {@code open} has the names of the records around it, null inside JSON. */
     private AvroStep step(Action action, Set<String> open) {
+        if (++steps > MOST_STEPS) {
+            throw new AvroRuntimeException("reading it takes more than " + MOST_STEPS + " steps");
+        }
         Schema reader = action.reader;
         boolean again = open != null && reader.getType() == Schema.Type.RECORD && open.contains(reader.getFullName());
         if (again) {

@@ -55,9 +55,12 @@ final class AvroReader extends RecordReader {
 
     private AvroStep compiled(Schema writerSchema) {
         try {
-            return accept.plan(writerSchema, readerSchema);
+            return accept.plan(SchemaLimits.bounded(writerSchema), readerSchema);
         } catch (AvroRuntimeException unfit) {
             return new AvroObjects.Mismatch(unfit.getMessage());
+        } catch (RuntimeException | StackOverflowError unfit) {
+            // Of a default, say, that is no value of its field. It must not be compiled again for each record.
+            return new AvroObjects.Mismatch("it cannot be resolved to it");
         }
     }
 

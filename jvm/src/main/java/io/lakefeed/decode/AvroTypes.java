@@ -82,9 +82,13 @@ final class AvroTypes {
         }
     }
 
-    /** The type of a reader's schema. */
+    /**
+     * The type of a reader's schema.
+     *
+     * @throws org.apache.avro.AvroRuntimeException if it is too large
+     */
     static DataType of(Schema schema) {
-        return of(schema, Set.of());
+        return of(SchemaLimits.bounded(schema), Set.of());
     }
 
     private static DataType of(Schema schema, Set<String> open) {
@@ -130,8 +134,8 @@ final class AvroTypes {
         if (number != null) {
             return number;
         }
-        if (types.size() == 1) {
-            return of(types.get(0), open);
+        if (types.size() < 2) {
+            return types.isEmpty() ? DataTypes.NullType : of(types.get(0), open);
         }
         StructType members = new StructType();
         for (int at = 0; at < types.size(); at++) {

@@ -11,6 +11,7 @@ import java.time.ZoneId;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import org.apache.avro.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
@@ -109,7 +110,7 @@ public final class FormatDecode implements ScalarFunction<InternalRow>, Serializ
     private <T> Writers<T> writers(WriterSchema<T> kind) {
         Registry registry = Registry.at(options.get("registry-url"), credentials);
         long patience = Long.parseLong(options.getOrDefault("registry-patience-seconds", "60"));
-        return new Writers<>(registry, Duration.ofSeconds(patience), kind);
+        return new Writers<>(registry, Duration.ofSeconds(patience), kind, Set.of());
     }
 
     private ProtoTypes writer() {

@@ -1,6 +1,7 @@
 package io.lakefeed.decode;
 
 import java.time.Duration;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -90,11 +91,16 @@ abstract class RecordReader {
      * Writers' schemas out of the registry.
      *
      * @param patience how long to go on asking a registry that does not answer
+     * @param subjects a schema has to be registered under one of these; empty for any
      */
-    record Writers<T>(Registry registry, Duration patience, WriterSchema<T> kind) {
+    record Writers<T>(Registry registry, Duration patience, WriterSchema<T> kind, Set<String> subjects) {
         /** The schema with this id. */
         T schema(int schemaId) {
-            return registry.schema(schemaId, patience, kind);
+            T schema = registry.schema(schemaId, patience, kind);
+            if (!subjects.isEmpty()) {
+                registry.requireSubject(schemaId, subjects, patience);
+            }
+            return schema;
         }
     }
 }

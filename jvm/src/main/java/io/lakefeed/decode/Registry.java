@@ -6,6 +6,7 @@ import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -53,6 +54,7 @@ final class Registry {
 
     private final RegistryClient client;
     private final Map<Integer, Known> schemas = new ConcurrentHashMap<>();
+    private final Map<Integer, Subjects> subjectsOf = new ConcurrentHashMap<>();
     private final Map<Asked, CompletableFuture<Known>> fetching = new ConcurrentHashMap<>();
     private final MissBudget firsts = new MissBudget();
     private final MissBudget seconds = new MissBudget();
@@ -189,6 +191,42 @@ final class Registry {
     private void remember(Asked asked, Unknown id) {
         synchronized (unknown) {
             unknown.put(asked, id);
+        }
+    }
+
+    /**
+     * Requires that the schema with this id is registered under one of these subjects.
+     *
+     * @throws BadRecord if it is not
+     * @throws RegistryException if the registry does not answer in time, or refuses
+     */
+    void requireSubject(int id, Set<String> subjects, Duration patience) {
+        Subjects found = subjectsOf.get(id);
+        // Subjects only come: what is wrong now may be right later, and not the other way round.
+        if (found == null || !found.any(subjects) && System.nanoTime() - found.until > 0) {
+            try {
+                found = Subjects.of(client.get(
+                        "/schemas/ids/" + id + "/versions", Patience.of(patience), "unknown schema id " + id, JsonNode::isArray));
+            } catch (InterruptedException stopped) {
+                throw client.interrupted();
+            }
+            subjectsOf.put(id, found);
+        }
+        if (!found.any(subjects)) {
+            throw new BadRecord("the schema is not registered under " + String.join(" or ", subjects));
+        }
+    }
+
+    /** Where a schema is registered, and when that is asked for again. */
+    private record Subjects(Set<String> names, long until) {
+        static Subjects of(JsonNode versions) {
+            Set<String> names = new HashSet<>();
+            versions.forEach(each -> names.add(each.path("subject").asText()));
+            return new Subjects(names, System.nanoTime() + TimeUnit.SECONDS.toNanos(UNKNOWN_SECONDS));
+        }
+
+        boolean any(Set<String> wanted) {
+            return !Collections.disjoint(names, wanted);
         }
     }
 

@@ -12,6 +12,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Base64;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Predicate;
 
 /**
  * Asks a schema registry with Confluent's REST API. What it does decides what follows:
@@ -67,6 +68,12 @@ final class RegistryClient {
      * @param missing what the error says where there is none
      */
     JsonNode get(String path, Patience patience, String missing) throws InterruptedException {
+        return get(path, patience, missing, answer -> answer.path("schema").isTextual());
+    }
+
+    /** The JSON at {@code path}, which is a registry's if {@code usable} holds for it. */
+    JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
+            throws InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
                 .header("Accept", "application/vnd.schemaregistry.v1+json, application/json");
         if (authorization != null) {
@@ -82,7 +89,7 @@ final class RegistryClient {
                 HttpResponse<byte[]> response = WholeAnswer.of(http, request.build(), within, MOST_BYTES);
                 int status = response.statusCode();
                 if (status != 429 && status < 500) {
-                    return read(status, response.body(), path, missing);
+                    return read(status, response.body(), path, missing, usable);
                 }
                 trouble = "HTTP status " + status;
             } catch (IOException nobody) {
@@ -109,14 +116,14 @@ final class RegistryClient {
         return new RegistryException("was not asked", "interrupted while waiting for " + url);
     }
 
-    private JsonNode read(int status, byte[] body, String path, String missing) {
+    private JsonNode read(int status, byte[] body, String path, String missing, Predicate<JsonNode> usable) {
         JsonNode answer = null;
         try {
             answer = JSON.readTree(body);
         } catch (IOException notJson) {
             // Reported below, as any other answer that no registry gives.
         }
-        if (answer != null && status == 200 && answer.path("schema").isTextual()) {
+        if (answer != null && status == 200 && usable.test(answer)) {
             return answer;
         }
         if (status == 401 || status == 403) {
