@@ -157,8 +157,7 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
     def text() -> None:
         echo(f"guessed from {found.records:,} records")
         echo(f"\ndecode:\n  json:\n    schema_ddl: {json.dumps(found.ddl, ensure_ascii=False)}")
-        if found.avro is not None:
-            echo(f"\n{json.dumps(found.avro, indent=2, ensure_ascii=False)}")
+        echo(f"\n{json.dumps(found.avro, indent=2, ensure_ascii=False)}")
         if found.conflicts:
             echo("\nspeaks against it:")
         for conflict in found.conflicts:

@@ -13,6 +13,7 @@ from lakefeed.config.ddl import columns_of_ddl
 from lakefeed.decode.avro_schema import table_schema
 from lakefeed.decode.registry import RegisteredSchema
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.schema.limits import DEEPEST
 
 SAMPLE_SECONDS = 5.0
 # A record with more is a map of things by their ids, and no row.
@@ -218,17 +219,19 @@ def _time(name: str, value: Any) -> Literal["text"] | None:
     return "text" if isinstance(value, str) and _TIME_NAME.search(name) else None
 
 
-def _ddl_type(value: Any) -> str:
+def _ddl_type(value: Any, depth: int = 1) -> str:
+    if depth > DEEPEST - 2:
+        return "STRING"  # The JSON; the record and the text are levels too.
     if isinstance(value, bool):
         return "BOOLEAN"
     if isinstance(value, int):
-        return "BIGINT"
+        return "BIGINT" if -(2**63) <= value < 2**63 else "DECIMAL(38,0)" if abs(value) < 10**38 else "STRING"
     if isinstance(value, float):
         return "DOUBLE"
     if isinstance(value, list):
-        return f"ARRAY<{_ddl_type(value[0]) if value else 'STRING'}>"
+        return f"ARRAY<{_ddl_type(value[0], depth + 1) if value else 'STRING'}>"
     if isinstance(value, dict) and value:
-        return f"STRUCT<{', '.join(f'{_ddl_name(key)}: {_ddl_type(each)}' for key, each in value.items())}>"
+        return f"STRUCT<{', '.join(f'{_ddl_name(key)}: {_ddl_type(each, depth + 1)}' for key, each in value.items())}>"
     return "STRING"
 
 

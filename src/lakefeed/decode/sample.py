@@ -23,10 +23,12 @@ def sampled_schema(spark: SparkSession, source: KafkaSource, *, records: int) ->
 
     Raises:
         ResourceMissing: no such topic, or no records in it.
-        ConfigError: the records are no JSON objects, or a field's name is none in Avro.
+        ConfigError: the records are no JSON objects, or have too many different fields.
+        SchemaIncompatible: names of two fields differ in case only.
         Unreachable: no broker answers.
     """
     from lakefeed.schema.inference import inferred
+    from lakefeed.schema.parse import require_usable
     from lakefeed.schema.sample import newest
 
     ranges = [each for each in newest(source, records) if each.records]
@@ -44,9 +46,6 @@ def sampled_schema(spark: SparkSession, source: KafkaSource, *, records: int) ->
             where=", ".join(source.topics or [str(source.topics_pattern)]),
             hint="lakefeed schema infer shows what was found; or give schema_ddl",
         )
-    if guess.avro is None:
-        raise ConfigError(
-            f"the guessed columns cannot be kept, since a name among them is none in Avro: {guess.ddl[:200]}",
-            hint="give them as schema_ddl",
-        )
-    return json.dumps(guess.avro)
+    text = json.dumps(guess.avro)
+    require_usable(text)
+    return text

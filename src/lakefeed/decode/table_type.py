@@ -56,5 +56,7 @@ def table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
 
 def _avro_to_spark(spark: SparkSession, text: str) -> str:
     gateway: Any = spark._jvm
-    avro = gateway.org.apache.avro.Schema.Parser().parse(text)
+    # Columns may have names that are none in Avro.
+    parser = gateway.org.apache.avro.Schema.Parser(gateway.org.apache.avro.NameValidator.NO_VALIDATION)
+    avro = parser.parse(text)
     return str(gateway.org.apache.spark.sql.avro.SchemaConverters.toSqlType(avro).dataType().json())

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from lakefeed.errors import ConfigError
 from lakefeed.schema.inference import Inference, inferred
 from lakefeed.schema.parse import parse
 
@@ -27,7 +30,6 @@ def test_records_that_agree() -> None:
         "`tags` ARRAY<STRING>, `lines` ARRAY<STRUCT<`n`: BIGINT>>"
     )
     assert guess.conflicts == ()
-    assert guess.avro is not None
     parse(json.dumps(guess.avro))
     assert guess.avro["fields"][6]["type"][1]["items"][1]["name"] == "lines_element"
 
@@ -42,11 +44,11 @@ def test_types_that_differ_are_told_and_most_wins() -> None:
 
 def test_what_was_never_seen_is_told() -> None:
     guess = of({"a": None, "b": [], "c": {}})
-    assert guess.ddl == "`a` STRING, `b` ARRAY<STRING>, `c` STRUCT<>"
+    assert guess.ddl == "`a` STRING, `b` ARRAY<STRING>, `c` STRING"
     assert said(guess) == [
         "a: only null or nothing was seen: STRING is a guess",
         "b.element: only null or nothing was seen: STRING is a guess",
-        "c: only empty objects were seen",
+        "c: only empty objects were seen: STRING, with the JSON, is a guess",
     ]
 
 
@@ -67,8 +69,32 @@ def test_records_that_are_none_are_counted() -> None:
 def test_names_that_avro_or_spark_do_not_take() -> None:
     guess = of({"a-b": 1, "id": 1, "ID": 2})
     assert guess.ddl == "`a-b` BIGINT, `id` BIGINT, `ID` BIGINT"
-    assert guess.avro is None
+    assert [each["name"] for each in guess.avro["fields"]] == ["a-b", "id", "ID"]
     assert said(guess) == [
         "ID: differs from id in case only: Spark takes both for one column",
-        "no names in Avro, so there is no Avro schema: a-b",
+        "no names in Avro, so its own tools refuse the Avro schema: a-b",
     ]
+
+
+def test_hostile_records_cost_no_traceback_and_no_table_without_end() -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = {"x": deep}
+    guess = of({"a": 10**40, "b": {}, "c": deep, "d": [], "x.y": {"z": 1}, "x_y": {"z": 1}})
+    assert guess.ddl.startswith("`a` STRING, `b` STRING, `c` STRUCT<`x`: ")
+    assert guess.ddl.count("STRUCT<") < 105
+    parse(json.dumps(guess.avro))
+    assert said(of({"a": 1, "": 2})) == ["a field with the empty name is left out: no column can have it"]
+    broken = [
+        json.dumps({"\ud800": 1}).encode(),
+        json.dumps({"a": 1}).encode("utf-16"),
+        b'{"a": ' + b"9" * 100_000 + b"}",
+        b'{"a": ' + b"[" * 200_000,
+    ]
+    assert said(inferred(broken)) == ["4 of 4 records: no JSON in UTF-8"]
+    with pytest.raises(ConfigError, match="more than 10,000 different fields") as refused:
+        of({"at": {f"k{at}": 1 for at in range(10_001)}})
+    assert refused.value.where == "at"
+    assert "MAP" in (refused.value.hint or "")
+    long = of({"k" * 100_000: {"a": {"b": {"c": 1}}}})
+    assert len(json.dumps(long.avro)) < 110_000
