@@ -108,6 +108,19 @@ def test_rows_that_are_refused_leave_nothing(shop: JdbcFeed) -> None:
     assert table.position() is None
 
 
+def test_a_refused_value_is_in_no_error(shop: JdbcFeed) -> None:
+    """Neither in what the user sees nor in what Spark logs of its causes."""
+    shop.server.execute(f"CREATE TABLE {shop.quoted('rows_of_shop')} (id BIGINT, v VARCHAR(30), CHECK (id < 0))")
+    table = shop.started()
+    rows = shop.rows(3).selectExpr("id", "'canary-4711' AS v")
+    with pytest.raises(ConfigError, match="the database refuses the rows") as refused:
+        shop.land(table, rows)
+    error: BaseException | None = refused.value
+    while error is not None:
+        assert "canary" not in str(error)
+        error = error.__cause__ or error.__context__
+
+
 def test_every_type_comes_back_as_it_was(shop: JdbcFeed, spark: SparkSession) -> None:
     rows = spark.sql(
         """

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
+import io
 import json
+import os
 import sys
 
 import click
 
 from lakefeed import __version__
 from lakefeed.cli.output import fail, wants_json
-from lakefeed.errors import LakefeedError
+from lakefeed.errors import LakefeedError, WorldError
 from lakefeed.signals import exit_status, is_starting
 
 # Command -> (module below lakefeed.cli, one line of help), in the order of --help.
@@ -82,8 +85,13 @@ def main(argv: list[str] | None = None) -> None:
     The status is 0: done, 1: the world failed, 2: the user's input is wrong, 128 and a signal's number: ended by it.
     """
     arguments = sys.argv[1:] if argv is None else argv
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # A terminal that has no such letter is no error.
     try:
         status = root.main(arguments, standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
     except LakefeedError as error:
         sys.exit(fail(error, as_json=wants_json(arguments)))
@@ -92,6 +100,20 @@ def main(argv: list[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        _leave_stdout()
+        sys.exit(1)  # As click, which sees it first where it prints itself.
+    except OSError as error:
+        _leave_stdout()
+        where = str(error.filename) if error.filename else None
+        sys.exit(fail(WorldError(error.strerror or str(error), where=where), as_json=False))
+
+
+def _leave_stdout() -> None:
+    """Write to nowhere from now on: what is left in the buffer must not fail once more at the end."""
+    if sys.stdout is not None:
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _interrupted(arguments: list[str]) -> int:

@@ -104,6 +104,8 @@ POSTGRESQL = Dialect(
         "connectTimeout": "10",
         "tcpKeepAlive": "true",
         "ApplicationName": "lakefeed",
+        # The server's details are rows: "Failing row contains (…)".
+        "logServerErrorDetail": "false",
     },
     first=(
         f"SET lock_timeout = '{2 * LOCK_SECONDS}s'",
@@ -130,6 +132,9 @@ MARIADB = Dialect(
         "useBulkStmts": "true",
         "connectTimeout": "10000",
         "tcpKeepAlive": "true",
+        # Statements with their values, and those of others in a deadlock.
+        "dumpQueriesOnException": "false",
+        "includeInnodbStatusInDeadlockExceptions": "false",
     },
     first=(
         # Else too long a text is cut off, and too great a number becomes the greatest.
