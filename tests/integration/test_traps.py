@@ -147,9 +147,14 @@ def test_topic_made_again_with_fewer_equal_and_more_records(case: Case, count: i
     with pytest.raises(RecordsLost, match=r"made again.*up to 9, the new one holds \[0, ") as refused:
         case.run()
     assert "lakefeed run pipeline.yaml --accept-loss" in str(refused.value)
+    with pytest.raises(RecordsLost, match=r"made again.*up to 9, the new one holds \[0, "):
+        case.pipeline().run_batch(spark=case.lake)
     assert case.ids() == list(range(9))
     case.run(accept_loss=True)
     assert case.ids() == [*range(9), *range(1000, 1000 + count)]
+    given_up = [each.what for each in case.pipeline().verify().notes if each.kind == "accepted-loss"]
+    assert given_up
+    assert not [each for each in given_up if "given up" in each]
     assert "goes on although records are lost" in case.notes[0]
     case.send([7])
     case.run()

@@ -85,4 +85,7 @@ def renamed(commits: tuple[Commit, ...]) -> set[str]:
     for commit in commits:
         for topic, topic_id in commit.ranges.topic_ids.items():
             ids.setdefault(topic, set()).add(topic_id)
+        # The commits of the topic that was left may have expired.
+        for topic, topic_id in commit.left_ids.items():
+            ids.setdefault(topic, set()).add(topic_id)
     return {topic for topic, known in ids.items() if len(known) > 1}

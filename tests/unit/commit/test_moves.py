@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from lakefeed.commit.audit import findings
 from lakefeed.commit.covered import Covered, Position
 from lakefeed.commit.entries import Commit
-from lakefeed.commit.evidence import Evidence, Finding
+from lakefeed.commit.evidence import Evidence, Finding, Placed
 from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.commit.rewound import renamed
 from lakefeed.errors import ConfigError
 
 keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 12))
@@ -146,3 +147,16 @@ def test_a_topic_that_ends_before_the_position_gives_up_no_committed_offset() ->
     assert "t-0 went back from 4 to 3; the rows of the offsets [3, 4) were kept" in found.what
     [forward] = moved(Move("accepted-loss", {("t", 0): (4, 9)}, {"t": "one"}), at(9))
     assert "5 offsets of t-0, [4, 9), were given up" in forward.what
+
+
+def test_rows_of_a_recreated_topic_are_told_from_no_others_although_its_commits_have_expired() -> None:
+    move = Move("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"})
+    left = Commit("f", 0, at(0, topic_id="two"), move=move)
+    after = batch(1, 0, 3, topic_id="two")
+    rows = {("t", 0): Placed(rows=3, offsets=3, outside=4)}
+    found = findings(Evidence(commits=(left, after), whole=False, recorded=after.ranges, placed=rows))
+    assert [each.kind for each in found if each.fault] == []
+    assert "renamed" in [each.kind for each in found]
+    # A topic that the pipeline does not read any more has no new one of its name.
+    dropped = Commit("f", 0, at(4), move=Move("accepted-loss", {}, {"other": "o"}))
+    assert renamed((dropped,)) == set()
