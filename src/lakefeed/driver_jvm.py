@@ -72,7 +72,7 @@ def start(conf: Mapping[str, str], *, log_file: Path | None = None) -> None:
                 gateway = launch_gateway()  # type: ignore[no-untyped-call]
         except BaseException:
             jvm.kill()
-            jvm.wait()
+            jvm.communicate()
             raise
     gateway.proc = jvm
     SparkContext._ensure_initialized(gateway=gateway)

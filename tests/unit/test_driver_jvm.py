@@ -1,0 +1,45 @@
+"""The start of the driver's JVM: what it says when it does not come up, and who may read its log."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from lakefeed import driver_jvm
+from lakefeed.errors import WorldError
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Spark whose JVM ends at once."""
+    from pyspark import SparkContext
+
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    submit = tmp_path / "bin" / "spark-submit"
+    submit.parent.mkdir()
+    submit.write_text("#!/bin/sh\necho 'Could not reserve enough space for the heap' >&2\nexit 3\n")
+    submit.chmod(0o755)
+    return tmp_path
+
+
+def test_a_jvm_that_ends_at_once_is_an_error_with_its_last_words(spark_home: Path) -> None:
+    log = spark_home / "logs" / "feed.log"
+    with pytest.raises(WorldError, match="ended with status 3") as failed:
+        driver_jvm.start({"spark.driver.memory": "999g"}, log_file=log)
+    assert "Could not reserve enough space" in str(failed.value)
+    assert failed.value.where == str(log)
+
+
+def test_a_log_is_for_its_owner_alone(spark_home: Path) -> None:
+    """Also one that an earlier version has left for everybody."""
+    log = spark_home / "feed.log"
+    log.write_text("from before\n")
+    log.chmod(0o644)
+    with pytest.raises(WorldError):
+        driver_jvm.start({}, log_file=log)
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    assert log.read_text().startswith("from before\n")
