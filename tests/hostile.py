@@ -32,3 +32,29 @@ def mutated(good: Sequence[bytes], *, count: int, seed: int) -> list[bytes]:
                     payload[at : at + 8] = chance.randbytes(8)
         made.append(bytes(payload[:200_000]))
     return made
+
+
+def colliding_keys(count: int) -> list[bytes]:
+    """Texts of 8 ASCII characters with one hash code in Spark: ``UTF8String`` has Murmur 3 with a known seed."""
+    size, seed, target = 2**32, 42, 0
+    c1, c2, c5, n = 0xCC9E2D51, 0x1B873593, 5, 0xE6546B64
+    inverse1, inverse2, inverse5 = (pow(each, -1, size) for each in (c1, c2, c5))
+    # The state before the last four bytes that ends in the target, whatever these bytes are mixed with.
+    before = _rotated((target - n) * inverse5 % size, 19)
+    keys: list[bytes] = []
+    first = 0x20202020
+    while len(keys) < count:
+        first += 1
+        half = first.to_bytes(4, "little")
+        if not half.isascii():
+            continue
+        state = (_rotated(seed ^ _rotated(first * c1 % size, 15) * c2 % size, 13) * c5 + n) % size
+        last = _rotated((before ^ state) * inverse2 % size, 17) * inverse1 % size
+        key = half + last.to_bytes(4, "little")
+        if key.isascii():
+            keys.append(key)
+    return keys
+
+
+def _rotated(value: int, bits: int) -> int:
+    return (value << bits | value >> 32 - bits) & 0xFFFFFFFF

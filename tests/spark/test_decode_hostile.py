@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hostile import mutated
+from tests.hostile import colliding_keys, mutated
+from tests.spark.probe import base64_text
 from tests.spark.records import avro_bytes
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ LIST = record("List", next=["null", "List"])
 DOUBLED: Any = record("D0")
 for level in range(1, 12):
     DOUBLED = record(f"D{level}", left=DOUBLED, right=f"D{level - 1}")
+TREE = record("Tree", m=mapping("Tree"))
+COLLIDING = colliding_keys(5_000)
 BLOCK = long(65_000) + b"\0"
 """An array or map of 65,000 items."""
 
@@ -112,6 +116,16 @@ AMPLIFIERS: dict[str, tuple[Any, Any, bytes]] = {
         mapping("null"),
         long(60_000) + b"".join(text(b"%x" % at) for at in range(60_000)) + b"\0",
     ),
+    "small keys in JSON": (
+        TREE,
+        TREE,
+        long(1) + text(b"k") + long(60_000) + b"".join(text(b"%x" % at) + b"\0" for at in range(60_000)) + b"\0\0",
+    ),
+    "keys of one hash code": (
+        mapping("int"),
+        mapping("int"),
+        long(5_000) + b"".join(text(key) + b"\0" for key in COLLIDING) + b"\0",
+    ),
     "a long chain": (LIST, LIST, long(1) * MANY + b"\0"),
     "a deep tree": (NODE, NODE, long(1) * MANY + b"\0"),
     "a wide tree": (NODE, NODE, long(MANY) + b"\0" * MANY + b"\0"),
@@ -158,6 +172,11 @@ def test_few_bytes_never_cost_much(probe: Probe, name: str) -> None:
     probe.hostile(options(writer, reader), [payload])
 
 
+def test_the_keys_of_one_hash_code_have_one(probe: Probe) -> None:
+    found = probe.ask(do="hash", payloads=[*map(base64_text, COLLIDING)])
+    assert len({each["hash"] for each in found}) == 1
+
+
 def test_to_skip_them_never_costs_much(probe: Probe) -> None:
     for name in SKIPPED:
         writer, _, payload = AMPLIFIERS[name]
@@ -166,6 +185,34 @@ def test_to_skip_them_never_costs_much(probe: Probe) -> None:
             "reader-schema": json.dumps(record(last="int")),
         }
         probe.hostile(schemas, [payload + long(7)])
+
+
+def test_a_schema_of_unions_inside_each_other_is_refused_at_once(probe: Probe) -> None:
+    branches: list[Any] = ["int"]
+    reader: Any = "int"
+    for level in range(9):
+        reader = record(f"L{level}", x=reader)
+        branches = [
+            {**record(f"L{level}", x=branches if at == 0 else _names(branches)), "namespace": f"n{at}"}
+            for at in range(8)
+        ]
+    began = time.monotonic()
+    [row] = probe.decode(
+        {"writer-schema": json.dumps(record(v=branches)), "reader-schema": json.dumps(record(v=reader))}, [b"\0" * 10]
+    )
+    assert "the writer's schema does not fit the reader's: " in row["error"]
+    assert " more than " in row["error"]
+    assert time.monotonic() - began < 30
+
+
+def _names(branches: list[Any]) -> list[Any]:
+    return [each if isinstance(each, str) else f"{each['namespace']}.{each['name']}" for each in branches]
+
+
+def test_a_reason_says_what_was_found_and_what_was_expected(probe: Probe) -> None:
+    inner = {"writer-schema": record("C", age="long"), "reader-schema": record("C", age="int")}
+    [row] = probe.decode({key: json.dumps(record(customer=each)) for key, each in inner.items()}, [long(7)])
+    assert row["error"] == "customer.age: the writer's schema does not fit the reader's: found long, expecting int"
 
 
 def test_a_decoder_that_fails_gives_an_error_without_values(probe: Probe) -> None:

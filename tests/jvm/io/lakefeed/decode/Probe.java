@@ -21,6 +21,7 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.functions.ScalarFunction;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Runs decoders without Spark: requests come as lines of JSON, and each gets one line as its answer ({@code
@@ -31,6 +32,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <ul>
  *   <li>{@code decode}: for each payload {@code value} ({@link Canonical}), {@code schema_id} and {@code error};
  *   <li>{@code fail}: for each of {@code ways} the error of {@link Faulty};
+ *   <li>{@code hash}: for each payload, as text, its hash code;
  *   <li>{@code type}: the type of the value as Spark's JSON;
  *   <li>{@code measure}: for each payload {@code error}, {@code nanos} of CPU and allocated {@code bytes}: the least of {@code
  *       rounds} runs, after {@code warm_up} runs over all payloads;
@@ -67,6 +69,12 @@ public final class Probe {
             case "measure" -> measured(request);
             case "type" -> JSON.createArrayNode()
                     .add(JSON.readTree(Decoder.of(request.get("options")).type.apply(0).dataType().json()));
+            case "hash" -> {
+                ArrayNode hashes = JSON.createArrayNode();
+                payloads(request.get("payloads"))
+                        .forEach(each -> hashes.addObject().put("hash", UTF8String.fromBytes(each).hashCode()));
+                yield hashes;
+            }
             case "fail" -> failed(request.get("ways"));
             case "protobuf-avro" -> ProtobufReference.avro(request.get("schemas"));
             case "protobuf-files" -> ProtobufReference.parsed(request);

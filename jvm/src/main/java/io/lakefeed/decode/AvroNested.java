@@ -3,10 +3,6 @@ package io.lakefeed.decode;
 import com.fasterxml.jackson.core.JsonGenerator;
 import java.io.IOException;
 import java.util.Arrays;
-import java.util.HashMap;
-import java.util.HashSet;
-import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
@@ -237,8 +233,6 @@ final class AvroNested {
     static final class OfMap extends AvroStep {
         private static final Object[] NONE = {};
         private static final MapData EMPTY_MAP = new ArrayBasedMapData(EMPTY, EMPTY);
-        /** Below it, comparing a key with all others is quicker than hashing. */
-        private static final int FEW = 8;
         /** The memory of an entry: a reference to its key and to its value. */
         private static final int ENTRY = 2 * REFERENCE;
 
@@ -250,67 +244,42 @@ final class AvroNested {
 
         @Override
         Object read(BoundedDecoder in) {
-            Object[] keys = NONE;
+            AvroKeys keys = new AvroKeys();
             Object[] values = NONE;
-            Map<Object, Integer> places = null;
-            int size = 0;
             long index = 0;
             for (int count = in.readItemCount(false); count != 0; count = in.readItemCount(false)) {
                 in.charge(count * (long) ENTRY);
-                keys = roomFor(size + count, keys);
-                values = roomFor(size + count, values);
+                keys.expect(count);
+                values = roomFor(keys.size() + count, values);
                 try {
                     for (; count > 0; count--, index++) {
-                        UTF8String key = in.readString();
-                        if (size == FEW && places == null) {
-                            places = new HashMap<>();
-                            for (int at = 0; at < size; at++) {
-                                places.put(keys[at], at);
-                            }
-                        }
-                        int place = place(key, keys, size, places);
-                        keys[place] = key;
+                        int place = keys.place(in.readString());
                         values[place] = value.read(in);
-                        size += place == size ? 1 : 0;
                     }
                 } catch (RuntimeException bad) {
                     throw BadRecord.of(bad).item(index);
                 }
             }
-            if (size == 0) {
+            if (keys.size() == 0) {
                 return EMPTY_MAP;
             }
-            if (size < keys.length) {
-                keys = Arrays.copyOf(keys, size);
-                values = Arrays.copyOf(values, size);
+            if (keys.size() < values.length) {
+                values = Arrays.copyOf(values, keys.size());
             }
-            return new ArrayBasedMapData(new GenericArrayData(keys), new GenericArrayData(values));
-        }
-
-        private static int place(UTF8String key, Object[] keys, int size, Map<Object, Integer> places) {
-            if (places != null) {
-                Integer known = places.putIfAbsent(key, size);
-                return known == null ? size : known;
-            }
-            for (int at = 0; at < size; at++) {
-                if (key.equals(keys[at])) {
-                    return at;
-                }
-            }
-            return size;
+            return new ArrayBasedMapData(keys.array(), new GenericArrayData(values));
         }
 
         @Override
         void write(BoundedDecoder in, JsonGenerator json) throws IOException {
             json.writeStartObject();
-            Set<UTF8String> keys = null;
+            AvroKeys keys = new AvroKeys();
             long index = 0;
             for (int count = in.readItemCount(false); count != 0; count = in.readItemCount(false)) {
+                keys.expect(count);
                 try {
                     for (; count > 0; count--, index++) {
                         UTF8String key = in.readString();
-                        keys = keys == null && index + count > 1 ? new HashSet<>() : keys;
-                        if (keys != null && !keys.add(key)) {
+                        if (keys.place(key) < index) {
                             throw new BadRecord("a map has the same key twice"); // One of them would be lost.
                         }
                         json.writeFieldName(key.toString());

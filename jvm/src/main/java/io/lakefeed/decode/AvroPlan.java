@@ -33,7 +33,6 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 final class AvroPlan {
     private static final GenericData GENERIC = new GenericData();
-
     /** Branches of a writer's unions multiply, also where the reader's schema is small. */
     private static final int MOST_STEPS = 20 * SchemaLimits.MOST_COLUMNS;
 
@@ -87,7 +86,7 @@ final class AvroPlan {
                 Resolver.ReaderUnion union = (Resolver.ReaderUnion) action;
                 yield branch(reader, union.firstMatch, union.actualAction, open);
             }
-            case ERROR -> new AvroObjects.Mismatch(action.toString());
+            case ERROR -> new AvroObjects.Mismatch(action.toString().replaceFirst("^Found ", "found "));
             case SKIP -> throw new IllegalStateException("a field that is skipped has no value");
         };
     }
@@ -119,7 +118,7 @@ final class AvroPlan {
             return new AvroNumbers.OfLong(type, writer.getType(), 1);
         }
         if (written < wanted) {
-            return new AvroObjects.Mismatch("Found " + writer.getLogicalType().getName() + ", which is finer than "
+            return new AvroObjects.Mismatch("found " + writer.getLogicalType().getName() + ", which is finer than "
                     + reader.getLogicalType().getName());
         }
         return new AvroNumbers.OfLong(type, writer.getType(), written / wanted);
