@@ -67,11 +67,11 @@ def pipeline(dice: random.Random) -> dict[str, Any]:
 def _some(annotation: Any, dice: random.Random) -> Iterator[Any]:
     model = shape.model_of(annotation)
     if model is not None:
-        below: list[Any] = list(_blocks(model))
-        yield from dice.sample(below, k=min(4, len(below)))
+        blocks = list(_blocks(model))
+        yield from dice.sample(blocks, k=min(4, len(blocks)))
         return
     if (values := shape.free_form(annotation)) is not None:
-        below = list(_some(values, dice)) if shape.model_of(values) else ["x", "1"]
+        below: list[Any] = list(_some(values, dice)) if shape.model_of(values) else ["x", "1"]
         yield from ({"a": each} for each in below[:2])
         return
     yield from _candidates(annotation, None)

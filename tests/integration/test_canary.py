@@ -1,0 +1,181 @@
+"""No secret gets out: one text, planted in each kind of setting that can hold one, is looked for everywhere."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import urllib.request
+import uuid
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from lakefeed.session import log_path
+from tests.cli import Running, lakefeed
+from tests.feed import Feed
+
+CANARY = f"canary{uuid.uuid4().hex}"
+WRONG = {
+    "broker": ["source.kafka.bootstrap_servers=127.0.0.1:1"],
+    "registry": ["decode.avro.registry.url=http://127.0.0.1:1"],
+    "store": ["s3.endpoint=http://127.0.0.1:1"],
+    "keys of the store": ["s3.access_key=${WRONG_KEY}", "s3.secret_key=${CANARY}-s3"],
+    "catalog": ["catalogs.lake.uri=jdbc:sqlite:/nowhere/at/all.db"],
+    "schema": ["decode.avro.subject=none-of-this-name"],
+    "a key": ["spark.oops=${CANARY}-spark"],
+    "columns": ["sink.iceberg.partition_by=[nothing]"],
+}
+
+
+def planted(feed: Feed, *, ui: int, events: Path) -> Path:
+    """A pipeline file with a secret wherever one can be that its servers do not look at."""
+    (feed.folder / "own.py").write_text("def same(rows, login):\n    return rows\n")
+    (feed.folder / "zones.csv").write_text("zone\na\n")
+    return feed.write_file(
+        source={
+            "kafka": {
+                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+                "topics": [feed.topic],
+                "options": {
+                    "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+                    'username="u" password="${CANARY}-jaas";',
+                    "kafka.ssl.key.password": "${CANARY}-key",
+                    "kafka.client.rack": "${CANARY}-rack",
+                },
+            }
+        },
+        decode={
+            "avro": {"registry": {"url": "${SCHEMA_REGISTRY_URL}", "username": "u", "password": "${CANARY}-registry"}}
+        },
+        transform={
+            "tables": {
+                "zones": {
+                    "format": "csv",
+                    "path": f"file://{feed.folder}/zones.csv",
+                    "schema_ddl": "zone STRING",
+                    "options": {"nullValue": "${CANARY}-option", "plain": "${CANARY}-plain"},
+                }
+            },
+            "steps": {
+                "joined": {"sql": f"SELECT t.* FROM {feed.name} t LEFT JOIN zones z ON t.zone = z.zone"},
+                "last": {"python": "own:same", "options": {"login": "${CANARY}-python"}},
+            },
+        },
+        catalogs={
+            "lake": {
+                "type": "jdbc",
+                "uri": "${LAKEFEED_CATALOG_URI}",
+                "warehouse": "${LAKEFEED_WAREHOUSE}",
+                "properties": {"header.X-Sesame": "${CANARY}-catalog", "plain-name": "${CANARY}-property"},
+            }
+        },
+        spark={
+            "spark.ui.enabled": True,
+            "spark.ui.port": ui,
+            "spark.eventLog.enabled": True,
+            "spark.eventLog.dir": f"file://{events}",
+            "spark.lakefeed.sesame": "${CANARY}-spark",
+            "spark.sql.catalog.lake.own": "${CANARY}-sql",
+            "spark.hadoop.fs.azure.account.x": "${CANARY}-hadoop",
+        },
+    )
+
+
+def command_lines() -> str:
+    """Those of all processes of this machine."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(each.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return "\n".join(found)
+
+
+def asked(port: int) -> str:
+    """What Spark's UI shows: settings, and each query with its plan."""
+    base = f"http://127.0.0.1:{port}/api/v1/applications"
+    application = json.loads(urllib.request.urlopen(base, timeout=30).read())[0]["id"]
+    pages = [
+        f"{base}/{application}/{page}" for page in ("environment", "sql?details=true&length=100", "jobs", "stages")
+    ]
+    pages += [f"http://127.0.0.1:{port}/{page}/" for page in ("environment", "SQL", "StreamingQuery")]
+    return "\n".join(urllib.request.urlopen(page, timeout=30).read().decode() for page in pages)
+
+
+def objects(feed: Feed) -> str:
+    """All of the feed's objects: checkpoint, data, and the table's metadata."""
+    s3 = feed.connections.s3
+    assert s3.access_key is not None
+    assert s3.secret_key is not None
+    store = fs.S3FileSystem(
+        access_key=s3.access_key.get_secret_value(),
+        secret_key=s3.secret_key.get_secret_value(),
+        endpoint_override=s3.endpoint,
+        region=s3.region,
+    )
+    texts = []
+    for each in store.get_file_info(fs.FileSelector(feed.stack.bucket, recursive=True)):
+        if feed.name in each.path and each.type == fs.FileType.File:
+            with store.open_input_stream(each.path) as stream:
+                texts.append(each.path + "\n" + stream.read().decode("latin-1"))
+    return "\n".join(texts)
+
+
+def files_of(*folders: Path) -> str:
+    files = [each for folder in folders for each in folder.rglob("*") if each.is_file()]
+    return "\n".join(each.read_bytes().decode("latin-1") for each in files)
+
+
+def test_no_secret_gets_out(feed: Feed) -> None:
+    events = feed.folder / "events"
+    events.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    path = planted(feed, ui=port, events=events)
+    environment = {
+        **feed.environment,
+        "CANARY": CANARY,
+        "WRONG_KEY": "nobody",
+        "LAKEFEED_DEBUG": "1",
+        "PYTHONPATH": str(feed.folder),
+    }
+    feed.create_topic()
+    feed.send(feed.avro([{"id": 1, "zone": "a"}, {"id": 2, "zone": "b"}]))
+
+    places: dict[str, str] = {}
+    running = Running(["run", path], environment, feed.folder / "run.out")
+    try:
+        running.wait_until_it_says("batch 0")
+        places["command lines"] = command_lines()
+        places["Spark's UI"] = asked(port)
+        assert running.ask_to_stop(signal.SIGTERM) == 0, running.said()
+    finally:
+        if running.process.poll() is None:
+            running.kill()
+    places["output of run"] = running.said()
+    places["event log"] = files_of(events)
+    places["objects"] = objects(feed)
+    # What shows nothing cannot show a secret either: each of these knows the feed.
+    for place, text in places.items():
+        assert feed.name in text, f"{place} was not looked at"
+
+    def said(*arguments: Any) -> str:
+        done = lakefeed(*arguments, environment=environment)
+        return f"{done.returncode}\n{done.stdout}{done.stderr}"
+
+    for command in (["conf", path], ["conf", path, "--format", "json"], ["verify", path], ["plan", path]):
+        places[f"lakefeed {command[0]}"] = said(*command)
+        assert places[f"lakefeed {command[0]}"].startswith("0\n"), places[f"lakefeed {command[0]}"]
+    for name, settings in WRONG.items():
+        overrides = [each for setting in settings for each in ("--set", setting)]
+        for command in (["check", path, "--connect", "--output", "json"], ["run", path, "--once"]):
+            told = said(*command, *overrides)
+            assert not told.startswith("0\n"), (name, told)
+            places[f"{command[0]} with another {name}"] = told
+    places["logs"] = files_of(log_path("check").parent)
+    assert [place for place, text in places.items() if CANARY in text] == []
+    secret = feed.environment["AWS_SECRET_ACCESS_KEY"]
+    assert [place for place, text in places.items() if secret in text] == []
