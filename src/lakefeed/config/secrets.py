@@ -115,6 +115,8 @@ def texts_of(value: Any) -> set[str]:
 
 def pattern(keys: Iterable[str]) -> str:
     """A regular expression of Java that finds the names of secrets, and these keys among others."""
-    exact = (re.sub(r"([^A-Za-z0-9_-])", r"\\\1", key) for key in sorted(keys))
+    # Hadoop has its settings without Spark's prefix, and Spark's UI shows those too.
+    bare = {re.sub(r"^spark\.hadoop\.|^spark\.(?=hive\.)", "", key) for key in keys}
+    exact = (re.sub(r"([^A-Za-z0-9_-])", r"\\\1", key) for key in sorted(bare))
     # The words of Spark's own pattern too: what it hides stays hidden.
     return "|".join([NAMES, "token", "credential", *(f"(^|\\.){key}$" for key in exact)])

@@ -90,7 +90,9 @@ def test_catalogs_part_their_properties_by_the_same_rule() -> None:
 
 
 def test_spark_hides_the_same_names() -> None:
-    java = pattern({"spark.sql.x[0]", "header.X"})
+    java = pattern({"spark.sql.x[0]", "header.X", "spark.hadoop.fs.azure.account.x"})
+    assert re.search(java, "fs.azure.account.x")
+    assert re.search(java, "spark.hadoop.fs.azure.account.x")
     for key in ("spark.sql.catalog.lake.header.X", "spark.sql.x[0]", "a.account.key", "fs.s3a.access.key"):
         assert re.search(java, key), key
     assert not re.search(java, "spark.sql.shuffle.partitions")
