@@ -1,0 +1,86 @@
+"""One feed that meets in mid-stream whatever writers may register: one table, dead letters, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.tables.reader import open_table
+from tests.feed import Feed
+from tests.spark.records import avro_bytes
+from tests.unit.schema.test_merge import field, record
+from tests.unit.schema.test_parse import bomb, deep
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ID = field("id", "int")
+V1 = record(ID, field("zone"), name="Trip", namespace="nyc")
+EMPTY = {"type": "record", "name": "Nothing", "fields": []}
+CASH, CARD = (record(field(name, "int"), name=name.title()) for name in ("coins", "digits"))
+
+
+def version(*fields: Any) -> Any:
+    return {**V1, "fields": [*V1["fields"], *fields]}
+
+
+WITH_EMPTY = version(field("e", ["null", EMPTY], default=None), field("nulls", {"type": "array", "items": "null"}))
+WITH_MORE = version(field("e", ["null", record(field("x", "int"), name="Nothing")], default=None))
+WITH_UNION = {**version(field("paid", ["null", CASH, CARD], default=None)), "namespace": "nyc.v2"}
+FOREIGN = record(field("amount", "int"), name="Payment")
+TAKEN = version(field("KAFKA_offset", "long"))
+BOMB = version(field("b", bomb(12)))
+DEEP = version(field("d", deep(200)))
+ROW = {"id": 1, "zone": "a"}
+
+
+def header(feed: Feed, schema: Any, *, subject: str) -> bytes:
+    """The header of some producer, which registers its schema under a subject of its own."""
+    registry = SchemaRegistry(feed.stack.schema_registry_url)
+    return b"\0" + registry.register(f"{feed.topic}-{subject}", json.dumps(schema)).to_bytes(4, "big")
+
+
+def framed(feed: Feed, schema: Any, value: dict[str, Any], *, subject: str) -> bytes:
+    return header(feed, schema, subject=subject) + avro_bytes(schema, value)
+
+
+def test_a_feed_meets_strange_schemas(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    feed.send(feed.avro([ROW], V1))
+    letters = f"lake.{feed.name}.dead_letters"
+    pipeline = feed.pipeline(
+        decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]},
+        dead_letters={"table": letters},
+    )
+    pipeline.run(spark=lake, once=True)
+
+    feed.send(
+        [
+            framed(feed, FOREIGN, {"amount": 5}, subject="foreign"),
+            framed(feed, WITH_EMPTY, {**ROW, "id": 2, "e": {}, "nulls": [None, None]}, subject="empty"),
+            framed(feed, WITH_UNION, {**ROW, "id": 3, "paid": ("nyc.v2.Digits", {"digits": 4})}, subject="union"),
+            framed(feed, TAKEN, {**ROW, "KAFKA_offset": 9}, subject="taken"),
+            header(feed, BOMB, subject="bomb"),  # The decoder looks at the schema before the value.
+            header(feed, DEEP, subject="deep"),
+            *feed.avro([{**ROW, "id": 4}], V1),
+        ]
+    )
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters, summary.records) == (3, 4, 7)
+
+    feed.send([framed(feed, WITH_MORE, {**ROW, "id": 5, "e": {"x": 6}}, subject="more")])
+    pipeline.run(spark=lake, once=True)
+    rows = sorted(feed.rows(), key=lambda row: row["id"])
+    assert [{name: row[name] for name in row if name != "kafka_partition"} for row in rows] == [
+        {"id": 1, "zone": "a", "kafka_offset": 0, "paid": None, "e": None},
+        {"id": 2, "zone": "a", "kafka_offset": 2, "paid": None, "e": None},
+        {"id": 3, "zone": "a", "kafka_offset": 3, "paid": {"member0": None, "member1": {"digits": 4}}, "e": None},
+        {"id": 4, "zone": "a", "kafka_offset": 7, "paid": None, "e": None},
+        {"id": 5, "zone": "a", "kafka_offset": 8, "paid": None, "e": {"x": 6}},
+    ]
+    found = open_table(letters, connections=feed.connections).scan().to_arrow().sort_by("offset").to_pylist()
+    assert [each["offset"] for each in found] == [1, 4, 5, 6]
+    for each, words in zip(found, ["is a Payment", "field kafka_offset already", "columns", "levels"], strict=True):
+        assert words in each["reason"]
+    assert not pipeline.verify(deep=True).faults
