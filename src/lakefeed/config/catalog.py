@@ -137,6 +137,9 @@ class Catalog(Model):
             "jdbc.user": self.username,
             # A new token for the credential, each time: not every login server exchanges tokens (RFC 8693).
             "token-exchange-enabled": None if self.credential is None else "false",
+            # Iceberg's own client waits without end for a server that accepts and says nothing.
+            "rest.client.connection-timeout-ms": "10000" if self.type == "rest" else None,
+            "rest.client.socket-timeout-ms": "120000" if self.type == "rest" else None,
             "scope": self.scope,
             "oauth2-server-uri": self.oauth2_server_uri,
             "header.X-Iceberg-Access-Delegation": "vended-credentials" if self.vended_credentials else None,

@@ -8,6 +8,8 @@ from typing import Literal
 
 # Who holds the feed's row longer than this is cut off by the server: a driver that was stopped in mid-transaction.
 LOCK_SECONDS = 300
+STATEMENT_SECONDS = 3600
+"""A server that takes longer for one statement is taken for one that does not answer any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +104,8 @@ POSTGRESQL = Dialect(
         # A text goes into whatever takes one: json, uuid, an enum.
         "stringtype": "unspecified",
         "connectTimeout": "10",
+        "loginTimeout": "30",
+        "socketTimeout": str(STATEMENT_SECONDS),
         "tcpKeepAlive": "true",
         "ApplicationName": "lakefeed",
         # The server's details are rows: "Failing row contains (…)".
@@ -131,6 +135,7 @@ MARIADB = Dialect(
     properties={
         "useBulkStmts": "true",
         "connectTimeout": "10000",
+        "socketTimeout": str(STATEMENT_SECONDS * 1000),
         "tcpKeepAlive": "true",
         # Statements with their values, and those of others in a deadlock.
         "dumpQueriesOnException": "false",

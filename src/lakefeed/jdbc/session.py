@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 TIMEOUT_SECONDS = 10
+READ_SECONDS = 30
 ROWS_AT_ONCE = 20_000
 # How the JVM module tells what a database says (io.lakefeed.jdbc.DatabaseFailure): SQL state, the server's own number.
 FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
@@ -206,6 +207,9 @@ class PythonDatabase:
                 user=user,
                 password=password,
                 connect_timeout=TIMEOUT_SECONDS,
+                keepalives_idle=READ_SECONDS,
+                keepalives_interval=10,
+                keepalives_count=3,
                 **options,
             )
         except psycopg.Error as error:
@@ -226,6 +230,9 @@ class PythonDatabase:
                 user=user,
                 password=password,
                 connect_timeout=TIMEOUT_SECONDS,
+                # Without it a server that accepts and says nothing is waited for without end.
+                read_timeout=READ_SECONDS,
+                write_timeout=READ_SECONDS,
                 charset="utf8mb4",
                 ssl=context,
             )

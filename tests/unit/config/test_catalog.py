@@ -71,6 +71,8 @@ def test_rest_with_a_login_and_vended_credentials() -> None:
         "scope": "PRINCIPAL_ROLE:ALL",
         "oauth2-server-uri": "https://login/token",
         "token-exchange-enabled": "false",
+        "rest.client.connection-timeout-ms": "10000",
+        "rest.client.socket-timeout-ms": "120000",
         "header.X-Iceberg-Access-Delegation": "vended-credentials",
     }
     assert wanted.items() <= spark.items()

@@ -42,7 +42,10 @@ record StreamConnection(String stream, String region, String endpoint, String ke
     private KinesisClient connected() {
         KinesisClientBuilder builder = KinesisClient.builder()
                 .region(Region.of(region))
-                .httpClientBuilder(ApacheHttpClient.builder().connectionTimeout(Duration.ofSeconds(5)));
+                .httpClientBuilder(ApacheHttpClient.builder().connectionTimeout(Duration.ofSeconds(5)))
+                // The timeout of a socket is one of each read.
+                .overrideConfiguration(call ->
+                        call.apiCallAttemptTimeout(Duration.ofMinutes(1)).apiCallTimeout(Duration.ofMinutes(4)));
         if (endpoint != null) {
             // Others that speak Kinesis speak its JSON alone; no other client of this JVM knows CBOR.
             System.setProperty(SdkSystemSetting.CBOR_ENABLED.property(), "false");
