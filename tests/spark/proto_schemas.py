@@ -212,6 +212,8 @@ class Schemas:
             # Types that contain each other many times over are too many columns.
             nested = sum(isinstance(each.target, Message) for each in message.fields)
             made = self._field(at, next(numbers), syntax, others if nested < 2 else [], enums)
+            if sum("required" in (each.label, *each.options.lower().split("_")) for each in message.fields) > 20:
+                made = replace(made, label="optional" if made.label == "required" else made.label, options="")
             plain = made.key is None and made.label in ("", "optional") and not made.group and not made.options
             if plain and self.chance.random() < 0.2:
                 oneof = oneof or f"choice{at}"

@@ -167,6 +167,7 @@ final class ProtobufJson implements ProtobufPart {
         /** What a scalar is without a value. */
         private final Object zero;
         private final byte[] zeroText;
+        private final String zeroPlain;
         /** Of a message; made when the first is met, since types contain each other. */
         private ProtobufJson inner;
 
@@ -176,6 +177,7 @@ final class ProtobufJson implements ProtobufPart {
             this.name = field.name().getBytes(StandardCharsets.UTF_8);
             this.scalar = field.type() == ProtoType.MESSAGE ? null : ProtobufValue.of(field, natural(field.type()));
             this.zero = scalar == null ? null : scalar.zero();
+            this.zeroPlain = String.valueOf(zero);
             this.zeroText = zero instanceof UTF8String string ? string.getBytes() : null;
         }
 
@@ -225,7 +227,7 @@ final class ProtobufJson implements ProtobufPart {
                     }
                     input.unlimit(outer);
                 } else {
-                    budget.charge(MemoryBudget.OBJECT);
+                    budget.charge(2 * MemoryBudget.OBJECT);
                     list.add(one(input, tag, null, depth));
                 }
             } catch (RuntimeException bad) {
@@ -301,7 +303,7 @@ final class ProtobufJson implements ProtobufPart {
             } else if (found instanceof Double || found instanceof Float) {
                 text.real((Number) found);
             } else {
-                text.plain(found.toString());
+                text.plain(found == zero ? zeroPlain : found.toString());
             }
         }
     }
