@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any
 from lakefeed import driver_jvm
 from lakefeed.config import secrets
 from lakefeed.errors import ConfigError, MissingExtra
+from lakefeed.redaction import HIDDEN
 from lakefeed.signals import python_keeps_its_handler
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
     from pyspark.sql import SparkSession
 
     from lakefeed.config.connections import Catalog, Connections
@@ -151,7 +153,9 @@ def session(
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.Builder()
         whole = with_own(wanted, conf or {})
-        for key, value in whole.items():
+        # Spark's event log has each job's settings, and hides only those that the application's settings have too.
+        hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
+        for key, value in {**hidden, **whole}.items():
             builder = builder.config(key, value)
         # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
         driver_jvm.start(secrets.shown(whole), log_file=log_file)
@@ -305,17 +309,25 @@ def _set_secrets(spark: SparkSession, connections: Connections) -> None:
     }.items():
         if secret is not None:
             hadoop.set(key, secret.get_secret_value())
+    for key, secret in _catalog_secrets(connections).items():
+        spark.conf.set(key, secret.get_secret_value())
+
+
+def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
+    s3 = connections.s3
     keys = {
         "s3.access-key-id": s3.access_key,
         "s3.secret-access-key": s3.secret_key,
         "s3.session-token": s3.session_token,
     }
+    found: dict[str, SecretStr] = {}
     for name, catalog in connections.catalogs.items():
         # Vended keys come with each table; ours beside them would be mixed with theirs.
         known = {} if catalog.vended_credentials else keys
         for key, secret in {**known, **catalog.secrets()}.items():
             if secret is not None:
-                spark.conf.set(f"spark.sql.catalog.{name}.{key}", secret.get_secret_value())
+                found[f"spark.sql.catalog.{name}.{key}"] = secret
+    return found
 
 
 def _hadoop_configuration(spark: SparkSession):  # type: ignore[no-untyped-def]  # a py4j object
