@@ -13,6 +13,7 @@ import pytest
 
 from lakefeed.cli import demo
 from lakefeed.cli.main import root
+from lakefeed.config import load
 from lakefeed.local.home import Home, Memory
 from tests.faults import test_sweep
 
@@ -41,12 +42,15 @@ def test_what_the_demo_prints_is_enough_for_a_shell_that_knows_nothing(tmp_path:
         printed = demo._look_around("lake.nyc.trips", home=home.root, keep=True)
     commands = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
     (verify,) = (each for each in commands if each.startswith("lakefeed verify "))
-    # The servers are not there; the file has all that it needs all the same.
-    checked = "\n".join([*commands[: commands.index(verify)], verify.replace("verify", "check"), "env"])
+    # The servers are not there. The command is found, and the file gets each variable that it needs.
+    checked = "\n".join([*commands[: commands.index(verify)], "command -v lakefeed", "env"])
     ran = subprocess.run(
         ["/bin/bash", "-euc", checked], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
+    environment = dict(line.partition("=")[::2] for line in ran.stdout.splitlines() if "=" in line)
+    read = load.read(Path(shlex.split(verify)[2]), environment=environment)
+    assert list(read.problems) == []
     assert "KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:1\n" in ran.stdout
     assert "/catalog.db" in ran.stdout
 
@@ -104,7 +108,12 @@ def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists(
     makefile = (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-    named = {name for page in pages for name in re.findall(r"(?:`|^)make ([a-z-]+)", page.read_text(), re.M)}
+    named = {
+        name
+        for page in pages
+        for text in (*blocks(page), *re.findall(r"`(make [^`]+)`", page.read_text()))
+        for name in re.findall(r"^make ([a-z-]+)", text)
+    }
     assert named <= targets, named - targets
     assert set(re.findall(r"^\.PHONY: (.*)", makefile, re.M)[0].split()) == targets
     for target in sorted(targets):

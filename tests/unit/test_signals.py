@@ -52,8 +52,8 @@ def ended_by(number: signal.Signals, *command: str) -> tuple[int, str]:
     ("command", "number"),
     [
         ("run", signal.SIGTERM),
-        ("run", signal.SIGHUP),
-        ("backfill", signal.SIGTERM),
+        pytest.param("run", signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param("backfill", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("run", signal.SIGINT, marks=pytest.mark.slow),
         pytest.param("backfill", signal.SIGINT, marks=pytest.mark.slow),
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def check(
     if schema:
         from lakefeed.config.schema import json_schema
 
-        click.echo(json.dumps(json_schema(), indent=2))
+        echo(json.dumps(json_schema(), indent=2))
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.", context)
@@ -59,10 +59,10 @@ def check(
 
     def text() -> None:
         for problem in problems:
-            click.echo(str(problem))
+            echo(str(problem))
         count = len(errors_of(problems))
         asked = ", and what it points at is there" if connect else ""
-        click.echo(f"{file}: {count} error{'s' if count > 1 else ''}" if count else f"{file}: no mistakes{asked}")
+        echo(f"{file}: {count} error{'s' if count > 1 else ''}" if count else f"{file}: no mistakes{asked}")
 
     emit(output, [problem.as_dict() for problem in problems], text)
     context.exit(exit_status(problems))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from lakefeed.cli.output import echo
+
 SECRETS = (
     "Secrets are not printed. The S3 keys: give every process AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
     "call lakefeed.session() in the application, which passes them on."
@@ -50,15 +52,15 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
         printed = with_own(printed, {key: str(value) for key, value in secrets.shown(config.spark).items()})
         left_out = sorted(config.spark.keys() - secrets.shown(config.spark).keys())
     if style == "json":
-        click.echo(json.dumps(printed, indent=2))
+        echo(json.dumps(printed, indent=2))
         for key in left_out:
-            click.echo(f"# {key}: {LEFT_OUT}", err=True)
+            echo(f"# {key}: {LEFT_OUT}", err=True)
     elif style == "arguments":
-        click.echo(" ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in printed.items()))
+        echo(" ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in printed.items()))
         for line in (SECRETS, *(f"{key}: {LEFT_OUT}" for key in left_out)):
-            click.echo(f"# {line}", err=True)
+            echo(f"# {line}", err=True)
     else:
         for line in (SECRETS, *(f"{key}: {LEFT_OUT}" for key in left_out)):
-            click.echo(f"# {line}")
+            echo(f"# {line}")
         for key, value in printed.items():
-            click.echo(f"{key} {value}")
+            echo(f"{key} {value}")

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from lakefeed.cli.output import emit, output_option
+from lakefeed.cli.output import echo, emit, output_option
 
 
 @click.command()
@@ -64,9 +64,9 @@ def init(
     schema_file = template.write_schema_beside(file)
 
     def text() -> None:
-        click.echo(f"{file}: {topic} -> {blank.table}, values read as {found.kind}")
-        click.echo(f"  {'known from' if found.certain else 'please look:'} {found.how}")
-        click.echo(f"next: lakefeed check {file} --connect")
+        echo(f"{file}: {topic} -> {blank.table}, values read as {found.kind}")
+        echo(f"  {'known from' if found.certain else 'please look:'} {found.how}")
+        echo(f"next: lakefeed check {file} --connect")
 
     document = {
         "file": str(file),
