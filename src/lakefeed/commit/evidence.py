@@ -207,6 +207,21 @@ def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, in
     return found
 
 
+def begins(commits: Sequence[Commit]) -> dict[Partition, int]:
+    """Below which offset rows can be of commits that have expired, for each partition.
+
+    Args:
+        commits: those that are left, oldest first.
+    """
+    found = {key: start for key, (start, _) in spans(commits).items()}
+    for commit in commits:
+        if commit.move is not None and commit.move.deleted_rows is None:
+            # The rows that the move kept are further on than where it goes.
+            for key, (_, end) in commit.rewound.items():
+                found[key] = max(end, found[key])
+    return found
+
+
 def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
     """The offsets that the commits cover, in as few ranges as possible."""
     return united(each for commit in commits for each in without_batches(commit.ranges).ranges)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.commit.covered import Position
 from lakefeed.commit.entries import FENCE, POSITION, Backfill, Commit
-from lakefeed.commit.evidence import Evidence, Keyed, Letter, Letters, Placed, covered, spans, sparse
+from lakefeed.commit.evidence import Evidence, Keyed, Letter, Letters, Placed, begins, covered, spans, sparse
 from lakefeed.commit.positions import IcebergRows, keyed_rows, placed
 from lakefeed.commit.ranges import OffsetRange
 from lakefeed.commit.snapshots import (
@@ -71,9 +71,8 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
     def positions(of: Table) -> dict[tuple[str, int], Placed] | None:
         if not (deep and commits):
             return None
-        begins = {key: start for key, (start, _) in spans(commits).items()}
         kept = letters.letters if letters else ()
-        return placed(IcebergRows(of), covered(landed), topics=topics, begins=begins, letters=kept)
+        return placed(IcebergRows(of), covered(landed), topics=topics, begins=begins(commits), letters=kept)
 
     return Evidence(
         commits=commits,
@@ -180,7 +179,7 @@ def _of_database(config: PipelineConfig, sink: JdbcSink, connections: Connection
                 DatabaseRows(session, ledger),
                 covered(commits),
                 topics=topics,
-                begins={key: start for key, (start, _) in spans(commits).items()},
+                begins=begins(commits),
                 letters=letters.letters if letters else (),
             )
         counted = ledger.count_rows(session) if deep and sink.mode == "upsert" else None

@@ -109,8 +109,8 @@ def placed(
         table: as it was when its ledger was read.
         spans: the offsets that the ledger covers, in ranges that neither touch nor overlap.
         topics: the feed's; rows of others are somebody else's.
-        begins: where the feed's oldest commit that is left begins, in each partition: rows from before it, which are in
-            no span, may be of commits whose snapshots have expired.
+        begins: below which offset rows that are in no span may be of commits whose snapshots have expired, in each
+            partition.
         letters: the dead letters, which are no rows.
 
     Raises:

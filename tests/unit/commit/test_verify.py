@@ -19,9 +19,11 @@ from lakefeed.commit.evidence import (
     OtherCommit,
     Placed,
     ReplayCommit,
+    begins,
     spans,
     sparse,
 )
+from lakefeed.commit.move import Move
 from lakefeed.commit.outcomes import Counts, total
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.kafka.topics import PartitionDescription, TopicDescription
@@ -290,3 +292,12 @@ def test_counts_must_belong_to_a_range(count: int) -> None:
     counts = {**GOOD[1].counts, (TOPIC, 9): Counts(count)}
     stray = replace(GOOD[1], counts=counts, rows=total(counts).rows)
     assert faults(evidence((GOOD[0], stray, GOOD[2]))) == ["counts"]
+
+
+@pytest.mark.parametrize(("deleted", "below"), [(None, 30), ({(TOPIC, 0): 20}, 10)])
+def test_rows_that_a_rewind_kept_may_be_of_commits_that_have_expired(
+    deleted: dict[tuple[str, int], int] | None, below: int
+) -> None:
+    move = Move("rewind", {(TOPIC, 0): (30, 10)}, {TOPIC: ID}, deleted)
+    ranges = OffsetRanges((OffsetRange(TOPIC, 0, 10, 10), OffsetRange(TOPIC, 1, 5, 5)), {TOPIC: ID})
+    assert begins([Commit("f", 0, ranges, move=move)]) == {(TOPIC, 0): below, (TOPIC, 1): 5}
