@@ -27,8 +27,10 @@ CLASSPATH_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:build-c
 
 SPARK = "4.1.1"  # The newest of the 4.1 line for which every connector is published.
 AWS_SDK = "2.29.52"  # What hadoop-aws 3.4.2 is built with.
-POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.8"
-MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.6"
+POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.13"
+MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.10"
+LZ4 = "at.yawk.lz4:lz4-java:1.11.2"
+JACKSON = "com.fasterxml.jackson:jackson-bom:2.21.5"
 POSTGRESQL_SERVER = "18.0.0"
 # Platforms as the server's artifacts call them.
 POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
@@ -63,10 +65,9 @@ RECIPES = {
             # Not 4.1.1: it stops at a replayed batch (SPARK-57438), see docs/decisions/0001.
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-            "org.apache.kafka:kafka-clients:3.9.1",
+            "org.apache.kafka:kafka-clients:3.9.2",
             "org.apache.commons:commons-pool2:2.12.1",
-            # Before Spark's own 1.8.0, which has CVE-2025-12183 and CVE-2025-66566: docs/security.md.
-            "at.yawk.lz4:lz4-java:1.10.2",
+            LZ4,  # Stands before Spark's own 1.8.0 on the class path: docs/security.md.
             f"org.apache.spark:spark-avro_2.13:{SPARK}",
             "org.apache.hadoop:hadoop-aws:3.4.2",
             "org.xerial:sqlite-jdbc:3.54.1.0",
@@ -89,14 +90,16 @@ RECIPES = {
         closure=(
             "org.apache.kafka:kafka_2.13:4.3.1",
             "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+            LZ4,
         ),
+        boms=(JACKSON,),
     ),
     "registry": Recipe(exact=("io.apicurio:apicurio-registry-app:all@tar.gz:3.0.9",)),
     # Only the filesystem backend is used: the SDKs of the big clouds stay out (38 MB instead of 120).
     "s3proxy": Recipe(
         closure=("org.gaul:s3proxy:4.1.0",),
         exclude=("com.azure:*", "com.google.cloud:*", "com.microsoft.azure:*"),
-        boms=("com.fasterxml.jackson:jackson-bom:2.21.0",),
+        boms=(JACKSON,),
     ),
     # Spark's own checkpoint manager for object stores, to be measured against.
     "bench": Recipe(exact=(f"org.apache.spark:spark-hadoop-cloud_2.13:{SPARK}",)),

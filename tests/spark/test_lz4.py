@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.jars import read_lock
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -14,7 +16,10 @@ def test_the_fixed_jar_is_loaded_and_reads_what_it_writes(spark: SparkSession) -
     origin = (
         loader.loadClass("net.jpountz.lz4.LZ4Factory").getProtectionDomain().getCodeSource().getLocation().toString()
     )
-    assert origin.endswith("/lz4-java-1.10.2.jar")
+    (locked,) = (
+        each.coordinate.rpartition(":")[2] for each in read_lock().artifacts if ":lz4-java:" in each.coordinate
+    )
+    assert origin.endswith(f"/lz4-java-{locked}.jar")
     # What a Kafka producer and consumer do with a batch.
     kafka = jvm.org.apache.kafka.common
     gateway: Any = spark.sparkContext._gateway

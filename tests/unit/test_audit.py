@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 
@@ -11,7 +12,7 @@ from tools import audit
 from tools.audit import Part
 
 OLD = Part("maven", "org.lz4/lz4-java", "1.8.0", "0" * 64, "jars.lock: spark")
-NEW = dataclasses.replace(OLD, name="at.yawk.lz4/lz4-java", version="1.10.2")
+NEW = dataclasses.replace(OLD, name="at.yawk.lz4/lz4-java", version="1.11.2")
 
 
 def test_the_bill_is_valid_and_names_each_part_with_its_hash() -> None:
@@ -20,7 +21,7 @@ def test_the_bill_is_valid_and_names_each_part_with_its_hash() -> None:
     purls = {each["purl"] for each in document["components"]}
     assert purls == {
         "pkg:maven/org.lz4/lz4-java@1.8.0",
-        "pkg:maven/at.yawk.lz4/lz4-java@1.10.2",
+        "pkg:maven/at.yawk.lz4/lz4-java@1.11.2",
         "pkg:pypi/click@8.3.1",
     }
     assert document["components"][0]["hashes"] == [{"alg": "SHA-256", "content": "0" * 64}]
@@ -33,11 +34,24 @@ def test_an_invalid_bill_is_refused() -> None:
 
 def test_an_advisory_is_found_in_the_versions_that_it_names_and_in_no_other() -> None:
     advisories = json.loads(audit.ADVISORIES.read_text())
-    (found,) = audit.known([OLD, NEW], advisories)
-    assert (found.part, found.decided) == (OLD, None)
+    found = audit.known([OLD, NEW], advisories)
+    assert {(each.part, each.decided) for each in found} == {(OLD, None)}
+    assert [each.advisory.partition(" ")[0] for each in found] == [
+        "CVE-2025-12183",
+        "CVE-2025-66566",
+        "CVE-2026-59949",
+        "GHSA-6cx8-rjf8-pr8g",
+    ]
     bundled = dataclasses.replace(OLD, name="lz4-java", where="pyspark")
-    (accepted,) = audit.known([bundled], advisories)
-    assert accepted.decided
+    assert all(each.decided for each in audit.known([bundled], advisories))
+
+
+def test_each_advisory_says_where_it_comes_from() -> None:
+    for each in json.loads(audit.ADVISORIES.read_text()):
+        assert all(re.fullmatch(r"CVE-\d{4}-\d{4,}|GHSA(-[0-9a-z]{4}){3}", name) for name in each["ids"]), each
+        assert each["source"], each
+        assert all(source.startswith("https://") for source in each["source"]), each
+        assert each["what"], each
 
 
 def test_each_advisory_about_what_the_locks_name_is_decided() -> None:
@@ -45,7 +59,9 @@ def test_each_advisory_about_what_the_locks_name_is_decided() -> None:
     packages = list(audit.python_packages(audit.ROOT / "uv.lock"))
     assert len(jars) > 100
     assert len(packages) > 50
-    found = audit.known([*jars, *packages], json.loads(audit.ADVISORIES.read_text()))
+    bundled = list(audit.bundled_jars())
+    assert len(bundled) > 200
+    found = audit.known([*jars, *packages, *bundled], json.loads(audit.ADVISORIES.read_text()))
     assert [each for each in found if each.decided is None] == []
 
 
