@@ -62,7 +62,9 @@ def listed(ranges: Sequence[OffsetRange], *, most: int = 5) -> str:
 
 
 def kind_of_failure(text: str) -> str:
-    """What kind of error Spark tells, without its text: that has values of the record."""
+    """What kind of error Spark tells: what ``without_values`` has left of it, or the class alone."""
+    if re.fullmatch(r"\[[A-Z][A-Z0-9_.]+\].* SQLSTATE \w{5}", text):
+        return text
     found = re.search(r"\[[A-Z][A-Z_.]+\]", text)
     return found[0] if found else text.partition(":")[0].strip()[:200]
 

@@ -18,6 +18,7 @@ from lakefeed.errors import (
     ResourceMissing,
     Unreachable,
 )
+from lakefeed.record_values import without_values
 
 # (what the text shows, the error's class, what it says, what to do next), most specific first.
 KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
@@ -143,10 +144,10 @@ def translated(error: BaseException) -> LakefeedError:
     text = str(error)
     for pattern, kind, what, hint in KNOWN:
         if match := re.search(pattern, text, re.DOTALL):
-            return kind(what, where=_line_around(text, match.start()), hint=hint)
+            return kind(what, where=without_values(_line_around(text, match.start())), hint=hint)
     return JobFailed(
         "Spark stopped the job",
-        where=_root_cause(text),
+        where=without_values(_root_cause(text)),
         hint="set LAKEFEED_DEBUG=1 for the stack trace; the JVM's log is named above where one is written",
     )
 
@@ -180,9 +181,8 @@ def translating() -> Iterator[None]:
 
 
 def _root_cause(text: str) -> str:
-    causes = re.findall(r"Caused by: (.+)", text)
-    line = causes[-1] if causes else next((line for line in text.splitlines() if line.strip()), text)
-    return line.strip()[:500]
+    causes = re.findall(r"Caused by: (.*?)(?=\n\s*at |\nCaused by: |\Z)", text, re.DOTALL)
+    return causes[-1] if causes else text.lstrip().partition("\n\nJVM stacktrace:")[0]
 
 
 def _line_around(text: str, position: int) -> str:

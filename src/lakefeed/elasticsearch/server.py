@@ -20,6 +20,7 @@ from urllib.parse import quote
 from lakefeed.config.elasticsearch import ElasticsearchSink
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
 from lakefeed.exchange import exchange
+from lakefeed.record_values import without_values
 
 TIMEOUT_SECONDS = 10
 MOST_BYTES = 16 << 20
@@ -45,8 +46,8 @@ class Answer:
         """Why it does not do what was asked."""
         error = self.document.get("error")
         if isinstance(error, dict):
-            return f"{error.get('type')}: {error.get('reason')}"[:500]
-        return str(error or f"HTTP status {self.status}")[:500]
+            return without_values(f"{error.get('type')}: {error.get('reason')}")
+        return without_values(str(error or f"HTTP status {self.status}"))
 
 
 class Server:

@@ -22,6 +22,7 @@ from lakefeed.errors import (
     Unreachable,
 )
 from lakefeed.jdbc.dialect import Dialect, dialect_of
+from lakefeed.record_values import without_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -80,7 +81,7 @@ class Refusal:
     def of(cls, error: BaseException) -> Refusal | None:
         """Out of an exception of Spark or of a session; None if it is none of a database."""
         found = FAILURE.search(str(error))
-        return cls(found[1], int(found[2]), found[3].strip()[:500]) if found else None
+        return cls(found[1], int(found[2]), without_values(found[3])) if found else None
 
     @property
     def passes(self) -> bool:
@@ -238,7 +239,9 @@ class PythonDatabase:
             )
         except (pymysql.Error, OSError) as error:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
-            raise Refusal("", 2013 if number == 2003 else number, str(error.args[-1])).error(where) from None
+            raise Refusal("", 2013 if number == 2003 else number, without_values(str(error.args[-1]))).error(
+                where
+            ) from None
         # An older client connects as plain text where the server has no TLS.
         if context is not None and not getattr(connection, "_secure", False):
             connection.close()
@@ -293,7 +296,7 @@ class _PythonSession:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             if state is None and not number:
                 raise
-            raise Refusal(state or "", number, str(error.args[-1])).error(self._where) from None
+            raise Refusal(state or "", number, without_values(str(error.args[-1]))).error(self._where) from None
 
 
 def _login_refused(text: str) -> Refusal:

@@ -167,9 +167,11 @@ final class BulkWriter {
         }
     }
 
-    /** The cluster quotes what it could not read. */
-    private static String withoutContent(String reason) {
-        return reason.replaceAll("(?si)[.:]?\\s*(preview of field's value|for input string).*", "");
+    /** The cluster quotes what it could not read: up to the end, or in brackets. */
+    static String withoutContent(String reason) {
+        return reason
+                .replaceAll("(?si)[.:]?\\s*(preview of field's value|for input string|prefix of the first immense term).*", "")
+                .replaceAll("(?si)\\b(value|date field|string)( |: )(\\[.*\\]|\\(.*\\)|'.*'|\".*\")", "$1 …");
     }
 
     private static String told(IOException away) {
