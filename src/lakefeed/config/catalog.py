@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -10,6 +11,8 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from lakefeed.config.base import Complaint, Complaints, Model, complain
 from lakefeed.config.secrets import Text, hidden, shown
 from lakefeed.config.urls import refuse_credentials
+
+_SQLITE = "jdbc:sqlite:"
 
 Kind = Literal["jdbc", "rest", "hive", "glue"]
 
@@ -125,6 +128,13 @@ class Catalog(Model):
             raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
         return warehouse.rstrip("/")
 
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The database file of a catalog on SQLite; None for other catalogs."""
+        if not self.uri.startswith(_SQLITE):
+            return None
+        return Path(self.uri.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0])
+
     def settings(self) -> dict[str, str]:
         """Iceberg's properties for this catalog, without any secret."""
         known = {
@@ -133,7 +143,7 @@ class Catalog(Model):
             "warehouse": self.warehouse,
             "jdbc.schema-version": "V1" if self.type == "jdbc" else None,
             # A writer waits for another one's commit on a busy disk; the driver's default is to fail after 3 seconds.
-            "jdbc.busy_timeout": "60000" if self.uri.startswith("jdbc:sqlite:") else None,
+            "jdbc.busy_timeout": "60000" if self.sqlite_file is not None else None,
             "jdbc.user": self.username,
             # A new token for the credential, each time: not every login server exchanges tokens (RFC 8693).
             "token-exchange-enabled": None if self.credential is None else "false",

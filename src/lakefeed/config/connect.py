@@ -57,10 +57,11 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
         connections = config.connections(os.environ)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
     checks += [*_sink_topics(config), *_search(config), *_columns(config)]
-    if tables:
-        checks.append(lambda: list(table_probe.problems(config, connections)))
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
+    # A catalog that fails its own check is named there; opening tables through it would fail in more words.
+    if tables and not any(each.key.startswith("catalogs.") for each in problems):
+        problems += table_probe.problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.pauses)
     return [
         replace(each, severity="warning", hint="the feed goes on without it, and it catches up by itself")
@@ -343,13 +344,14 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     catalog = connections.catalogs[name]
     if catalog.type == "glue":
         return []  # AWS itself; the buckets' check has shown whether the keys are right.
-    sqlite = catalog.uri.startswith("jdbc:sqlite:")
-    ask = {"rest": ask_rest_catalog, "jdbc": _sqlite if sqlite else _server, "hive": _server}[catalog.type]
-    return [_checked(f"catalogs.{name}.uri", lambda: ask(catalog))]
+    key = f"catalogs.{name}.uri"
+    if (file := catalog.sqlite_file) is not None:
+        return [_checked(key, lambda: _sqlite(file))]
+    ask = ask_rest_catalog if catalog.type == "rest" else _server
+    return [_checked(key, lambda: ask(catalog))]
 
 
-def _sqlite(catalog: Catalog) -> None:
-    path = Path(catalog.uri.removeprefix("jdbc:sqlite:").removeprefix("file:").partition("?")[0])
+def _sqlite(path: Path) -> None:
     if not path.parent.is_dir():
         hint = f"mkdir -p {path.parent}, or correct the catalog's uri"
         raise ResourceMissing("the folder of the SQLite catalog does not exist", where=str(path.parent), hint=hint)

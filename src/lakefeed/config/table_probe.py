@@ -19,7 +19,9 @@ def problems(config: PipelineConfig, connections: Connections) -> Iterator[Probl
     A table that cannot be opened is left to other checks, and to the start of the run.
     """
     for key, table, require in _tables(config):
-        if catalog_of(table) not in connections.catalogs:
+        catalog = connections.catalogs.get(catalog_of(table))
+        # Opening a SQLite catalog creates its file; a check changes nothing.
+        if catalog is None or (catalog.sqlite_file is not None and not catalog.sqlite_file.exists()):
             continue
         columns = _columns(table, connections)
         try:

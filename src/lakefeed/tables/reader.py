@@ -131,5 +131,6 @@ def _told(catalog: Settings) -> Iterator[None]:
         raise Unreachable("the catalog does not answer", where=where) from None
     except OperationalError as error:
         if not catalog.uri.startswith(postgresql.SCHEME):
-            raise
+            what = f"the catalog's database cannot be used: {error.orig}"
+            raise Unreachable(what, where=where, hint="lakefeed check --connect says what is wrong with it") from None
         raise postgresql.login_error(str(error.orig), postgresql.Database.of(catalog.uri)) from None
