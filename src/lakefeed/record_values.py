@@ -14,7 +14,8 @@ _STATE = re.compile(r"SQLSTATE: (\w{5})")
 _OF_DATA = ("21", "22", "23", "38", "39", "P0")
 _CAST = re.compile(r'.* of the type ("[^"]*") cannot be cast to ("[^"]*")', re.DOTALL)
 _COLUMN = re.compile(r"column(?: or variable)? (`[^`]*`)")
-_CONTEXT = re.compile(r"^== (?:SQL|DataFrame)[^\n]*==\n(.*?)(?:\n\s*\^+|\Z)", re.DOTALL | re.MULTILINE)
+# Where in the user's SQL it is: the last line of the expression, with carets below it.
+_CONTEXT = re.compile(r"^== SQL[^\n]*==\n(?:.*\n)*?(.*)\n( *)(\^+)$", re.MULTILINE)
 
 # What stands before a quoted value in messages of Java and of databases, and what after it.
 _QUOTED = (
@@ -55,8 +56,10 @@ def _of_data(name: str, state: str, text: str) -> str:
     said = [f"[{name}]"]
     if cast := _CAST.search(text):
         said.append(f"a value of the type {cast[1]} cannot be cast to {cast[2]};")
-    if column := _COLUMN.search(_CONTEXT.sub("", text)):
+    context = _CONTEXT.search(text)
+    if column := _COLUMN.search(text[: context.start()] if context else text):
         said.append(f"column {column[1]};")
-    if context := _CONTEXT.search(text):
-        said.append(f"in {' '.join(context[1].split())};")
+    if context:
+        begin = len(context[2])
+        said.append(f"in {context[1][begin : begin + len(context[3])]};")
     return " ".join([*said, f"SQLSTATE {state}"])

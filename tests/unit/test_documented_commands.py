@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -124,6 +126,25 @@ def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists(
             assert find_spec(module) is not None, (target, module)
         for line in re.findall(r"bin/(lakefeed .*)", ran):
             _parse(root, shlex.split(line)[1:])
+
+
+@pytest.mark.slow
+def test_make_faults_collects() -> None:
+    """The other targets of pytest collect what this test is in."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/faults/test_sweep.py",
+    ]
+    environment = {**os.environ, "SEEDS": "3", "SEED": ""}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"\b3 tests collected|\b3/", ran.stdout), ran.stdout
 
 
 def test_the_pipeline_files_that_readme_and_docs_name_exist() -> None:

@@ -24,8 +24,7 @@ WRAPPED = (
     f"stage 1.0 failed 1 times: org.apache.spark.SparkNumberFormatException: {CAST}{STACK} SQLSTATE: XXKST"
 )
 SHOWN = (
-    '[CAST_INVALID_INPUT] a value of the type "STRING" cannot be cast to "INT"; '
-    "in SELECT CAST(amount AS INT) AS amount FROM trips; SQLSTATE 22018"
+    '[CAST_INVALID_INPUT] a value of the type "STRING" cannot be cast to "INT"; in CAST(amount AS INT); SQLSTATE 22018'
 )
 
 
