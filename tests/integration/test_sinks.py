@@ -471,6 +471,20 @@ def test_the_console_shows_the_first_rows(feed: Feed, lake: SparkSession, capsys
 
 
 @pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"transform": {"steps": {"a": {"python": "no_such_module:f"}}}}, "no Python module no_such_module"),
+        ({"sink": {"python": {"path": "own_{name}:Tabel"}}}, "has no Tabel"),
+        ({"sink": {"kafka": {"topic": "x", "value": {"column": "zipp"}}}}, "names the column 'zipp'"),
+    ],
+)
+def test_what_needs_no_session_is_refused_when_the_file_is_read(feed: Feed, changed: dict[str, Any], what: str) -> None:
+    named = json.loads(json.dumps(changed).replace("{name}", feed.name))
+    with pytest.raises(ConfigError, match=what):
+        feed.pipeline(**{"decode": DECODE, **named})
+
+
+@pytest.mark.parametrize(
     ("changed", "told", "key"),
     [
         ({"transform": {"sql": "SELEC zip FROM {name}"}}, "SELEC", "transform.sql"),
@@ -480,10 +494,7 @@ def test_the_console_shows_the_first_rows(feed: Feed, lake: SparkSession, capsys
             "at",
             "transform.sql",
         ),
-        ({"transform": {"steps": {"a": {"python": "no_such_module:f"}}}}, "no_such_module", "transform.steps.a"),
         ({"transform": {"steps": {"a": {"python": "json:dumpz"}}}}, "dumpz", "transform.steps.a"),
-        ({"sink": {"python": {"path": "own_{name}:Tabel"}}}, "Tabel", "sink.python.path"),
-        ({"sink": {"kafka": {"topic": "x", "value": {"column": "zipp"}}}}, "zipp", "sink.kafka.value.column"),
         ({"sink": {"kafka": {"topic": "x", "key": "zipp"}}}, "zipp", "sink.kafka.key"),
         ({"sink": {"python": {"path": "own_{name}:Table", "options": {"file": "x"}}}}, "file", "sink.python.path"),
         (
