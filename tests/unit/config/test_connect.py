@@ -24,29 +24,25 @@ from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMi
 WAREHOUSE = "s3://lake/warehouse"
 
 
-def sqlite(path: Path) -> Catalog:
-    return Catalog(type="jdbc", uri=f"jdbc:sqlite:{path}", warehouse=WAREHOUSE)
-
-
 def test_sqlite_catalogs_that_can_be_used(tmp_path: Path) -> None:
-    _sqlite(sqlite(tmp_path / "new.db"))
+    _sqlite(tmp_path / "new.db")
     (tmp_path / "empty.db").touch()
-    _sqlite(sqlite(tmp_path / "empty.db"))
+    _sqlite(tmp_path / "empty.db")
     with sqlite3.connect(tmp_path / "old.db") as database:
         database.execute("CREATE TABLE t (a INT)")
     database.close()
-    _sqlite(sqlite(tmp_path / "old.db"))
+    _sqlite(tmp_path / "old.db")
 
 
 def test_sqlite_catalog_without_folder(tmp_path: Path) -> None:
     with pytest.raises(ResourceMissing, match="folder"):
-        _sqlite(sqlite(tmp_path / "no" / "catalog.db"))
+        _sqlite(tmp_path / "no" / "catalog.db")
 
 
 def test_sqlite_catalog_that_is_something_else(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("these are only notes, not a database")
     with pytest.raises(ConfigError, match="no SQLite database"):
-        _sqlite(sqlite(tmp_path / "notes.txt"))
+        _sqlite(tmp_path / "notes.txt")
 
 
 def test_database_server_that_is_away() -> None:
