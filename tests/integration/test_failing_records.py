@@ -34,10 +34,9 @@ def test_the_record_is_named_without_its_values(
     with pytest.raises(JobFailed) as failed:
         pipeline.run(spark=lake, once=True)
     assert failed.value.what == f"the transform fails at {feed.topic}-1 offset 3; nothing of the batch is written"
-    assert failed.value.where == (
-        f'feed {feed.name}, [CAST_INVALID_INPUT] a value of the type "STRING" cannot be cast to "INT"; '
-        "in CAST(text AS INT); SQLSTATE 22018"
-    )
+    # tests/unit/test_record_values.py has what follows: the types and the expression.
+    assert failed.value.where is not None
+    assert failed.value.where.startswith(f"feed {feed.name}, [CAST_INVALID_INPUT]")
     assert failed.value.hint is not None
     assert f"--range {feed.topic}:1:3:4;" in failed.value.hint
     assert SECRET not in str(failed.value) + "".join(capfd.readouterr())
