@@ -99,3 +99,50 @@ def test_a_checkpoint_is_for_one_feed(lake: SparkSession, sent: Feed) -> None:
     query.awaitTermination()
     with pytest.raises(CheckpointMismatch, match="belongs to feed"):
         lf.write_table(lf.read_topic(lake, sent.topic), f"{sent.table}_b", checkpoint=sent.checkpoint)
+
+
+def test_every_partition_transform_takes_values_at_its_limits(
+    lake: SparkSession, feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Null, NaN, infinity, the first and the last date: no record of a feed may be stuck at its partition."""
+    for name, value in feed.environment.items():
+        monkeypatch.setenv(name, value)
+    values = {
+        "bool": ("BOOLEAN", ["true", "false"], []),
+        "int": ("INT", ["-2147483648", "2147483647"], ["bucket(4, {})", "truncate(10, {})"]),
+        "long": ("BIGINT", [str(-(2**63)), str(2**63 - 1)], ["bucket(4, {})", "truncate(10, {})"]),
+        "float": ("FLOAT", ["'NaN'", "'-Infinity'"], []),
+        "double": ("DOUBLE", ["'NaN'", "'Infinity'"], []),
+        "dec": ("DECIMAL(4, 2)", ["-99.99", "99.99"], ["bucket(4, {})"]),
+        # Rounded down to a multiple of 0.10, -99.99 would have a digit too many.
+        "low": ("DECIMAL(4, 2)", ["-99.90", "99.99"], ["truncate(10, {})"]),
+        "text": ("STRING", ["''", "'a/b=c\\n \u20ac\U0001f600'"], ["bucket(4, {})", "truncate(1, {})"]),
+        "bin": ("BINARY", ["X''", "X'00ff80'"], ["bucket(4, {})", "truncate(1, {})"]),
+        "day": ("DATE", ["'0001-01-01'", "'9999-12-31'"], ["years({})", "months({})", "days({})", "bucket(4, {})"]),
+    }
+    times = [f"{each}({{}})" for each in ("years", "months", "days", "hours")] + ["bucket(4, {})"]
+    limits = ["'0001-01-01T00:00:00{}'", "'9999-12-31T23:59:59.999999{}'"]
+    values["at"] = ("TIMESTAMP", [each.format("Z") for each in limits], times)
+    values["local"] = ("TIMESTAMP_NTZ", [each.format("") for each in limits], times)
+    columns: dict[str, tuple[str, list[str]]] = {}
+    transforms = []
+    for name, (kind, limits, functions) in values.items():
+        # Iceberg takes one transform of time for each column.
+        for number, function in enumerate(["{}", *functions]):
+            columns[f"{name}{number}"] = kind, limits
+            transforms.append(function.format(f"{name}{number}"))
+    rows = " UNION ALL ".join(
+        "SELECT "
+        + ", ".join(
+            f"CAST({'NULL' if row is None else limits[row]} AS {kind}) AS {name}"
+            for name, (kind, limits) in columns.items()
+        )
+        for row in (None, 0, 1)
+    )
+    lf.write_table(lake.sql(rows), feed.table, partition_by=transforms)
+    read = lake.table(feed.table)
+    assert read.exceptAll(lake.sql(rows)).count() == 0
+    assert read.count() == 3
+    for name, (kind, limits) in columns.items():
+        for limit in limits:
+            assert read.where(f"{name} = CAST({limit} AS {kind})").count() == 1, (name, limit)
