@@ -189,6 +189,23 @@ def test_a_document_that_the_server_refuses_stops_the_feed_without_its_content(s
     assert index.position() is None
 
 
+def test_no_type_of_field_lets_a_refusal_show_the_document(shop: SearchFeed) -> None:
+    name, secret = shop.index, "open sesame"
+    kinds = ("byte", "double", "date", "boolean", "ip", "geo_point", "integer_range", "object", "nested", "keyword")
+    for kind in kinds:
+        shop.index = f"{name}_{kind}"
+        shop.server.ask("PUT", f"/{shop.index}", {"mappings": {"properties": {"v": {"type": kind}}}})
+        # Longer than a term may be.
+        value = f"repeat('{secret}', 6000)" if kind == "keyword" else f"'{secret}'"
+        rows = shop.rows(1).selectExpr("id", f"{value} AS v", "kafka_topic", "kafka_partition", "kafka_offset")
+        with pytest.raises(ConfigError, match=r"document topic/0/0: \w+") as raised:
+            shop.land(shop.started(), rows)
+        told = str(raised.value)
+        # Some reasons have the text's bytes as numbers.
+        assert secret not in told, (kind, told)
+        assert ", ".join(str(each) for each in secret.encode()) not in told, (kind, told)
+
+
 def test_the_newest_change_of_each_key_wins_and_deletes_delete(shop: SearchFeed) -> None:
     index = shop.started(mode="upsert", keys=["ID", "city"])
     first = [(1, "Bern", "a", 0, 0), (1, "Bern", "b", 0, 1), (2, "Basel", "c", 0, 2), (3, "a/b", "d", 0, 3)]
