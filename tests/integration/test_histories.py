@@ -217,7 +217,7 @@ def play(lake: SparkSession, feed: Feed, seed: int, steps: list[str]) -> None:
 
 
 def test_a_history_is_what_the_table_has(lake: SparkSession, feed: Feed) -> None:
-    play(lake, feed, 7, ["rewind", "replay", "batch", "lose"])
+    play(lake, feed, 7, ["rewind", "replay", "lose"])
 
 
 @pytest.mark.slow
