@@ -191,7 +191,7 @@ def test_a_document_that_the_server_refuses_stops_the_feed_without_its_content(s
 
 def test_no_type_of_field_lets_a_refusal_show_the_document(shop: SearchFeed) -> None:
     name, secret = shop.index, "open sesame"
-    kinds = ("byte", "double", "date", "boolean", "ip", "geo_point", "integer_range", "object", "nested", "keyword")
+    kinds = ("date", "boolean", "object", "keyword")
     for kind in kinds:
         shop.index = f"{name}_{kind}"
         shop.server.ask("PUT", f"/{shop.index}", {"mappings": {"properties": {"v": {"type": kind}}}})
