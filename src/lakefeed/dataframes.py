@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed.commit.batches import with_batch
+from lakefeed.commit.batches import is_landed_unlogged, with_batch
 from lakefeed.commit.checkpoint import Claim, Owner
 from lakefeed.commit.entries import Commit
 from lakefeed.commit.opening import Opening
@@ -188,13 +188,14 @@ def write_table(
     opening.require_resume()
     target.follow(frame.schema)
     fence = target.take_fence()
+    before = next(target.commits(), None) if stateful else None
 
     def land(batch: DataFrame, batch_id: int) -> Landed:
         ranges = topic_ids.identify(batch_ranges(spark, feed))
         if stateful:
             ranges = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed))
         commit = Commit(feed, batch_id, ranges, fence=fence)
-        if target.has(commit):
+        if is_landed_unlogged(commit, before) or target.has(commit):
             if stateful:
                 # The state has to move on with the batch, although the table has its rows.
                 batch.write.format("noop").mode("overwrite").save()

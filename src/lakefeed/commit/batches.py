@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakefeed.commit.entries import Commit
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 
@@ -54,6 +55,10 @@ def require_state(facts: Facts) -> Start:
             return Start()
         raise _behind(facts, f"the checkpoint is at batch {planned}, and the table holds no commit of the feed")
     if not has_state(last.ranges):
+        if _has_unlogged_state(facts):
+            return Start()
+        if state.has_state:
+            raise _lost(facts, "the table has no log of its batches, and is at other offsets than the checkpoint")
         raise CheckpointMismatch(
             f"the query of feed '{facts.feed}' keeps state now, and the table was filled by one that kept none",
             where=facts.sink,
@@ -78,13 +83,41 @@ def require_state(facts: Facts) -> Start:
     return Start()
 
 
+def _has_unlogged_state(facts: Facts) -> bool:
+    """Whether an older version of ``write_table`` landed the state's batches, which wrote no log of them.
+
+    The state is in the checkpoint, and the offsets of both agree. The next commit begins the log.
+    """
+    state = facts.checkpoint
+    if facts.last is None or state.batch_id is None or not state.has_state or state.damage is not None:
+        return False
+    table = {(each.topic, each.partition): each.end for each in facts.last.ranges.ranges}
+    positions = [state.end] if state.committed else [state.end, state.start]
+    return table in [{key: at for key, at in (each or {}).items() if key in table} for each in positions]
+
+
+def is_landed_unlogged(commit: Commit, newest: Commit | None) -> bool:
+    """Whether an older version landed this batch of a query with state, without a log of its batches.
+
+    Args:
+        commit: the batch's.
+        newest: the table's newest commit of the feed; None if there is none, or it has expired.
+    """
+    return (
+        newest is not None
+        and not has_state(newest.ranges)
+        and newest.batch_id == commit.batch_id
+        and newest.ranges == without_batches(commit.ranges)
+    )
+
+
 def require_no_state(facts: Facts) -> None:
     """Refuses to go on without the state that the table's batches were made with.
 
     Raises:
         CheckpointMismatch: if they were.
     """
-    begun = facts.had_state and facts.checkpoint.batch_id is not None
+    begun = (facts.had_state or facts.checkpoint.has_state) and facts.checkpoint.batch_id is not None
     if begun or (facts.last is not None and has_state(facts.last.ranges)):
         raise CheckpointMismatch(
             f"the table of feed '{facts.feed}' was filled by a transform that keeps state, and this one keeps none",

@@ -15,7 +15,7 @@ from lakefeed.commit.ranges import spark_offsets
 
 Partition = tuple[str, int]
 _ENTRY = re.compile(r"(offsets|commits)/(\d+)")
-METADATA, INITIAL = "metadata", "sources/0/0"
+METADATA, INITIAL, STATE = "metadata", "sources/0/0", "state/"
 
 
 class CheckpointFiles(Protocol):
@@ -47,6 +47,9 @@ class CheckpointState:
     damage: str | None = None
     query_id: str | None = None
     """Spark's id of the query that it belongs to; None if it is new, or was not asked for."""
+
+    has_state: bool = False
+    """Whether it holds what a query keeps from batch to batch."""
 
     @property
     def position(self) -> Mapping[Partition, int] | None:
@@ -93,7 +96,15 @@ def checkpoint_state(
             query_id = str(json.loads(files.read(METADATA))["id"])
         except (ValueError, KeyError, TypeError):
             damage = damage or f"its file '{METADATA}' is broken"
-    return CheckpointState(batch_id=newest, committed=committed, start=start, end=end, damage=damage, query_id=query_id)
+    return CheckpointState(
+        batch_id=newest,
+        committed=committed,
+        start=start,
+        end=end,
+        damage=damage,
+        query_id=query_id,
+        has_state=any(name.startswith(STATE) for name in names),
+    )
 
 
 def _offsets(files: CheckpointFiles, name: str) -> dict[Partition, int]:
