@@ -145,6 +145,11 @@ def test_no_record_costs_more_than_its_size(probe: Probe, options: dict[str, str
     assert str(found["messages of one field"].error).startswith("wide[")
 
 
+def test_the_row_and_the_error_of_a_small_record_count_too(probe: Probe, options: dict[str, str]) -> None:
+    found = probe.hostile(options, [payload for size in (1_500, 2_003, 3_000) for payload in amplifiers(size).values()])
+    assert any("may take" in str(each.error) for each in found)
+
+
 def test_mutated_records(probe: Probe, options: dict[str, str]) -> None:
     good = [
         amplifiers(300)[name] for name in ("keys", "structs in pieces", "lists of lists", "choices", "deep and wide")

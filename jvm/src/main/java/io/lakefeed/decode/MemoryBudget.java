@@ -18,13 +18,16 @@ final class MemoryBudget {
     /** The object that stands for a value, its header and the reference to it; for {@link #charge}. */
     static final int OBJECT = 24;
 
+    /** What is kept back for what no format charges: the row itself, the result and its error. */
+    private static final int UNCHARGED = 4 * 1024;
+
     private long left;
     private long limit;
 
     /** Starts a record of {@code length} bytes. */
     void start(int length) {
         limit = (long) length * TIMES + FREE;
-        left = limit;
+        left = limit - UNCHARGED;
     }
 
     /**
