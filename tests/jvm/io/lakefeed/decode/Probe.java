@@ -78,7 +78,6 @@ public final class Probe {
             case "fail" -> failed(request.get("ways"));
             case "protobuf-avro" -> ProtobufReference.avro(request.get("schemas"));
             case "protobuf-files" -> ProtobufReference.parsed(request);
-            case "protobuf-texts" -> ProtobufReference.read(request.get("texts"));
             case "compare" -> AvroReference.differences(request.get("pairs"));
             default -> throw new IllegalArgumentException("unknown request");
         };

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import io.lakefeed.protobuf.ProtoDescriptor;
 import io.lakefeed.protobuf.ProtoFile;
 import io.lakefeed.protobuf.ProtoTypes;
-import io.lakefeed.protobuf.SchemaException;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
@@ -42,23 +41,6 @@ final class ProtobufReference {
             found.addObject()
                     .put("text", ProtoTypes.of(texts.get(at++), texts).toString())
                     .put("descriptor", ProtoTypes.of(compiled.get(file.get("name").asText()), compiled.values()).toString());
-        }
-        return found;
-    }
-
-    /** Whether each of {@code texts} is read: null, or why not. */
-    static ArrayNode read(JsonNode texts) {
-        ArrayNode found = Canonical.JSON.createArrayNode();
-        for (JsonNode text : texts) {
-            String error = null;
-            try {
-                ProtoTypes.of(ProtoTypes.read(text.asText()), List.of()).toString();
-            } catch (SchemaException refused) {
-                error = refused.getMessage();
-            } catch (RuntimeException | StackOverflowError raw) {
-                error = "RAW " + raw;
-            }
-            found.addObject().put("error", error);
         }
         return found;
     }
