@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from lakefeed import redaction
 from lakefeed.local import Endpoints, Stack
 from tests import guardian
 from tests.feed import Feed
@@ -28,6 +29,13 @@ settings.load_profile("lakefeed")
 def pytest_configure() -> None:
     """In this process, and in each worker of pytest-xdist."""
     guardian.watch()
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_one_test() -> Iterator[None]:
+    """Keep one test's passwords out of the redaction of the next one's messages."""
+    with redaction.forget_afterwards():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 HIDDEN = "**********"
 SHORTEST = 4
@@ -20,7 +22,23 @@ def remember(secrets: Iterable[str], *, shortest: int = SHORTEST) -> None:
 
 
 def redacted(text: str) -> str:
-    """A text without any secret that is known."""
+    """Return a text without any secret that is known.
+
+    A short secret is hidden where it stands as a word: the password "only" would otherwise garble "commonly".
+    """
     for secret in sorted(_known, key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
+        if len(secret) >= SHORTEST_OF_FREE:
+            text = text.replace(secret, HIDDEN)
+        elif secret in text:
+            text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(secret)}(?![A-Za-z0-9])", HIDDEN, text)
     return text
+
+
+@contextmanager
+def forget_afterwards() -> Iterator[None]:
+    """Forget the secrets that are remembered inside: for tests, which share a process and use words as passwords."""
+    before = set(_known)
+    try:
+        yield
+    finally:
+        _known.intersection_update(before)

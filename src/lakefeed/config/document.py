@@ -223,7 +223,9 @@ class _Conversion:
             document.secret_places.add(place)
             document.secrets.add(outcome.text)
             named = in_free_block or shape.is_secret(annotation)
-            remember([outcome.text], shortest=SHORTEST if named else SHORTEST_OF_FREE)
+            # A message may quote the variable's value without the text around it.
+            values = [(self.environment or {}).get(name, "") for name in outcome.variables]
+            remember([outcome.text, *values], shortest=SHORTEST if named else SHORTEST_OF_FREE)
         if place in document.broken:
             return node.value
         if secret and outcome.text and not outcome.variables:

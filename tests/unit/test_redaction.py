@@ -1,0 +1,31 @@
+"""Messages lose the secrets that this process knows, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakefeed import redaction
+from lakefeed.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("secret", "text", "shown"),
+    [
+        ("only", "commonly only Java", "commonly ********** Java"),
+        ("only", "password=only;", "password=**********;"),
+        ("a+b(c", "x a+b(c y", "x ********** y"),
+        ("correct-horse", "seecorrect-horseback", "see**********back"),
+        ("abc", "abc is too short to look for", "abc is too short to look for"),
+    ],
+)
+def test_a_secret_is_hidden_wherever_a_message_has_it(secret: str, text: str, shown: str) -> None:
+    redaction.remember([secret])
+    assert redaction.redacted(text) == shown
+    assert shown in str(ConfigError(text, where="here"))
+
+
+def test_what_one_block_remembers_the_next_does_not_hide() -> None:
+    with redaction.forget_afterwards():
+        redaction.remember(["wrong"])
+        assert redaction.redacted("wrong") == redaction.HIDDEN
+    assert redaction.redacted("wrong") == "wrong"
