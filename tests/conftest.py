@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,9 @@ settings.load_profile("lakefeed")
 
 def pytest_configure() -> None:
     """In this process, and in each worker of pytest-xdist."""
+    # A shell starts background jobs with SIGINT ignored, and the commands that tests start would inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     guardian.watch()
 
 
