@@ -95,7 +95,7 @@ def run_bounded(feed: Assembly, spark: SparkSession, selection: Selection) -> tu
         )
     topics = SourceTopics(config.kafka)
     owner, described = Owner.of(config), topics.described()
-    # The checkpoint stays as it is: a batch goes on where the sink is.
+    # The checkpoint stays as it is: a batch resumes where the sink is.
     unread = CheckpointState()
     decide(collect_facts(owner, sink, checkpoint=unread, note=None, topics=described, stateful=stateful))
     ranges = topics.identify(_ranges(config.kafka, selection, position))

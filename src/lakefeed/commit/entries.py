@@ -158,7 +158,7 @@ class Commit:
         move = Move.from_json(summary[MOVED]) if MOVED in summary else None
         rows, grown = rows_of(summary)
         if move is not None:
-            # A move that deletes rows writes those anew that it leaves in a file; it adds none.
+            # A move that deletes rows rewrites the rows that stay in a file; it adds none.
             rows, grown = 0, -sum((move.deleted_rows or {}).values())
         return cls(
             feed=summary[FEED],

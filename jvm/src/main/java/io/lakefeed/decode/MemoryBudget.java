@@ -8,7 +8,7 @@ package io.lakefeed.decode;
  * of maps, messages that are there again. What the schema alone sets, such as the row itself and the structs that it
  * always has, is not charged: its size is bounded by the number of columns, and wide tables of small records are right.
  *
- * <p>Not thread safe; {@link RecordReader} starts it anew for each record.
+ * <p>Not thread safe; {@link RecordReader} restarts it for each record.
  */
 final class MemoryBudget {
     /** Bytes of memory for each byte of the record. */
