@@ -14,6 +14,7 @@ from lakefeed.errors import ConfigError
 # Parameters that mean the same to Java's driver and to libpq.
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation")
 _JAVA_ONLY = ("sslfactory", "sslfactoryarg", "sslhostnameverifier", "sslpasswordcallback", "socketfactory")
+_POSTGRESQL_REQUIRES = ("require", "verify-ca", "verify-full")
 # What MariaDB's driver takes for sslMode, without signs and in small letters; MySQL's words among them.
 _MODES = {
     **dict.fromkeys(("disable", "disabled", "0", "false"), "disable"),
@@ -59,6 +60,28 @@ def check(kind: str, options: Mapping[str, str]) -> None:
     _mode(lower)
 
 
+def is_required(kind: str, options: Mapping[str, str]) -> bool:
+    """Return whether the JVM's driver connects with TLS or not at all.
+
+    PostgreSQL's ``allow`` and ``prefer``, the default, connect as plain text where the server has no TLS, or where
+    somebody between the two says so.
+
+    Args:
+        kind: postgresql, mariadb or mysql.
+        options: the URL's parameters, which ``check`` has accepted.
+    """
+    lower = {key.lower(): value for key, value in options.items()}
+    if kind != "postgresql":
+        return _mode(lower) != "disable"
+    mode = lower.get("sslmode", "").lower()
+    return mode in _POSTGRESQL_REQUIRES if mode else _ssl_is_on(lower)
+
+
+def _ssl_is_on(lower: Mapping[str, str]) -> bool:
+    """Return what pgjdbc takes ``ssl`` for; ``?ssl`` without a value is true as well."""
+    return lower.get("ssl", "false").lower() in ("true", "")
+
+
 def _mode(lower: Mapping[str, str]) -> str:
     """How MariaDB's driver would use TLS: disable, trust, verify-ca or verify-full."""
     given = lower.get("sslmode")
@@ -88,8 +111,7 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
         if name in lower:
             raise _java_only(name, where, "sslmode=verify-full and sslrootcert=/path/ca.pem")
     found = {name: lower[name] for name in _LIBPQ if name in lower}
-    # What pgjdbc takes 'ssl' for; '?ssl' without a value is true as well.
-    if lower.get("ssl", "false").lower() in ("true", "") and "sslmode" not in found:
+    if _ssl_is_on(lower) and "sslmode" not in found:
         found["sslmode"] = "verify-full"
     if found.get("sslkey", "").lower().endswith((".pk8", ".der", ".p12", ".pfx")):
         raise _java_only("sslkey", where, "sslkey=/path/client.key in PEM, which both read")

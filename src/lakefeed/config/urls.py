@@ -6,8 +6,9 @@ import ipaddress
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
+from lakefeed.config import tls
 from lakefeed.config.problem import Problem
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def is_loopback(host: str | None) -> bool:
 
 def in_clear(config: PipelineConfig, connections: Connections) -> list[Problem]:
     """A warning for each login that crosses a network without TLS."""
-    found = [*_http(config, connections), *_kafka(config)]
+    found = [*_http(config, connections), *_kafka(config), *_databases(config, connections)]
     return list(dict.fromkeys(found))
 
 
@@ -118,3 +119,23 @@ def _kafka(config: PipelineConfig) -> Iterator[Problem]:
             what = "the login goes over the network as plain text, since the protocol is SASL_PLAINTEXT"
             key = f"{place}.options.kafka.security.protocol"
             yield Problem(what=what, key=key, about=servers, hint="use SASL_SSL", severity="warning")
+
+
+def _databases(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
+    for key, url in _database_logins(config, connections):
+        parts = urlsplit(url.removeprefix("jdbc:"))
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if not is_loopback(parts.hostname) and not tls.is_required(parts.scheme, options):
+            what = "the login may go over the network as plain text, since the URL does not require TLS"
+            mode = "sslmode" if parts.scheme == "postgresql" else "sslMode"
+            hint = f"add the parameter {mode}=verify-full to the URL"
+            yield Problem(what=what, key=key, about=url, hint=hint, severity="warning")
+
+
+def _database_logins(config: PipelineConfig, connections: Connections) -> Iterator[tuple[str, str]]:
+    for name, catalog in connections.catalogs.items():
+        if catalog.uri.startswith("jdbc:postgresql:") and catalog.password is not None:
+            yield f"catalogs.{name}.uri", catalog.uri
+    for place, sink in config.sink_blocks:
+        if sink.jdbc is not None:
+            yield f"{place}.jdbc.url", sink.jdbc.url

@@ -10,7 +10,7 @@ import pytest
 
 from lakefeed.config.load import problems
 
-PG = "jdbc:postgresql://db:5432/shop"
+PG = "jdbc:postgresql://db:5432/shop?sslmode=require"
 KAFKA = {"bootstrap_servers": "a:9092,b:9092", "topics": ["hits"]}
 
 
@@ -51,7 +51,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"sink": upserting(history="lake.shop.old"), "dead_letters": {"table": "lake.shop.old"}}, MIXED),
     ({"sinks": {"a": {"iceberg": {"table": "lake.shop.Rows"}}}}, "goes where another sink goes"),
     (
-        {"sinks": {"a": jdbc(PG, "t"), "b": jdbc(f"{PG}?x=1", "public.t")}},
+        {"sinks": {"a": jdbc(PG, "t"), "b": jdbc(f"{PG}&x=1", "public.t")}},
         "goes where another sink goes",
     ),
     (
@@ -98,7 +98,7 @@ RIGHT: list[dict[str, Any]] = [
     {
         "sinks": {
             "a": jdbc(PG, "t"),
-            "b": jdbc("jdbc:postgresql://other:5432/shop", "t"),
+            "b": jdbc("jdbc:postgresql://other:5432/shop?sslmode=require", "t"),
             "c": jdbc(PG, "web.t"),
             "d": {"elasticsearch": {"url": "http://e:9200", "index": "i"}},
             "e": {"elasticsearch": {"url": "http://f:9200", "index": "i"}},

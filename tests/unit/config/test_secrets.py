@@ -164,6 +164,13 @@ CLEAR = {
     "s3.endpoint": ["s3={endpoint: 'http://s3:9000', access_key: '${THE_SECRET}', secret_key: '${THE_SECRET}'}"],
     "catalogs.c.uri": ["catalogs.c={type: rest, uri: 'http://c', token: '${THE_SECRET}'}"],
     "sinks.e.elasticsearch.url": ["sinks.e={elasticsearch: {url: 'http://e:9200', index: i, " + LOGIN + "}}"],
+    "catalogs.d.uri": [
+        "catalogs.d={type: jdbc, uri: 'jdbc:postgresql://d/b', warehouse: 's3://b/w', username: u, "
+        "password: '${THE_SECRET}'}"
+    ],
+    "sinks.d.jdbc.url": [
+        "sinks.d={jdbc: {url: 'jdbc:postgresql://d/b', table: t, user: u, password: '${THE_SECRET}'}}"
+    ],
     "source.kafka.options.kafka.security.protocol": [
         "source.kafka.bootstrap_servers='127.0.0.1:1,far:9092'",
         "source.kafka.options={kafka.security.protocol: SASL_PLAINTEXT}",
@@ -177,9 +184,14 @@ def test_a_login_in_clear_is_a_warning(reading: Reader, key: str) -> None:
     assert config is not None
     assert [(each.key, each.severity) for each in found] == [(key, "warning")]
     assert "plain text" in found[0].what
-    safe = [each.replace("http:", "https:").replace("far:", "[::1]:") for each in CLEAR[key]]
+    safe = [
+        each.replace("http:", "https:").replace("far:", "[::1]:").replace("d/b", "d/b?sslmode=require")
+        for each in CLEAR[key]
+    ]
     assert reading(overrides=safe)[1] == []
-    near = [re.sub(r"http://\w+", "http://localhost", each).replace("far:", "localhost:") for each in CLEAR[key]]
+    near = [
+        re.sub(r"(http|postgresql)://\w+", r"\1://localhost", each).replace("far:", "localhost:") for each in CLEAR[key]
+    ]
     assert reading(overrides=near)[1] == []
 
 

@@ -59,6 +59,24 @@ def test_mariadb_is_asked_as_its_java_driver_does(parameters: str) -> None:
         assert (context.verify_mode, context.check_hostname) == CONTEXTS[MARIADB[parameters]]
 
 
+@pytest.mark.parametrize(
+    ("url", "required"),
+    [
+        *((f"jdbc:mysql://h/d?{parameters}", mode != "disable") for parameters, mode in MARIADB.items()),
+        ("jdbc:postgresql://h/d", False),
+        *((f"jdbc:postgresql://h/d?sslmode={mode}", False) for mode in ("disable", "allow", "prefer")),
+        *((f"jdbc:postgresql://h/d?sslmode={mode}", True) for mode in ("require", "verify-ca", "verify-full")),
+        ("jdbc:postgresql://h/d?ssl", True),
+        ("jdbc:postgresql://h/d?ssl=true", True),
+        ("jdbc:postgresql://h/d?ssl=false", False),
+        ("jdbc:postgresql://h/d?ssl=true&sslmode=prefer", False),
+    ],
+)
+def test_a_url_requires_tls_or_allows_plain_text(url: str, required: bool) -> None:
+    address = Address.of(url)
+    assert tls.is_required(address.kind, address.options) is required
+
+
 @pytest.mark.parametrize("parameter", ["trustStore=/a.jks", "keyStore=/a.p12", "serverSslCert=/nowhere.pem"])
 def test_what_python_cannot_do_for_mariadb_is_refused(parameter: str) -> None:
     options = Address.of(f"jdbc:mariadb://h/d?sslMode=verify-full&{parameter}").options
