@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from lakefeed.config.catalog import Catalog
+
 REGION = "us-east-1"
 """What S3 clients must say; the local stores accept no other."""
 
@@ -46,7 +48,9 @@ class Endpoints:
     @property
     def catalog_file(self) -> Path:
         """The catalog's SQLite file."""
-        return Path(self.catalog_uri.removeprefix("jdbc:sqlite:"))
+        file = Catalog(type="jdbc", uri=self.catalog_uri, warehouse=self.warehouse).sqlite_file
+        assert file is not None  # The local stack's catalog is always SQLite.
+        return file
 
     def as_environment(self) -> dict[str, str]:
         """What lakefeed reads, with the secret in clear: for a child's environment, not for logs."""

@@ -101,9 +101,9 @@ def _without_pool(catalog: Any) -> None:
 
 
 def _sqlalchemy_uri(catalog: Settings) -> str:
-    """``jdbc:sqlite:/path`` as SQLAlchemy writes it, ``sqlite:////path``; PostgreSQL's with the login."""
-    if catalog.uri.startswith("jdbc:sqlite:"):
-        return f"sqlite:///{catalog.uri.removeprefix('jdbc:sqlite:')}"
+    """Return the catalog's database as SQLAlchemy writes it: ``sqlite:////path``, or PostgreSQL's with the login."""
+    if (file := catalog.sqlite_file) is not None:
+        return f"sqlite:///{file}"
     if catalog.uri.startswith(postgresql.SCHEME):
         if not postgresql.can_log_in():
             raise MissingExtra.of("psycopg", "postgresql", "reading a table of a PostgreSQL catalog without Spark")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,6 +109,14 @@ def test_properties_that_sound_secret_are_kept_as_secrets() -> None:
     catalog = declared(type="rest", uri="http://h", properties=properties)
     assert in_spark(catalog)["rest.auth.type"] == "basic"
     assert set(catalog.secrets()) == {"rest.auth.basic.password", "header.Authorization"}
+
+
+@pytest.mark.parametrize("uri", ["jdbc:sqlite:/c.db", "jdbc:sqlite:file:/c.db", "jdbc:sqlite:/c.db?busy_timeout=3"])
+def test_sqlite_opens_the_same_file_with_and_without_spark(uri: str) -> None:
+    catalog = declared(uri=uri, warehouse=WAREHOUSE)
+    assert in_spark(catalog)["uri"] == uri
+    assert catalog.sqlite_file == Path("/c.db")
+    assert _reached(catalog, region="eu-west-1")["uri"] == "sqlite:////c.db"
 
 
 @pytest.mark.parametrize(
