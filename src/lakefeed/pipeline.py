@@ -97,16 +97,11 @@ class Pipeline:
         return cls(config, environment=known, folder=Path(path).absolute().parent)
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
-        """The topics' records as a stream, undecoded.
-
-        Args:
-            spark: the session.
-            starting: where a query without a checkpoint begins: see ``read_stream``.
-        """
+        """Read the topics' records as a stream, undecoded; ``starting`` as in ``read_stream``."""
         return self.feed.read(spark, starting=starting)
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """Records decoded and transformed, to look at: one that cannot be read stops it. Stream and batch alike."""
+        """Decode and transform records of a stream or batch; a record that cannot be read stops it."""
         return self.feed.rows(records)
 
     def read_batch(
@@ -218,7 +213,7 @@ class Pipeline:
     ) -> RunSummary:
         """Runs until stopped, or with ``once`` until all records that are there now have landed.
 
-        A restart goes on where the last commit ended, as the table tells it; the checkpoint is derived from that.
+        A restart resumes where the last commit ended, as the table tells it; the checkpoint is derived from that.
 
         Args:
             spark: the session to run in. Default: a new one.
@@ -320,7 +315,7 @@ class Pipeline:
             dry_run: only say what there is to do.
             stop: set it to end after the commit at hand.
             on_commit: called after each commit.
-            step: told when a commit's rows are ``landed``; for tests that cut a backfill off.
+            step: called when a commit's rows are ``landed``, for tests that interrupt a backfill.
 
         Raises:
             ConfigError: the sink keeps no offsets, or a range is the feed's own to read.
@@ -404,7 +399,7 @@ class Pipeline:
         delete_rows: bool | None = None,
         accept_loss: bool = False,
     ) -> RewindPlan:
-        """What moving the feed would do, without Spark; changes nothing. See ``lakefeed.commit.rewinding.plan``."""
+        """Plan a rewind without Spark; changes nothing. See ``lakefeed.commit.rewinding.plan``."""
         return rewind_plan(
             self.config,
             connections=self.connections,
@@ -446,17 +441,9 @@ class Pipeline:
         return verified(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:
-        """The dead letters, to look at without Spark.
-
-        Raises:
-            ConfigError: the pipeline keeps none.
-        """
+        """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letters()
 
     def dead_letter_place(self, spark: SparkSession) -> DeadLetterPlace:
-        """Where the dead letters are kept: to write them, replay them or drop them.
-
-        Raises:
-            ConfigError: the pipeline keeps none, or the table's catalog is not declared.
-        """
+        """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letter_place(spark)

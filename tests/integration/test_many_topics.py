@@ -4,104 +4,25 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
-from lakefeed.errors import ConfigError, TableBusy
+from lakefeed.errors import ConfigError
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.tables.reader import open_table
-from lakefeed.upkeep.maintain import Maintenance
 from tests.feed import Feed
+from tests.shop import SCHEMAS, Shop, eventually, failures, verified
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def schema(**fields: str) -> dict[str, Any]:
-    columns = [{"name": name, "type": kind} for name, kind in fields.items()]
-    return {"type": "record", "name": "Row", "fields": columns}
-
-
-SCHEMAS = {
-    "orders": schema(id="long", total="double"),
-    "users": schema(name="string"),
-    "quiet.one": schema(id="long", on="boolean"),
-}
-
-
-class Shop:
-    """A job of this test's own."""
-
-    def __init__(self, feed: Feed) -> None:
-        self.feed = feed
-
-    def topic(self, name: str) -> str:
-        return f"{self.feed.name}.{name}"
-
-    def table(self, name: str) -> str:
-        return f"lake.{self.feed.name}.{self.topic(name).replace('.', '_')}"
-
-    def create(self, name: str, *, partitions: int = 2) -> None:
-        self.feed.create_topic(topic=self.topic(name), partitions=partitions)
-
-    def send(self, name: str, rows: list[dict[str, Any]]) -> None:
-        self.feed.send(self.feed.avro(rows, SCHEMAS[name], topic=self.topic(name)), topic=self.topic(name))
-
-    def rows(self, name: str) -> list[dict[str, Any]]:
-        return self.feed.rows(self.table(name))
-
-    def pipeline(self, *, limit: int = 100_000, **blocks: Any) -> Pipeline:
-        source = {
-            "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
-            "topics_pattern": rf"{self.feed.name}\..*",
-            "max_records_per_batch": limit,
-        }
-        path: Path = self.feed.folder / "many.yaml"
-        document = {
-            "name": self.feed.name,
-            "source": {"kafka": source},
-            "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]},
-            "sink": {"iceberg": {"table": f"lake.{self.feed.name}.{{topic}}"}},
-            "trigger": "1 second",
-            **blocks,
-        }
-        path.write_text(json.dumps(document))
-        return Pipeline.from_file(path, environment=self.feed.environment)
-
-    def run_command(self, *arguments: str, topic: str | None = None, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """Runs a command on the file in this process; what it said as JSON."""
-        for name, value in self.feed.environment.items():
-            monkeypatch.setenv(name, value)
-        chosen = ["--topic", self.topic(topic)] if topic else []
-        done = CliRunner().invoke(root, [*arguments, *chosen, "--output", "json"], catch_exceptions=False)
-        return json.loads(done.stdout)
-
-
 @pytest.fixture
 def shop(feed: Feed) -> Shop:
     return Shop(feed)
-
-
-def failures(summary: RunSummary) -> dict[str, str]:
-    return {each.topic: each.failure for each in summary.tables if each.failure}
-
-
-def verified(pipeline: Pipeline) -> bool:
-    return all(not each.verify(deep=True).faults for each in pipeline.parts())
-
-
-def eventually(met: Callable[[], bool], *, seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_goes_on(lake: SparkSession, shop: Shop) -> None:
@@ -165,7 +86,7 @@ def test_new_topics_and_a_paused_table_that_goes_on_while_the_job_runs(lake: Spa
         shop.create("quiet.one")
         shop.send("quiet.one", [{"id": 7, "on": True}])
         shop.send("users", [{"name": "late"}])
-        eventually(lambda: f"{shop.topic('users')}: goes on" in notes)
+        eventually(lambda: f"{shop.topic('users')}: resumes" in notes)
         eventually(lambda: _landed(shop, "quiet.one"))
     finally:
         stop.set()
@@ -345,111 +266,3 @@ def test_commands_take_the_table_of_one_topic_or_all(
     assert (table["table"], dead["records"]) == (shop.table("orders"), 1)
     refused = CliRunner().invoke(root, ["schema", "show", file])
     assert "--topic says which one is meant" in refused.output
-
-
-@pytest.mark.slow
-def test_upkeep_and_letters_of_one_topic_or_all(
-    lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pipeline = shop.pipeline(dead_letters={"table": f"lake.{shop.feed.name}.{{topic}}_dead"})
-    for name in ("orders", "users"):
-        shop.create(name)
-    for number in range(3):
-        for name in ("orders", "users"):
-            shop.send(name, [{"id": number, "total": 1.0} if name == "orders" else {"name": "u"}])
-            shop.feed.send([b"poison"], topic=shop.topic(name), partition=1)
-        pipeline.run(spark=lake, once=True)
-    file = str(shop.feed.folder / "many.yaml")
-
-    def run(*arguments: str, topic: str | None = None) -> Any:
-        return shop.run_command(*arguments, topic=topic, monkeypatch=monkeypatch)
-
-    def files(table: str) -> int:
-        return len(open_table(table, connections=shop.feed.connections).inspect.files())
-
-    compact = ("tables", "maintain", file, "--only", "compact", "--target-mb", "1")
-    only = shop.pipeline(
-        dead_letters={"table": f"lake.{shop.feed.name}.{{topic}}_dead"}, upkeep={"compact": {"min_files": 3}}
-    )
-    [table, dead] = run(*compact, topic="orders")["tables"]
-    assert (table["table"], dead["table"]) == (shop.table("orders"), f"{shop.table('orders')}_dead")
-    assert (files(shop.table("orders")), files(shop.table("users"))) == (1, 3)
-    with monkeypatch.context() as broken:
-        whole = Maintenance.run
-
-        def fails_on_one(job: Maintenance, **how: Any) -> Any:
-            if job._table == shop.table("orders"):
-                raise TableBusy("another upkeep job is at work", where=job._table)
-            return whole(job, **how)
-
-        broken.setattr(Maintenance, "run", fails_on_one)
-        told = run(*compact)
-    assert [each["table"] for each in told["failed"]] == [shop.table("orders")]
-    assert files(shop.table("users")) == 1
-    assert verified(only)
-
-    dropped = run("dead-letters", "drop", file, "--yes", topic="orders")
-    assert dropped == {"dropped": 3}
-    [replayed] = run("dead-letters", "replay", file)["tables"]
-    assert (replayed["feed"], replayed["still_dead"]) == (
-        f"{shop.feed.name}__{shop.topic('users').replace('.', '_')}",
-        3,
-    )
-    assert run("dead-letters", "replay", file, topic="users")["still_dead"] == 3
-    assert run("dead-letters", "drop", file, "--yes") == {"dropped": 3}
-    assert verified(only)
-
-
-@pytest.mark.slow
-def test_upkeep_of_all_tables_beside_the_job_one_after_the_other(
-    lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    at_work: list[str] = []
-    looked: set[str] = set()
-    run = Maintenance.run
-
-    def watched(job: Maintenance, **how: Any) -> Any:
-        at_work.append(job._table)
-        assert len(at_work) == 1, at_work
-        try:
-            return run(job, **how)
-        finally:
-            looked.add(at_work.pop())
-
-    monkeypatch.setattr(Maintenance, "run", watched)
-    for name in ("orders", "users"):
-        shop.create(name)
-    stop = threading.Event()
-    notes: list[str] = []
-    results: list[RunSummary] = []
-    pipeline = shop.pipeline(
-        upkeep={"every": "2 seconds", "compact": {"min_files": 3}}, trigger="1 second", tables={"on_failure": "stop"}
-    )
-    job = threading.Thread(
-        target=lambda: results.append(
-            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
-        )
-    )
-    job.start()
-    sent = 0
-
-    def kept() -> bool:
-        nonlocal sent
-        for name in ("orders", "users"):
-            shop.send(name, [{"id": sent, "total": 1.0} if name == "orders" else {"name": f"u{sent}"}])
-        sent += 1
-        time.sleep(1)
-        assert not [note for note in notes if "failed" in note or "stopped" in note], notes
-        return all(any(f"upkeep of {shop.table(name)} took" in note for note in notes) for name in ("orders", "users"))
-
-    try:
-        eventually(kept, seconds=400)
-    finally:
-        stop.set()
-        job.join(120)
-    assert looked == {shop.table(name) for name in ("orders", "users")}
-    assert failures(results[0]) == {}
-    pipeline.run(spark=lake, once=True)
-    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(sent))
-    assert len(open_table(shop.table("orders"), connections=shop.feed.connections).inspect.files()) < sent
-    assert verified(pipeline)

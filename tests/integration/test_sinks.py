@@ -2,195 +2,44 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import lakefeed
-from lakefeed.analysis import analysed
 from lakefeed.assembly import Assembly
-from lakefeed.config.connect import preflight
-from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.kafka.topics import Topics
+from lakefeed.errors import LakefeedError
 from lakefeed.landing import Sink
 from lakefeed.local import Endpoints
 from lakefeed.observe.progress import BatchProgress
 from lakefeed.sinks.iceberg import IcebergTable
 from tests.feed import Feed
-from tests.jdbc_feed import TABLE, Server, sink_of
-from tests.servers.opensearch import OpenSearch
+from tests.sink_cases import (
+    CASES,
+    DECODE,
+    OWN,
+    SEARCH,
+    SERVERS,
+    Case,
+    beside,
+    blocks,
+    hits,
+    of_sqlite,
+    of_table,
+    of_topic,
+    out,
+    own,
+    path,
+    records_of,
+    topic,
+    values,
+)
 from tests.spark.databases import DATABASES, server_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
-DECODE = {"json": {"schema_ddl": "zip STRING, isp STRING"}}
-OWN = """
-import sqlite3
-
-
-class Table:
-    modes = ("append", "update")
-
-    def __init__(self, path):
-        self.path = path
-        with sqlite3.connect(path) as table:
-            table.execute("CREATE TABLE IF NOT EXISTS hits (zip TEXT, hits INT)")
-            table.execute("CREATE TABLE IF NOT EXISTS batches (ranges TEXT)")
-
-    def write(self, rows, batch):
-        with sqlite3.connect(self.path) as table:
-            for row in rows.collect():
-                if "hits" in rows.columns:
-                    table.execute("DELETE FROM hits WHERE zip = ?", (row.zip,))
-                table.execute("INSERT INTO hits VALUES (?, ?)", (row.zip, row.asDict().get("hits", 1)))
-            table.execute("INSERT INTO batches VALUES (?)", (batch.ranges,))
-
-
-class Ledger(Table):
-    def last(self):
-        with sqlite3.connect(self.path) as table:
-            found = table.execute("SELECT ranges FROM batches ORDER BY rowid DESC LIMIT 1").fetchone()
-        return found and found[0]
-"""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A sink in one of its modes.
-
-    Attributes:
-        mode: the output mode.
-        sink: its block.
-        read: what is in it now, each zip with its hits; one row for each record in append mode.
-        exactly_once: whether it claims that.
-        repeated: rows of the batch that was cut off, which the run tells that they may be there twice.
-    """
-
-    mode: str
-    sink: Callable[[Feed], dict[str, Any]]
-    read: Callable[[Feed, SparkSession], list[tuple[str, int]]]
-    exactly_once: bool = True
-    repeated: int = 0
-
-
-def of_table(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
-    return [(each["zip"], each.get("hits", 1)) for each in feed.rows()]
-
-
-def of_files(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
-    rows = lake.read.format("orc" if "orc" in feed.name else "parquet").load(path(feed)).collect()
-    return [(str(each["zip"]), each.asDict().get("hits", 1)) for each in rows]
-
-
-def of_sqlite(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
-    with sqlite3.connect(feed.folder / "own.db") as table:
-        return list(table.execute("SELECT zip, hits FROM hits"))
-
-
-SERVERS: dict[str, Server] = {}
-"""The database of each feed that has one."""
-
-
-def of_database(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
-    return [(row[0], int(row[1]) if row[1:] else 1) for row in SERVERS[feed.name].execute(f"SELECT * FROM {TABLE}")]
-
-
-def database_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
-    def block(feed: Feed) -> dict[str, Any]:
-        server = SERVERS[feed.name]
-        sink = sink_of(server, **settings)
-        sink["jdbc"]["password"] = server.password
-        return sink
-
-    return block
-
-
-SEARCH: dict[str, OpenSearch] = {}
-"""The search server of each feed that has one."""
-
-
-def of_index(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
-    return [(each["zip"], each.get("hits", 1)) for each in SEARCH[feed.name].documents(feed.name).values()]
-
-
-def index_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
-    return lambda feed: {"elasticsearch": {"url": SEARCH[feed.name].url, "index": feed.name, **settings}}
-
-
-def path(feed: Feed) -> str:
-    return f"s3a://{feed.stack.bucket}/files/{feed.name}"
-
-
-def out(feed: Feed) -> str:
-    return f"{feed.topic}-out"
-
-
-def topic(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
-    def block(feed: Feed) -> dict[str, Any]:
-        Topics(feed.stack.bootstrap_servers).create(out(feed), partitions=2, exist_ok=True)
-        return {"kafka": {"topic": out(feed), **settings}}
-
-    return block
-
-
-def records_of(feed: Feed, lake: SparkSession) -> DataFrame:
-    reader = lake.read.format("kafka").option("kafka.bootstrap.servers", feed.stack.bootstrap_servers)
-    return reader.option("subscribe", out(feed)).option("includeHeaders", "true").load()
-
-
-def values(records: DataFrame) -> list[tuple[str, int]]:
-    rows = [json.loads(each.value) for each in records.orderBy("offset").collect()]
-    return [(each["zip"], each.get("hits", 1)) for each in rows]
-
-
-def of_topic(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
-    return values(records_of(feed, lake))
-
-
-def newest_of_topic(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
-    return list(dict(of_topic(feed, lake)).items())
-
-
-def iceberg(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
-    return lambda feed: {"iceberg": {"table": feed.table, **settings}}
-
-
-def own(name: str) -> Callable[[Feed], dict[str, Any]]:
-    return lambda feed: {"python": {"path": f"own_{feed.name}:{name}", "options": {"path": f"{feed.folder}/own.db"}}}
-
-
-def orc(feed: Feed) -> dict[str, Any]:
-    return {"format": {"name": "orc", "path": path(feed)}}
-
-
-CASES = {
-    "iceberg-append": Case("append", iceberg(), of_table),
-    "iceberg-update": Case("update", iceberg(mode="upsert", keys=["zip"]), of_table),
-    "iceberg-complete": Case("complete", iceberg(mode="overwrite"), of_table),
-    "parquet-append": Case("append", lambda feed: {"parquet": {"path": path(feed)}}, of_files),
-    "kafka-append": Case("append", topic(), of_topic, exactly_once=False, repeated=2),
-    "kafka-update": Case("update", topic(key="zip"), newest_of_topic, repeated=2),
-    "kafka-complete": Case("complete", topic(key="zip"), newest_of_topic, repeated=3),
-    "orc-append": Case("append", orc, of_files, exactly_once=False, repeated=2),
-    "orc-complete": Case("complete", orc, of_files),
-    "elasticsearch-append": Case("append", index_of(), of_index),
-    "elasticsearch-update": Case("update", index_of(mode="upsert", keys=["zip"]), of_index),
-    "python-append": Case("append", own("Table"), of_sqlite, exactly_once=False, repeated=2),
-    "python-ledger-append": Case("append", own("Ledger"), of_sqlite),
-    "python-ledger-update": Case("update", own("Ledger"), of_sqlite),
-}
-for database in DATABASES:
-    CASES |= {
-        f"{database}-append": Case("append", database_of(), of_database),
-        f"{database}-update": Case("update", database_of(mode="upsert", keys=["zip"]), of_database),
-        f"{database}-complete": Case("complete", database_of(mode="overwrite"), of_database),
-    }
 OTHER_FORMS = ("orc", "avro", "json", "csv")
 QUICK = (
     "iceberg-update",
@@ -216,20 +65,6 @@ def feed(stack: Endpoints, tmp_path: Path, request: pytest.FixtureRequest) -> Fe
     made.create_topic(partitions=1)
     (tmp_path / f"own_{made.name}.py").write_text(OWN)
     return made
-
-
-def hits(*zips: str) -> list[bytes]:
-    return [json.dumps({"zip": each, "isp": "one"}).encode() for each in zips]
-
-
-def blocks(feed: Feed, case: Case) -> dict[str, Any]:
-    grouped = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
-    # A topic's records tell in their headers where they come from, documents by their ids.
-    placed = {"kafka", "elasticsearch"} & case.sink(feed).keys()
-    position = ", kafka_topic, kafka_partition, kafka_offset" if placed else ""
-    plain = f"SELECT zip{position} FROM {feed.name}"
-    sql = plain if case.mode == "append" else grouped
-    return {"decode": DECODE, "transform": {"sql": sql, "output_mode": case.mode}, "sink": case.sink(feed)}
 
 
 @pytest.mark.parametrize(
@@ -358,14 +193,6 @@ def test_values_in_a_topic_are_what_their_registered_schema_says(feed: Feed, lak
     assert "lakefeed.row" not in headers
 
 
-def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: Feed) -> None:
-    sink = {"kafka": {"topic": "no-such-topic", "value": {"avro": {"registry": "http://127.0.0.1:1"}}}}
-    config = feed.pipeline(decode=DECODE, sinks={"copy": sink}).config
-    found = {each.key: each.what for each in preflight(config, connections=feed.connections)}
-    assert "no-such-topic" in found["sinks.copy.kafka.topic"]
-    assert "sinks.copy.kafka.value.avro.registry" in found
-
-
 @pytest.mark.slow
 def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_made_again(feed: Feed, lake: SparkSession) -> None:
     feed.send(hits("8001", "8001", "3011"))
@@ -375,10 +202,6 @@ def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_made_again(feed: 
     assert records.count() == 6
     once = sorted(values(lakefeed.deduplicated(records)))
     assert once == [("3011", 1), ("8001", 1), ("8001", 1)]
-
-
-def beside(feed: Feed, **sinks: Any) -> dict[str, Any]:
-    return {"decode": DECODE, "transform": {"sql": f"SELECT zip FROM {feed.name}"}, "sinks": sinks}
 
 
 def test_several_sinks_have_the_same_rows_of_one_read(feed: Feed, lake: SparkSession) -> None:
@@ -447,20 +270,6 @@ def test_a_sink_that_stops_the_feed_leaves_no_row_twice(
     assert (len(feed.rows()), len(feed.rows(f"lake.{feed.name}.other"))) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("sinks", "told"),
-    [
-        ({"a": {"console": {}, "on_failure": "pause"}}, "keeps no ledger"),
-        ({"a": {"parquet": {"path": "s3a://lake/x"}}}, "cannot be beside another sink"),
-        ({"a": {"iceberg": {"table": "{table}"}}}, "goes where another sink goes"),
-        ({"a": {"iceberg": {"table": "nowhere.a.b"}}}, "no catalog is called"),
-    ],
-)
-def test_what_cannot_be_beside_another_sink(feed: Feed, sinks: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        feed.pipeline(**beside(feed, **json.loads(json.dumps(sinks).replace("{table}", feed.table))))
-
-
 def test_the_console_shows_the_first_rows(feed: Feed, lake: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     feed.send(hits("8001", "3011"))
     feed.pipeline(decode=DECODE, sink={"console": {"rows": 1}}, checkpoint="").run(spark=lake, once=True)
@@ -468,57 +277,3 @@ def test_the_console_shows_the_first_rows(feed: Feed, lake: SparkSession, capsys
     assert "batch 0" in said
     assert "8001" in said
     assert "3011" not in said
-
-
-@pytest.mark.parametrize(
-    ("changed", "what"),
-    [
-        ({"transform": {"steps": {"a": {"python": "no_such_module:f"}}}}, "no Python module no_such_module"),
-        ({"sink": {"python": {"path": "own_{name}:Tabel"}}}, "has no Tabel"),
-        ({"sink": {"kafka": {"topic": "x", "value": {"column": "zipp"}}}}, "names the column 'zipp'"),
-    ],
-)
-def test_what_needs_no_session_is_refused_when_the_file_is_read(feed: Feed, changed: dict[str, Any], what: str) -> None:
-    named = json.loads(json.dumps(changed).replace("{name}", feed.name))
-    with pytest.raises(ConfigError, match=what):
-        feed.pipeline(**{"decode": DECODE, **named})
-
-
-@pytest.mark.parametrize(
-    ("changed", "told", "key"),
-    [
-        ({"transform": {"sql": "SELEC zip FROM {name}"}}, "SELEC", "transform.sql"),
-        ({"transform": {"sql": "SELECT zipp FROM {name}"}}, "zipp", "transform.sql"),
-        (
-            {"transform": {"sql": "SELECT window(at, '1 minute') AS w, count(*) AS n FROM {name} GROUP BY 1"}},
-            "at",
-            "transform.sql",
-        ),
-        ({"transform": {"steps": {"a": {"python": "json:dumpz"}}}}, "dumpz", "transform.steps.a"),
-        ({"sink": {"kafka": {"topic": "x", "key": "zipp"}}}, "zipp", "sink.kafka.key"),
-        ({"sink": {"python": {"path": "own_{name}:Table", "options": {"file": "x"}}}}, "file", "sink.python.path"),
-        (
-            {"transform": {"sql": "SELECT zip, count(*) AS n FROM {name} GROUP BY zip"}},
-            "watermark",
-            "transform.sql",
-        ),
-    ],
-)
-def test_check_tells_what_only_spark_knows(
-    feed: Feed, lake: SparkSession, changed: dict[str, Any], told: str, key: str
-) -> None:
-    named = json.loads(json.dumps(changed).replace("{name}", feed.name))
-    pipeline = feed.pipeline(**{"decode": DECODE, **named})
-    found = analysed(
-        pipeline.config, connections=feed.connections, spark=lambda: lake, folder=feed.folder, connect=False
-    )
-    assert [each.key for each in found] == [key]
-    assert told in f"{found[0].what} {found[0].hint}"
-
-
-def test_a_sink_that_does_not_take_the_output_mode_is_refused_by_the_file_alone(feed: Feed) -> None:
-    case = Case("update", lambda feed: {"parquet": {"path": path(feed)}}, of_files)
-    with pytest.raises(ConfigError, match=r"does not fit sink\.parquet, which takes append"):
-        feed.pipeline(**blocks(feed, case))
-    with pytest.raises(ConfigError, match="mode: overwrite"):
-        feed.pipeline(**blocks(feed, Case("complete", iceberg(), of_table)))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 
 from lakefeed.commit.evidence import Letter, Placed
 from lakefeed.commit.positions import IcebergRows, placed
@@ -24,15 +22,6 @@ FIELDS = [
     ("kafka_partition", pa.int32()),
     ("kafka_offset", pa.int64()),
 ]
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
-    opened = load_catalog("c", **properties)
-    opened.create_namespace("ns")
-    yield opened
-    opened.close()
 
 
 def table(catalog: Catalog, rows: list[tuple[Any, ...]], *, columns: int = 4) -> Table:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog
 
 from lakefeed.commit.entries import BACKFILL_OF, BATCH_ID, FEED, MOVED, RANGES, REPLAY, REPLAY_OF
 from lakefeed.commit.move import Move
@@ -17,15 +14,6 @@ from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, replays_of, rows_before
 
 SCHEMA = pa.schema([("id", pa.int64())])
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}"}
-    opened = load_catalog("c", **properties)
-    opened.create_namespace("ns")
-    yield opened
-    opened.close()
 
 
 def rows(start: int, end: int) -> pa.Table:

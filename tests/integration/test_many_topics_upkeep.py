@@ -1,0 +1,132 @@
+"""Upkeep of many tables: of one topic or all, by command and beside the job."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.errors import TableBusy
+from lakefeed.pipeline import RunSummary
+from lakefeed.tables.reader import open_table
+from lakefeed.upkeep.maintain import Maintenance
+from tests.feed import Feed
+from tests.shop import Shop, eventually, failures, verified
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def shop(feed: Feed) -> Shop:
+    return Shop(feed)
+
+
+@pytest.mark.slow
+def test_upkeep_and_letters_of_one_topic_or_all(
+    lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline = shop.pipeline(dead_letters={"table": f"lake.{shop.feed.name}.{{topic}}_dead"})
+    for name in ("orders", "users"):
+        shop.create(name)
+    for number in range(3):
+        for name in ("orders", "users"):
+            shop.send(name, [{"id": number, "total": 1.0} if name == "orders" else {"name": "u"}])
+            shop.feed.send([b"poison"], topic=shop.topic(name), partition=1)
+        pipeline.run(spark=lake, once=True)
+    file = str(shop.feed.folder / "many.yaml")
+
+    def run(*arguments: str, topic: str | None = None) -> Any:
+        return shop.run_command(*arguments, topic=topic, monkeypatch=monkeypatch)
+
+    def files(table: str) -> int:
+        return len(open_table(table, connections=shop.feed.connections).inspect.files())
+
+    compact = ("tables", "maintain", file, "--only", "compact", "--target-mb", "1")
+    only = shop.pipeline(
+        dead_letters={"table": f"lake.{shop.feed.name}.{{topic}}_dead"}, upkeep={"compact": {"min_files": 3}}
+    )
+    [table, dead] = run(*compact, topic="orders")["tables"]
+    assert (table["table"], dead["table"]) == (shop.table("orders"), f"{shop.table('orders')}_dead")
+    assert (files(shop.table("orders")), files(shop.table("users"))) == (1, 3)
+    with monkeypatch.context() as broken:
+        whole = Maintenance.run
+
+        def fails_on_one(job: Maintenance, **how: Any) -> Any:
+            if job._table == shop.table("orders"):
+                raise TableBusy("another upkeep job is at work", where=job._table)
+            return whole(job, **how)
+
+        broken.setattr(Maintenance, "run", fails_on_one)
+        told = run(*compact)
+    assert [each["table"] for each in told["failed"]] == [shop.table("orders")]
+    assert files(shop.table("users")) == 1
+    assert verified(only)
+
+    dropped = run("dead-letters", "drop", file, "--yes", topic="orders")
+    assert dropped == {"dropped": 3}
+    [replayed] = run("dead-letters", "replay", file)["tables"]
+    assert (replayed["feed"], replayed["still_dead"]) == (
+        f"{shop.feed.name}__{shop.topic('users').replace('.', '_')}",
+        3,
+    )
+    assert run("dead-letters", "replay", file, topic="users")["still_dead"] == 3
+    assert run("dead-letters", "drop", file, "--yes") == {"dropped": 3}
+    assert verified(only)
+
+
+@pytest.mark.slow
+def test_upkeep_of_all_tables_beside_the_job_one_after_the_other(
+    lake: SparkSession, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work: list[str] = []
+    looked: set[str] = set()
+    run = Maintenance.run
+
+    def watched(job: Maintenance, **how: Any) -> Any:
+        at_work.append(job._table)
+        assert len(at_work) == 1, at_work
+        try:
+            return run(job, **how)
+        finally:
+            looked.add(at_work.pop())
+
+    monkeypatch.setattr(Maintenance, "run", watched)
+    for name in ("orders", "users"):
+        shop.create(name)
+    stop = threading.Event()
+    notes: list[str] = []
+    results: list[RunSummary] = []
+    pipeline = shop.pipeline(
+        upkeep={"every": "2 seconds", "compact": {"min_files": 3}}, trigger="1 second", tables={"on_failure": "stop"}
+    )
+    job = threading.Thread(
+        target=lambda: results.append(
+            pipeline.run(spark=lake, stop=stop, on_batch=lambda progress: notes.extend(progress.notes))
+        )
+    )
+    job.start()
+    sent = 0
+
+    def kept() -> bool:
+        nonlocal sent
+        for name in ("orders", "users"):
+            shop.send(name, [{"id": sent, "total": 1.0} if name == "orders" else {"name": f"u{sent}"}])
+        sent += 1
+        time.sleep(1)
+        assert not [note for note in notes if "failed" in note or "stopped" in note], notes
+        return all(any(f"upkeep of {shop.table(name)} took" in note for note in notes) for name in ("orders", "users"))
+
+    try:
+        eventually(kept, seconds=400)
+    finally:
+        stop.set()
+        job.join(120)
+    assert looked == {shop.table(name) for name in ("orders", "users")}
+    assert failures(results[0]) == {}
+    pipeline.run(spark=lake, once=True)
+    assert sorted(row["id"] for row in shop.rows("orders")) == list(range(sent))
+    assert len(open_table(shop.table("orders"), connections=shop.feed.connections).inspect.files()) < sent
+    assert verified(pipeline)

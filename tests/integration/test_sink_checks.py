@@ -1,0 +1,103 @@
+"""Settings of sinks that are refused before a run: by the file alone, by its servers, or by Spark's analysis."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.analysis import analysed
+from lakefeed.config.connect import preflight
+from lakefeed.errors import ConfigError
+from lakefeed.local import Endpoints
+from tests.feed import Feed
+from tests.sink_cases import DECODE, OWN, Case, beside, blocks, iceberg, of_files, of_table, path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture
+def feed(stack: Endpoints, tmp_path: Path) -> Feed:
+    found = Feed(stack, tmp_path)
+    found.create_topic(partitions=1)
+    (tmp_path / f"own_{found.name}.py").write_text(OWN)
+    return found
+
+
+def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: Feed) -> None:
+    sink = {"kafka": {"topic": "no-such-topic", "value": {"avro": {"registry": "http://127.0.0.1:1"}}}}
+    config = feed.pipeline(decode=DECODE, sinks={"copy": sink}).config
+    found = {each.key: each.what for each in preflight(config, connections=feed.connections)}
+    assert "no-such-topic" in found["sinks.copy.kafka.topic"]
+    assert "sinks.copy.kafka.value.avro.registry" in found
+
+
+@pytest.mark.parametrize(
+    ("sinks", "told"),
+    [
+        ({"a": {"console": {}, "on_failure": "pause"}}, "keeps no ledger"),
+        ({"a": {"parquet": {"path": "s3a://lake/x"}}}, "cannot be beside another sink"),
+        ({"a": {"iceberg": {"table": "{table}"}}}, "goes where another sink goes"),
+        ({"a": {"iceberg": {"table": "nowhere.a.b"}}}, "no catalog is called"),
+    ],
+)
+def test_what_cannot_be_beside_another_sink(feed: Feed, sinks: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        feed.pipeline(**beside(feed, **json.loads(json.dumps(sinks).replace("{table}", feed.table))))
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"transform": {"steps": {"a": {"python": "no_such_module:f"}}}}, "no Python module no_such_module"),
+        ({"sink": {"python": {"path": "own_{name}:Tabel"}}}, "has no Tabel"),
+        ({"sink": {"kafka": {"topic": "x", "value": {"column": "zipp"}}}}, "names the column 'zipp'"),
+    ],
+)
+def test_what_needs_no_session_is_refused_when_the_file_is_read(feed: Feed, changed: dict[str, Any], what: str) -> None:
+    named = json.loads(json.dumps(changed).replace("{name}", feed.name))
+    with pytest.raises(ConfigError, match=what):
+        feed.pipeline(**{"decode": DECODE, **named})
+
+
+@pytest.mark.parametrize(
+    ("changed", "told", "key"),
+    [
+        ({"transform": {"sql": "SELEC zip FROM {name}"}}, "SELEC", "transform.sql"),
+        ({"transform": {"sql": "SELECT zipp FROM {name}"}}, "zipp", "transform.sql"),
+        (
+            {"transform": {"sql": "SELECT window(at, '1 minute') AS w, count(*) AS n FROM {name} GROUP BY 1"}},
+            "at",
+            "transform.sql",
+        ),
+        ({"transform": {"steps": {"a": {"python": "json:dumpz"}}}}, "dumpz", "transform.steps.a"),
+        ({"sink": {"kafka": {"topic": "x", "key": "zipp"}}}, "zipp", "sink.kafka.key"),
+        ({"sink": {"python": {"path": "own_{name}:Table", "options": {"file": "x"}}}}, "file", "sink.python.path"),
+        (
+            {"transform": {"sql": "SELECT zip, count(*) AS n FROM {name} GROUP BY zip"}},
+            "watermark",
+            "transform.sql",
+        ),
+    ],
+)
+def test_check_tells_what_only_spark_knows(
+    feed: Feed, lake: SparkSession, changed: dict[str, Any], told: str, key: str
+) -> None:
+    named = json.loads(json.dumps(changed).replace("{name}", feed.name))
+    pipeline = feed.pipeline(**{"decode": DECODE, **named})
+    found = analysed(
+        pipeline.config, connections=feed.connections, spark=lambda: lake, folder=feed.folder, connect=False
+    )
+    assert [each.key for each in found] == [key]
+    assert told in f"{found[0].what} {found[0].hint}"
+
+
+def test_a_sink_that_does_not_take_the_output_mode_is_refused_by_the_file_alone(feed: Feed) -> None:
+    case = Case("update", lambda feed: {"parquet": {"path": path(feed)}}, of_files)
+    with pytest.raises(ConfigError, match=r"does not fit sink\.parquet, which takes append"):
+        feed.pipeline(**blocks(feed, case))
+    with pytest.raises(ConfigError, match="mode: overwrite"):
+        feed.pipeline(**blocks(feed, Case("complete", iceberg(), of_table)))
