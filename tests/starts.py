@@ -44,7 +44,7 @@ def run_as_told(
     if refusal is None or accept_loss:
         summary = pipeline.run(spark=lake, once=True, accept_loss=accept_loss, on_note=notes.append)
         assert refusal is not None or [each for each in notes if each == told] == ([told] if told else [])
-        assert told or not [each for each in notes if "goes on where" in each]
+        assert told or not [each for each in notes if "resumes where" in each]
         assert not counts or refusal is not None or summary.records == planned
         return summary
     assert survey.start == "refused"

@@ -69,7 +69,7 @@ class Backfilled:
         dead_letters: of the records.
         skipped: of the records, those left out because the pipeline says so.
         settled: dead letters of an earlier backfill that was cut off, written now.
-        stopped: it was asked to stop before the end; the next one goes on.
+        stopped: it was asked to stop before the end; the next one resumes.
         seconds: how long it took.
     """
 

@@ -1,7 +1,7 @@
 """A pipeline as one batch: the records that are there now, through the same steps into the same sink, in one commit.
 
 The result is that of the stream, over the same records; with state it is what the stream would have landed once its
-watermark had passed them all, so no record is late. Without state the feed goes on from there, as a stream or as the
+watermark had passed them all, so no record is late. Without state the feed resumes from there, as a stream or as the
 next batch. With state there is none that a stream could go on with: such a batch is the table's first and last.
 """
 

@@ -271,7 +271,7 @@ class Landing:
                     with quietly():
                         landed = self._sink.land(rows, commit, commit_id=outcomes.commit_id)
                 except Exception as error:
-                    # Whatever Spark has made of it: our own refusal is known by the outcomes, all else goes on.
+                    # Spark wraps the refusal in its own error: the outcomes tell it apart from other failures.
                     if outcomes.refusal == "stop":
                         raise stopped_at(outcomes.stop) from None
                     if outcomes.refusal == "budget":
@@ -344,7 +344,7 @@ class Landing:
             f"{counts.dead_letters:,} of {counts.records:,} records of the batch would be dead letters, more than the "
             f"error budget allows; nothing of the batch is written: {told}",
             where=f"feed {self._feed}",
-            hint="mend the cause and start the feed again, it goes on with this batch; or allow more in "
+            hint="mend the cause and start the feed again, it resumes with this batch; or allow more in "
             "dead_letters.budget",
         )
 

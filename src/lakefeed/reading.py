@@ -172,7 +172,7 @@ class BatchRead:
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:
         """Holds what was counted against the offsets, and where it is less against what the broker says.
 
-        Transactions and compaction leave offsets without a record. In a compacted topic that goes on while it is read.
+        Transactions and compaction leave offsets without a record; a topic may be compacted while it is read.
         """
         counted = outcomes.by_partition
         spans: dict[tuple[str, int], list[OffsetRange]] = {}

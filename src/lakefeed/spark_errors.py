@@ -93,7 +93,7 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         r"Kinesis has lost records",
         RecordsLost,
         "the stream no longer holds records that have not been read",
-        "lakefeed run pipeline.yaml --accept-loss goes on without them, and records the gap in the table's ledger",
+        "lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's ledger",
     ),
     (
         r"(?:NoSuchBucket|UnknownStoreException)",
@@ -112,7 +112,7 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         RecordsLost,
         "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
         "or the topic was made again",
-        "start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss goes on without "
+        "start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss resumes without "
         "them, and records the gap in the table's ledger",
     ),
     (

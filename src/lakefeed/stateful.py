@@ -103,7 +103,7 @@ class StatefulLanding(Landing):
             raise PlannedRestart(
                 "a writer's schema became another; the query has to begin again to read it",
                 where=f"feed {self._feed}",
-                hint="start the feed again: it goes on with this batch",
+                hint="start the feed again: it resumes with this batch",
             )
 
 

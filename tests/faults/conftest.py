@@ -70,7 +70,7 @@ def stack_proxy(stack: Endpoints) -> Iterator[FaultProxy]:
 
 @pytest.fixture(scope="module")
 def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver in another process, with no bad day, that goes on where a killed one was."""
+    """A driver in another process, with no bad day, that resumes where a killed one was."""
     log = tmp_path_factory.mktemp("successor") / "driver.log"
     environment = {**stack.as_environment(), **SHORT_LIVED}
     with driver("tests.faults.driver_child", environment=environment, log=log) as running:

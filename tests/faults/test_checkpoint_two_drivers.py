@@ -1,4 +1,4 @@
-"""Two drivers on one checkpoint: one goes on, the other stops with Spark's message, every row is there once."""
+"""Two drivers on one checkpoint: one continues, the other stops with Spark's message, every row is there once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One of two drivers that are started on the same checkpoints: ``python -m tests.faults.two_drivers_child``.
 
 Reads a JSON line for each round from stdin (checkpoint, table, batches), answers ``ready``, waits for ``go``, and then
-tells how the round ended: ``survived``, or the message that stopped it. A survivor goes on until it reads ``stop``.
+tells how the round ended: ``survived``, or the message that stopped it. A survivor continues until it reads ``stop``.
 """
 
 from __future__ import annotations

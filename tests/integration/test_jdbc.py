@@ -47,7 +47,7 @@ def test_a_feed_goes_on_where_the_database_is_and_is_proven(feed: Feed, server: 
     notes: list[str] = []
     pipeline.feed.claim(lake).discard()
     assert pipeline.run(spark=lake, once=True, on_note=notes.append).rows == 200
-    assert "goes on where the table is" in notes[0]
+    assert "resumes where the table is" in notes[0]
     assert ids(server) == list(range(500))
     assert staging_tables(server) == []
     found = pipeline.verify(deep=True)

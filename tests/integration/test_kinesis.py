@@ -69,7 +69,7 @@ def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_made_anew(
     notes: list[str] = []
     anew = stream.job(checkpoint=f"{stream.checkpoint}-2")
     summary = anew.run(spark=lake, once=True, on_note=notes.append)
-    assert "goes on where the table is" in notes[0]
+    assert "resumes where the table is" in notes[0]
     assert summary.records == 10
     assert stream.ids() == list(range(20))
 
@@ -108,7 +108,7 @@ def test_splits_merges_deaths_and_a_lost_checkpoint_land_each_record_once(
         decode=job.config.decode.model_dump(by_alias=True, exclude_none=True), checkpoint=f"{stream.checkpoint}-2"
     )
     anew.run(spark=lake, once=True, on_note=notes.append)
-    assert "goes on where the table is" in notes[0]
+    assert "resumes where the table is" in notes[0]
     assert stream.ids() == list(range(70))
 
     found = anew.verify(deep=True)
@@ -166,7 +166,7 @@ def test_what_retention_has_removed_is_refused_and_can_be_given_up(stream: Strea
         stream.kinesis.keep(stream.name, hours=24)
 
     job.run(spark=lake, once=True, accept_loss=True, on_note=told)
-    assert "goes on although records are lost" in notes[0]
+    assert "resumes although records are lost" in notes[0]
     assert stream.ids() == list(range(15))
 
 

@@ -136,7 +136,7 @@ def test_a_rewind_that_is_cut_off_is_completed_by_the_next_start(
             lettered.pipeline().rewind(agreed, spark=lettered.lake)
     assert lettered.ids() == []
     lettered.land(range(102, 104))
-    assert lettered.notes == ["goes on where the feed was moved to"]
+    assert lettered.notes == ["resumes where the feed was moved to"]
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102], [3, 5])
     assert lettered.faults() == []
 
@@ -262,7 +262,7 @@ def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Le
     assert lettered.ids() == list(range(6))
     assert group.offsets() == {(lettered.feed.topic, 0): 6}
 
-    # A member makes the broker refuse: that is told once, and the feed goes on.
+    # A member makes the broker refuse: that is told once, and the feed continues.
     settings = {"bootstrap.servers": lettered.feed.stack.bootstrap_servers, "group.id": group.name}
     member = Consumer(settings)
     member.subscribe([lettered.feed.topic])
@@ -310,7 +310,7 @@ def test_the_commands_show_and_plan_without_spark(lettered: Lettered) -> None:
     file = lettered.feed.write_file(**lettered.blocks())
     shown = lakefeed("offsets", "show", file, environment=lettered.feed.environment)
     assert shown.returncode == 0, shown.stderr
-    assert "a start goes on where the last batch ended" in shown.stdout
+    assert "a start resumes where the last batch ended" in shown.stdout
     told = lakefeed("offsets", "show", file, "--output", "json", environment=lettered.feed.environment)
     [partition] = json.loads(told.stdout)["partitions"]
     assert (partition["checkpoint"], partition["table"], partition["group"], partition["lag"]) == (4, 4, 4, 0)

@@ -63,7 +63,7 @@ def test_records_go_through_and_a_second_run_goes_on(feed: Feed, lake: SparkSess
     assert Counter(once) == Counter(range(800))
     batches = {bytes(h.value).decode() for each in records.collect() for h in each.headers if h.key == "lakefeed.batch"}
     assert all(each.partition("/")[2].isdigit() for each in batches)
-    # The same file in batches goes on where real time has ended.
+    # The same file in batches resumes where real time has ended.
     feed.send([json.dumps({"id": 800}).encode()])
     assert feed.pipeline(**settings(feed)).run(spark=lake, once=True).rows >= 1
 

@@ -171,7 +171,7 @@ def test_every_change_at_every_depth(lake: SparkSession, feed: Feed) -> None:
     assert table.follow(want, after.changes) == []
 
     table.append([NEW], want)
-    # A writer of the old schema goes on; what it does not know of stays null, inside arrays and maps too.
+    # A writer of the old schema continues; what it does not know of stays null, inside arrays and maps too.
     older_columns = StructType.fromDDL(OLDER)
     assert isinstance(older_columns, StructType)
     older = {"id": 2, "stops": [{"x": 1, "is": "w"}, None], "by_day": {"mon": {"sum": 1}, "tue": None}}

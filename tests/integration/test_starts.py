@@ -83,7 +83,7 @@ def test_a_batch_without_records_is_no_move(started: Started) -> None:
     started.send(1, 2)
     assert started.feed.pipeline(decode=DECODE).run_batch(spark=started.lake).rows == 2
     assert started.run() == 0
-    assert started.notes == ["the checkpoint is older than the table; goes on where the table is, with a new one"]
+    assert started.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
     admin = AdminClient({"bootstrap.servers": started.feed.stack.bootstrap_servers})
     [added] = admin.create_partitions([NewPartitions(started.feed.topic, 2)]).values()
     added.result()
@@ -134,7 +134,7 @@ def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) 
     started.delete("offsets/1")
     started.delete("commits/1")
     assert started.run(sink=sink) == 0
-    assert started.notes == ["the checkpoint is older than the table; goes on where the table is, with a new one"]
+    assert started.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
     file.write_text(before)
     with pytest.raises(CheckpointMismatch, match="landed up to 3 for the checkpoint, and up to 2 in the table"):
         started.run(sink=sink)

@@ -100,7 +100,7 @@ def test_other_windows_go_on_over_batches(
     kind = window.partition("(")[0]
     sql = f"SELECT {kind}.start AS begins, {kind}.end AS ends, count(*) AS hits FROM {feed.name} GROUP BY {window}, zip"
     pipeline = feed.pipeline(decode=DECODE, transform={"sql": sql, "watermark": LATE})
-    # The second batch goes on with a window of the first, and brings one hit that is too late.
+    # The second batch continues a window of the first, and brings one hit that is too late.
     for minutes in ((0, 4, 6, 15, 17, 30), (33, 32, 1, 70), ()):
         feed.send(hits(*minutes), partition=0)
         pipeline.run(spark=lake, once=True)

@@ -110,7 +110,7 @@ def test_checkpoint_rolled_back_one_batch_and_new_data(case: Case) -> None:
     case.send(range(9, 12))
     case.run()
     assert case.ids() == list(range(12))
-    assert case.notes == ["the checkpoint is older than the table; goes on where the table is, with a new one"]
+    assert case.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
     assert case.verified() == ([], [])
 
 
@@ -125,7 +125,7 @@ def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
     case.run()
     assert case.ids() == list(range(12))
     assert len(case.notes) == 1
-    assert "goes on where the table is" in case.notes[0]
+    assert "resumes where the table is" in case.notes[0]
     assert case.verified() == ([], [])
 
 
@@ -155,7 +155,7 @@ def test_topic_made_again_with_fewer_equal_and_more_records(case: Case, count: i
     given_up = [each.what for each in case.pipeline().verify().notes if each.kind == "accepted-loss"]
     assert given_up
     assert not [each for each in given_up if "given up" in each]
-    assert "goes on although records are lost" in case.notes[0]
+    assert "resumes although records are lost" in case.notes[0]
     case.send([7])
     case.run()
     assert len(case.ids()) == 9 + count + 1

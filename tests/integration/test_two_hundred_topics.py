@@ -206,7 +206,7 @@ def test_hundreds_of_topics_in_one_job(lake: SparkSession, feed: Feed, stack: En
     assert larger.heap <= 2 * times * max(smaller.heap, smaller.topics * MEMORY_EACH)
     assert larger.rss <= 2 * times * max(smaller.rss, smaller.topics * MEMORY_EACH)
 
-    # A second job goes on where the tables are: the broken one is healed, and all get something new.
+    # A second job resumes where the tables are: the broken one is healed, and all get something new.
     fleet.send(range(RECORDS, RECORDS + PARTITIONS))
     dead = {"dead_letters": {"table": f"lake.{feed.name}.dead"}}
     healed = fleet.pipeline(TOPICS, job=pipeline.config.name, topics={fleet.topic(BROKEN): dead})

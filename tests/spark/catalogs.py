@@ -43,7 +43,7 @@ class CatalogCase(ABC):
 
     @abstractmethod
     def losing_answers(self) -> Iterator[None]:
-        """Each commit lands and is reported as a conflict, until it goes on."""
+        """Each commit lands and is reported as a conflict, until it resumes."""
 
     @abstractmethod
     def pointer(self, table: str) -> str:

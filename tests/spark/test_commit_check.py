@@ -202,7 +202,7 @@ def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> No
 
     refused(lambda: replay(100, old), "another driver has taken over")
     replay(101, new)
-    # The feed itself goes on beside its replays.
+    # The feed itself continues beside its replays.
     table.land(0, 2, fence=feed)
     assert table.ids() == [0, 1, 101]
 

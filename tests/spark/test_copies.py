@@ -42,7 +42,7 @@ class Sent:
 
 
 def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
-    """The values that come through a stream whose micro-batches these are; the state goes on through restarts."""
+    """The values that come through a stream whose micro-batches these are; the state is kept through restarts."""
     (folder / "in").mkdir()
     offset = 0
     for number, batch in enumerate(batches):

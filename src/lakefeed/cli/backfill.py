@@ -111,7 +111,7 @@ def _print(feed: str, done: Backfilled) -> None:
         echo(
             f"{feed}: {done.commits:,} commits, {done.records:,} records of {done.planned.offsets:,} offsets, "
             f"{done.rows:,} rows, {done.dead_letters:,} dead letters, {done.skipped:,} skipped in {done.seconds:.1f} s"
-            + ("; stopped before the end, the next backfill goes on" if done.stopped else "")
+            + ("; stopped before the end, the next backfill resumes" if done.stopped else "")
         )
     if done.planned.gone:
         gone = sum(each.records for each in done.planned.gone)

@@ -115,7 +115,7 @@ def rewind(
 
     def text() -> None:
         _print_plan(agreed)
-        echo("done; the next start goes on there")
+        echo("done; the next start resumes there")
 
     emit(output, {**agreed.as_dict(), "done": True}, text)
 

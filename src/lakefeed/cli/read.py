@@ -72,7 +72,7 @@ def read(output: str, **options: Any) -> None:
     """Read records of a PIPELINE's topics, or of a TOPIC, once; and show them or write them somewhere.
 
     Without --range and times it is all that the topics hold now. Offsets that a topic has no longer, or not yet, are an
-    error. Changes nothing in the pipeline: it goes on where it was, and its table stays as it is.
+    error. Changes nothing in the pipeline: it resumes where it was, and its table stays as it is.
 
     A pipeline's records are decoded and transformed as it says. Those that would become dead letters are counted. A
     TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.

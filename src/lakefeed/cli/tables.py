@@ -335,13 +335,13 @@ def _print_report(report: Report) -> None:
 
 
 def _tell(told: Report | LakefeedError, output: str) -> None:
-    """One look of a job that goes on for ever: a line for people, or one JSON document a line."""
+    """One look of a job that runs forever: a line for people, or one JSON document a line."""
     from lakefeed.errors import LakefeedError
 
     if output == "json":
         echo(json.dumps(told.as_dict(), default=str))
     elif isinstance(told, LakefeedError):
-        echo(f"failed, and goes on: {told}", err=True)
+        echo(f"failed, and continues: {told}", err=True)
     else:
         echo(f"{told.table}: {told.sentence}")
 

@@ -1,4 +1,4 @@
-"""Whose checkpoint it is: a small file beside Spark's own, so that no pipeline goes on from another's position."""
+"""Whose checkpoint it is: a small file beside Spark's own, so that no pipeline resumes from another's position."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def owned(found: Note | None, owner: Owner, *, where: str) -> Note:
     """
     note = found or Note(owner.feed, owner.sink)
     meanings = {
-        "feed": ("name", "a feed goes on under its own name only: this one would begin anew beside it"),
+        "feed": ("name", "a feed resumes under its own name only: this one would start from the beginning beside it"),
         "sink": ("sink", "what has landed is in the old one, and would be missing in the new one"),
     }
     changes = [

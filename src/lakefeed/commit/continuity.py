@@ -1,4 +1,4 @@
-"""Whether a commit goes on exactly where the last one ended, or says rightly from where it moves away.
+"""Whether a commit continues exactly where the last one ended, or says rightly from where it moves away.
 
 The same that ``io.lakefeed.commit.Ledger`` asks of an Iceberg table's snapshots, for ledgers that are read in Python.
 """

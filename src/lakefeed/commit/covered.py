@@ -43,7 +43,7 @@ class Position:
     """Where a feed stands.
 
     Attributes:
-        ranges: of its newest commit; their ends are where it goes on.
+        ranges: of its newest commit; their ends are where it resumes.
         snapshot_id: of that commit, whether or not the snapshot has expired.
         commit_id: of that commit.
         covered: what the table has; None if that is not known, as after a rollback by an engine without the check.

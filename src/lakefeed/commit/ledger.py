@@ -1,7 +1,7 @@
 """The ledger of an Iceberg table: every commit carries, in its snapshot, the offset ranges that it came from.
 
 A batch is never skipped because its id is known. It is skipped only if exactly its ranges are in the table
-already, written only if it goes on where the table's last commit ended, and refused otherwise.
+already, written only if it continues where the table's last commit ended, and refused otherwise.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class PartitionMove:
         topic: its name.
         partition: the partition.
         start: where the feed stands; None if that is not known.
-        to: where it goes on.
+        to: where it resumes.
         rows: rows of the table from the offsets that are read again; None if nobody has counted, or could.
         letters: dead letters of them, which are deleted.
     """
@@ -110,7 +110,7 @@ def planned(
         if ids.get(topic, described.topic_id) != described.topic_id:
             raise RecordsLost(
                 f"{topic} was made again: its id was {ids[topic]}, and is {described.topic_id}",
-                hint="lakefeed run pipeline.yaml --accept-loss goes on with the new one",
+                hint="lakefeed run pipeline.yaml --accept-loss resumes with the new one",
             )
         if not there.start_offset <= to <= there.end_offset:
             raise ResourceMissing(

@@ -106,7 +106,7 @@ def plan(
         raise ConfigError(
             "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",
             where=config.sink.jdbc.where,
-            hint="after a restore of the database, remove the checkpoint: the feed goes on where the database is; to "
+            hint="after a restore of the database, remove the checkpoint: the feed resumes where the database is; to "
             "read the topics again, name another table and another checkpoint location",
         )
     if config.sink.elasticsearch is not None:
@@ -150,7 +150,7 @@ def plan(
                 "the table was rolled back and does not tell where the feed stood: all partitions have to be moved, "
                 "and no rows can be deleted with it",
                 where=config.sink.iceberg.table,
-                hint="name where each partition goes on, without --topic, --partition and --delete-rows",
+                hint="name where each partition resumes, without --topic, --partition and --delete-rows",
             )
         table = open_table(config.sink.iceberg.table, connections=connections)
         wanted = targets(to, config, survey, table, chosen, accept_loss=accept_loss)

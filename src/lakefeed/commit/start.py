@@ -19,7 +19,7 @@ from lakefeed.kafka.topics import TopicDescription
 MOST_TOLD = 10
 ACCEPT = "lakefeed run pipeline.yaml --accept-loss"
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
-WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed goes on where the table is"
+WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,13 +120,13 @@ def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
     return Start(
         discard=True,
         positions={key: position for key, position in on.items() if position is not None},
-        told=f"goes on although records are lost: {told}",
+        told=f"resumes although records are lost: {told}",
         lost=lost if facts.last else (),
     )
 
 
 def ends(position: Position) -> dict[Partition, int]:
-    """Where a feed goes on, for each partition of its topics."""
+    """Where a feed resumes, for each partition of its topics."""
     return {(each.topic, each.partition): each.end for each in position.ranges.ranges if each.topic != BATCHES}
 
 
@@ -137,11 +137,11 @@ def _from_ledger(facts: Facts) -> Start:
     table = ends(facts.last)
     resume = Start(discard=True, positions=table)
     if facts.unknown_move:
-        return _told(resume, "goes on where the feed was moved to")
+        return _told(resume, "resumes where the feed was moved to")
     if state.batch_id is None:
-        return _told(resume, "the checkpoint is empty; goes on where the table is, with a new one")
+        return _told(resume, "the checkpoint is empty; resumes where the table is, with a new one")
     if state.damage is not None:
-        return _told(resume, f"the checkpoint is damaged: {state.damage}; goes on where the table is, with a new one")
+        return _told(resume, f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one")
     position = state.position or {}
     if state.batch_id == 0 and not state.committed:
         # Nothing is landed for it, and a partition that is new to the table begins where it begins.
@@ -155,7 +155,7 @@ def _from_ledger(facts: Facts) -> Start:
             for key, at in sorted(ahead.items())[:MOST_TOLD]
         )
         raise _table_behind(facts, told)
-    return _told(resume, "the checkpoint is older than the table; goes on where the table is, with a new one")
+    return _told(resume, "the checkpoint is older than the table; resumes where the table is, with a new one")
 
 
 def _without_commits(facts: Facts) -> Start:

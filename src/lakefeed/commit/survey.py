@@ -219,7 +219,7 @@ def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
         return "refused"
     if start.told is not None and config.checkpoint:
         return start.told
-    return f"begins at the {config.kafka.start} records" if is_new else "goes on where the last batch ended"
+    return f"begins at the {config.kafka.start} records" if is_new else "resumes where the last batch ended"
 
 
 def _standings(

@@ -64,7 +64,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
         problems += table_probe.problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.pauses)
     return [
-        replace(each, severity="warning", hint="the feed goes on without it, and it catches up by itself")
+        replace(each, severity="warning", hint="the feed continues without it, and it catches up by itself")
         if each.key.startswith(waiting) and issubclass(each.error, Unreachable)
         else each
         for each in problems

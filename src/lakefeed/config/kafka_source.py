@@ -22,7 +22,7 @@ class KafkaSource(Model):
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
     topics_pattern: str | None = Field(None, description="Or a regular expression of topic names.")
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="Where a new feed begins; afterwards it goes on where its last commit ended."
+        "earliest", description="Where a new feed begins; afterwards it resumes where its last commit ended."
     )
     max_records_per_batch: Bound = Field(
         1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."

@@ -51,7 +51,7 @@ class KinesisSource(KinesisAccess):
 
     stream: str = Field(description="The stream's name.")
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="Where a new feed begins; afterwards it goes on where its last commit ended."
+        "earliest", description="Where a new feed begins; afterwards it resumes where its last commit ended."
     )
     max_records_per_batch: Count = Field(
         100_000, description="Upper bound on the records of one micro-batch, over all shards."

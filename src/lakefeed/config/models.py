@@ -99,7 +99,7 @@ class SideSink(Sink):
 
     on_failure: Literal["stop", "pause"] = Field(
         "stop",
-        description="When it cannot be written, the feed stops; or goes on without it, and it catches up later by "
+        description="When it cannot be written, the feed stops; or continues without it, and it catches up later by "
         "itself. To pause, a sink has to keep a ledger (iceberg, jdbc, elasticsearch), and the transform no state.",
     )
 
@@ -116,7 +116,7 @@ class SideSink(Sink):
 
     @property
     def pauses(self) -> bool:
-        """Whether the feed goes on without it when it fails."""
+        """Whether the feed continues without it when it fails."""
         return self.on_failure == "pause"
 
 

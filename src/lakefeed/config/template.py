@@ -89,7 +89,7 @@ def pipeline_text(blank: Blank) -> str:
             "  kafka:",
             f"    bootstrap_servers: {_variable('KAFKA_BOOTSTRAP_SERVERS', blank.bootstrap_servers)}",
             f"    topics: [{_scalar(blank.topic)}]",
-            "    start: earliest                   # of a new feed; later it goes on where it ended",
+            "    start: earliest                   # of a new feed; later it resumes where it ended",
             "    max_records_per_batch: 1_000_000",
             "    # options: {kafka.max.poll.records: 10000}   # further Kafka client settings",
             "",

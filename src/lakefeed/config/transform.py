@@ -64,7 +64,7 @@ class Step(Model):
     deduplicate: list[str] | None = Field(
         None,
         min_length=1,
-        description="Or columns: of rows with the same values in them only the first goes on. Needs a watermark, which "
+        description="Or columns: of rows with the same values in them only the first is kept. Needs a watermark, which "
         "says how long they are remembered.",
     )
     watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")

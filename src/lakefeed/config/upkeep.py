@@ -97,7 +97,7 @@ class Upkeep(Model):
     at: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         None, description="Or once a day at this time, HH:MM in UTC."
     )
-    max_minutes: float = Field(10, gt=0, description="No new piece of work is begun after that; the next look goes on.")
+    max_minutes: float = Field(10, gt=0, description="No new piece of work is begun after that; the next look resumes.")
     only: list[Step] | None = Field(None, min_length=1, description="These steps alone. Default: all.")
     compact: Compact = Field(default_factory=Compact)
     manifests: Manifests = Field(default_factory=Manifests)

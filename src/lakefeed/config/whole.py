@@ -169,7 +169,7 @@ def _one_table_or_many(config: PipelineConfig) -> Iterator[Complaint]:
         if not config.checkpoint and config.sink.chosen.is_lasting:
             yield Complaint(what="a pipeline needs a checkpoint: s3a://bucket/path")
     elif config.checkpoint:
-        what = f"means nothing with {TOPIC_MARK} in sink.iceberg.table: the tables' ledgers say where each goes on"
+        what = f"means nothing with {TOPIC_MARK} in sink.iceberg.table: the tables' ledgers say where each resumes"
         yield Complaint(key="checkpoint", what=what, hint="remove it")
 
 

@@ -60,7 +60,7 @@ def registry_error_of(exception: BaseException) -> LakefeedError | None:
             return kind(
                 f"The schema registry {found[1]}",
                 where=found[2],
-                hint="the job goes on where it stopped once the registry answers",
+                hint="the job resumes where it stopped once the registry answers",
             )
     return None
 

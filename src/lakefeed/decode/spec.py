@@ -18,7 +18,7 @@ class Registered:
         reader_schema: Avro schema (JSON) of the result; writers' schemas are resolved to it. For those that are
             not Avro, ``lakefeed.decode.avro_schema.avro_schema_of`` has one.
         credentials: name under which ``lakefeed.jvm.put_credentials`` has put them; None for none.
-        registry_patience_seconds: how long a task goes on asking a registry that does not answer, before it
+        registry_patience_seconds: how long a task keeps asking a registry that does not answer, before it
             fails. Default 300.
         accept: whose records are read: ``schema.accept`` of a pipeline file.
         subjects: a schema id that is registered under none of them is refused. Default: any subject.

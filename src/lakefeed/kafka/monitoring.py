@@ -42,7 +42,7 @@ class MonitoringGroup:
         """Sets the group to where these ranges end.
 
         Returns:
-            What the user should hear, once for each failure that lasts; None if all is well. A feed goes on without.
+            What the user should hear, once for each failure that lasts; None if all is well. A feed continues without.
         """
         wanted = [TopicPartition(each.topic, each.partition, each.end) for each in ranges]
         failure = None

@@ -62,7 +62,7 @@ class TableSummary:
 class TopicTable:
     """Lands one topic in its table, batch by batch; keeps its failures to itself.
 
-    The table's own ledger says where it goes on: a failed table is simply behind, and nothing else knows its position.
+    The table's own ledger says where it resumes: a failed table is simply behind, and nothing else knows its position.
 
     Attributes:
         topic: the topic's name.
@@ -145,7 +145,7 @@ class TopicTable:
             landed = self._step(topic, limit=limit, until=until)
         except (LakefeedError, Py4JError, PySparkException) as error:
             return None, self._failed(translated(error))
-        told = None if self.failure is None else "goes on"
+        told = None if self.failure is None else "resumes"
         self.failure = None
         return landed, told
 

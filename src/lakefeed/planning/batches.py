@@ -26,7 +26,7 @@ class Begin:
 
     Attributes:
         batch_id: of its first batch.
-        positions: where each partition goes on after ``again``.
+        positions: where each partition resumes after ``again``.
         again: a batch whose offsets were decided before; None if there is none, or they are not known.
         again_is_landed: whether the sink has it already, and it is left out.
     """

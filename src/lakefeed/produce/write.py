@@ -121,7 +121,7 @@ def produce_stream(
         records: as for :func:`produce`, but a stream.
         topic: it must exist.
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        checkpoint: where the query keeps what it has read; started again, it goes on there.
+        checkpoint: where the query keeps what it has read; started again, it resumes there.
         stop: ends it.
         options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
         rate: records a second in total, at most. Default: as fast as it goes.

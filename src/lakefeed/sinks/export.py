@@ -35,7 +35,7 @@ FEED_LOG = "_spark_metadata"
 
 
 class Target:
-    """A sink without a ledger: nobody goes on where it ends."""
+    """A sink without a ledger: nothing resumes where it ends."""
 
     keeps_ledger = False
 

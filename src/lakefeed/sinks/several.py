@@ -45,7 +45,7 @@ class Side:
     Attributes:
         name: as the pipeline file calls it.
         sink: where its rows go.
-        pauses: whether the feed goes on without it when it fails.
+        pauses: whether the feed continues without it when it fails.
         is_new: whether it has never had a batch, so that it begins with the next one.
         failure: why it waits; None if it does not.
     """
@@ -141,7 +141,7 @@ class SeveralSinks:
         feed: its name.
         main: the feed's own; all that is asked of a feed is asked of it.
         sides: the others.
-        note: told when one of them waits, and when it goes on.
+        note: told when one of them waits, and when it resumes.
     """
 
     def __init__(self, feed: str, main: Sink, sides: Sequence[Side], *, note: Callable[[str], None]) -> None:
@@ -247,4 +247,4 @@ class SeveralSinks:
                 self._note(f"the sink '{side.name}' waits: {side.failure.what}; it catches up by itself")
             return
         if waited is not None and side.failure is None:
-            self._note(f"the sink '{side.name}' goes on")
+            self._note(f"the sink '{side.name}' resumes")

@@ -1,6 +1,6 @@
 """One upkeep job at a table at a time: a lease in the table's properties that ends by itself.
 
-Taken by compare-and-set (``io.lakefeed.upkeep.Lease``) and made longer while the work goes on; a job that is killed
+Taken by compare-and-set (``io.lakefeed.upkeep.Lease``) and made longer while the work continues; a job that is killed
 leaves it to end. It keeps work from being done twice. That commits do no harm to each other is Iceberg's own check, and
 does not hang on it.
 """

@@ -11,7 +11,7 @@ from lakefeed.upkeep.due import Due
 
 @dataclass
 class Done:
-    """What was done so far; filled while the work goes on.
+    """What was done so far; filled while the work continues.
 
     Attributes:
         partitions: partitions that were compacted.

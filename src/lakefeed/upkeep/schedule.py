@@ -126,10 +126,10 @@ class UpkeepBesideFeed:
         except (ResourceMissing, TableBusy):
             # Not made yet, or somebody else is at it.
             return
-        except Exception as error:  # The feed goes on, whatever upkeep has run into.
+        except Exception as error:  # The feed continues, whatever upkeep has run into.
             told = translated(error)
             why = f"{told.what} ({told.where})" if told.where else told.what
-            self._notes.append(f"upkeep of {table} failed, the feed goes on: {why}")
+            self._notes.append(f"upkeep of {table} failed, the feed continues: {why}")
             return
         if report.after is not None:
             self._notes.append(f"upkeep of {table} took {report.seconds:.1f} s: {report.sentence}")

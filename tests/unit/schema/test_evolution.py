@@ -82,7 +82,7 @@ def test_what_reads_as_it_is_changes_nothing(policy: Policy) -> None:
 
 
 def test_a_new_name_of_a_type_is_read_without_a_change() -> None:
-    """The decoder needs the alias, the table nothing: even policy fail goes on."""
+    """The decoder needs the alias, the table nothing: even policy fail continues."""
     evolution = Evolution("fail", V1)
     merge = evolution.meet(2, json.dumps(record(field("a", "int"), name="Other", aliases=["R"])))
     assert merge is not None
