@@ -21,6 +21,7 @@ from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.tables.reader import open_table
 from tests.cli import lakefeed
 from tests.feed import Feed
+from tests.starts import run_as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +52,9 @@ class Lettered:
         return self.feed.pipeline(**self.blocks())
 
     def run(self) -> RunSummary:
+        """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
         self.notes: list[str] = []
-        return self.pipeline().run(spark=self.lake, once=True, on_note=self.notes.append)
+        return run_as_told(self.pipeline(), self.lake, self.notes, plans=False)
 
     def land(self, ids: Iterable[int]) -> None:
         self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=0)
@@ -223,9 +225,11 @@ def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_un
     jvm: Any = lettered.lake._jvm
     path = jvm.org.apache.hadoop.fs.Path(lettered.feed.checkpoint)
     path.getFileSystem(lettered.lake._jsc.hadoopConfiguration()).delete(path, True)
+    # What the run refuses, `offsets show` and `plan` refuse with the same words.
     with pytest.raises(CheckpointMismatch, match="are further than its rows"):
         lettered.run()
     assert lettered.dead() == [3]
+    assert lettered.pipeline().survey().tells
     lettered.rewind("table")
     lettered.run()
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100], [3])

@@ -8,6 +8,7 @@ from typing import Protocol
 from lakefeed.commit.checkpoint import Note, Owner
 from lakefeed.commit.checkpoint_state import CheckpointState
 from lakefeed.commit.covered import Position
+from lakefeed.commit.ranges import OffsetRanges
 from lakefeed.commit.start import Facts
 from lakefeed.kafka.topics import TopicDescription
 
@@ -37,6 +38,8 @@ def collect_facts(
     topics: Mapping[str, TopicDescription | None],
     stateful: bool,
     rewinds: bool = True,
+    letters: OffsetRanges | None = None,
+    letters_table: str = "",
 ) -> Facts:
     """Collects what ``decide`` needs; asks the sink only.
 
@@ -48,6 +51,9 @@ def collect_facts(
         topics: those that the feed reads, as they are now.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        letters: the newest commit of the feed's dead letters. A run leaves it out: its writer compares them, with the
+            requests that it makes anyway.
+        letters_table: the table of the dead letters.
 
     Raises:
         CheckpointMismatch: the table was rolled back, and its position is unknown.
@@ -68,4 +74,6 @@ def collect_facts(
         rewinds=rewinds,
         stateful=stateful,
         had_state=bool(note and note.state),
+        letters=letters,
+        letters_table=letters_table,
     )

@@ -11,7 +11,7 @@ from lakefeed.commit.checkpoint_state import Partition
 from lakefeed.commit.entries import Commit
 from lakefeed.commit.move import Move, Reason
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
+from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, ResourceMissing
 from lakefeed.kafka.topics import PartitionDescription, TopicDescription
 
 MOST_TOLD = 10
@@ -222,6 +222,22 @@ def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -
     topic_ids = {topic: ids.get(topic, letters.topic_ids.get(topic, "")) for topic, _ in ends}
     ranges = OffsetRanges(tuple(OffsetRange(*key, at, at) for key, at in ends.items()), topic_ids)
     return StepBack(Commit(feed, 0, ranges, move=Move("rewind", moved, left)), deleted)
+
+
+def letters_ahead(feed: str, *, where: str) -> CheckpointMismatch:
+    """Return the error for dead letters ahead of a feed that was not moved.
+
+    Args:
+        feed: its name.
+        where: the table of its dead letters.
+    """
+    return CheckpointMismatch(
+        f"the dead letters of feed '{feed}' are further than its rows: the rows' table was rolled back, recreated, "
+        "or is another one",
+        where=where,
+        hint="restore the table; or delete these dead letters, and resume where the table is: "
+        "lakefeed offsets rewind pipeline.yaml --to table",
+    )
 
 
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> str:

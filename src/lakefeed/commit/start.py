@@ -13,6 +13,8 @@ from lakefeed.commit.batches import BATCHES, lost_under_state, require_no_state,
 from lakefeed.commit.checkpoint_state import CheckpointState, Partition
 from lakefeed.commit.covered import Position
 from lakefeed.commit.losses import Loss, losses
+from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.commit.rewind import letters_ahead, step_back
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.kafka.topics import TopicDescription
 
@@ -40,6 +42,8 @@ class Facts:
         stateful: whether the query keeps state from batch to batch.
         had_state: whether a query that kept state has made the checkpoint.
         keeps_log: for a sink without a ledger, whether it has a log of its batches.
+        letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
+        letters_table: the table of the dead letters, as messages name it.
     """
 
     feed: str
@@ -55,6 +59,8 @@ class Facts:
     stateful: bool = False
     had_state: bool = False
     keeps_log: bool = True
+    letters: OffsetRanges | None = None
+    letters_table: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +89,18 @@ def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
         accept_loss: go on although records are lost.
 
     Raises:
-        CheckpointMismatch: the sink lacks what the checkpoint takes for landed.
+        CheckpointMismatch: the sink lacks what the checkpoint takes for landed, or what its dead letters follow.
         RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
     """
+    start = _start(facts, accept_loss=accept_loss)
+    if facts.letters is not None and not (facts.last and facts.last.is_move):
+        position = facts.last.ranges if facts.last else None
+        if step_back(facts.feed, facts.letters, position) is not None:
+            raise letters_ahead(facts.feed, where=facts.letters_table)
+    return start
+
+
+def _start(facts: Facts, *, accept_loss: bool) -> Start:
     if not facts.stateful:
         require_no_state(facts)
     if facts.keeps_ledger:

@@ -85,6 +85,24 @@ def stored_sink(config: PipelineConfig, connections: Connections, *, folder: Pat
     return _Stored(keeps_ledger=False, keeps_log=False)
 
 
+def stored_letters(table: str, feed: str, *, connections: Connections) -> Position | None:
+    """Read where the dead letters of a feed end; None without the table, or without letters of this feed.
+
+    Args:
+        table: the table of the dead letters.
+        feed: the feed's name.
+        connections: store and catalogs.
+
+    Raises:
+        CheckpointMismatch: the table was rolled back, and its position is unknown.
+        ConfigError: its catalog is not declared.
+    """
+    try:
+        return position_in(open_table(table, connections=connections), feed, where=table)
+    except ResourceMissing:
+        return None
+
+
 def position_in(table: Table, feed: str, *, where: str) -> Position | None:
     """Where a feed stands in a table, without Java: as ``Ledger.position``.
 

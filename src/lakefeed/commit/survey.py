@@ -13,10 +13,10 @@ from lakefeed.commit.checkpoint_store import StoredFiles
 from lakefeed.commit.covered import Position
 from lakefeed.commit.facts import collect_facts
 from lakefeed.commit.start import Facts, Start, decide, ends
-from lakefeed.commit.stored_sinks import stored_sink
+from lakefeed.commit.stored_sinks import stored_letters, stored_sink
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import CheckpointMismatch, LakefeedError
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.kafka.monitoring import MonitoringGroup
 from lakefeed.kafka.topic_ids import SourceTopics
 from lakefeed.kafka.topics import TopicDescription
@@ -138,6 +138,15 @@ def surveyed(
     logged, position = sink.logged(), None
     decided: Start | None = None
     refusal: LakefeedError | None = None
+    letters: Position | None = None
+    letters_refusal: LakefeedError | None = None
+    # As in a run: letters follow a feed only by its ledger, and a topic of letters has none.
+    kept = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
+    if kept is not None:
+        try:
+            letters = stored_letters(kept, config.name, connections=connections)
+        except (CheckpointMismatch, ConfigError) as unknown:
+            letters_refusal = unknown
     try:
         facts = collect_facts(
             owner,
@@ -147,6 +156,8 @@ def surveyed(
             topics=topics,
             stateful=not never and bool(found and found.state),
             rewinds=config.sink.chosen.rewinds,
+            letters=letters.ranges if letters else None,
+            letters_table=kept or "",
         )
     except CheckpointMismatch as untold:
         tells, refusal = False, untold
@@ -161,6 +172,8 @@ def surveyed(
         decided, refusal = _decide(
             facts, files, query_plan, noted_state=found.state if found else (), checkpoint=config.checkpoint
         )
+        if refusal is None and letters_refusal is not None:
+            decided, refusal = None, letters_refusal
     group = MonitoringGroup(config.kafka, config.kafka.monitoring_group) if config.kafka.monitoring_group else None
     return Survey(
         feed=config.name,

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.commit.entries import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
 from lakefeed.commit.ledger import Ledger
 from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.rewind import StepBack, rows_where, step_back
+from lakefeed.commit.rewind import StepBack, letters_ahead, rows_where, step_back
 from lakefeed.dead_letters.letters import Choice
 from lakefeed.dead_letters.place import RECORD_COLUMNS, Origin, with_bad_timestamp
 from lakefeed.decode import RECORD
-from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.errors import ConfigError
 from lakefeed.sinks.table_change import TableChange, carry_out, creation
 from lakefeed.tables.conflicts import run_in_turn
 
@@ -166,13 +166,7 @@ class DeadLetterTable:
             return None
         step = step_back(self._feed, stands.ranges, position)
         if step is not None and not moved:
-            raise CheckpointMismatch(
-                f"the dead letters of feed '{self._feed}' are further than its rows: the rows' table was rolled back, "
-                "made again, or is another one",
-                where=self._table,
-                hint="restore the table; or delete these dead letters, and go on where the table is: "
-                "lakefeed offsets rewind pipeline.yaml --to table",
-            )
+            raise letters_ahead(self._feed, where=self._table)
         return step
 
     def records(self, choice: Choice) -> DataFrame:

@@ -348,3 +348,19 @@ def test_a_feed_that_has_lost_its_transform_does_not_go_on_without_state() -> No
         decide(facts(checkpoint(2, 9), batches(3)))
     with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):
         decide(facts(checkpoint(2, 9, has_state=True), position(9)))
+
+
+def test_dead_letters_ahead_of_the_table_are_refused_unless_the_feed_was_moved() -> None:
+    letters = {"letters": position(9).ranges, "letters_table": "lake.n.dead"}
+    equal = facts(checkpoint(1, 9), position(9), **letters)
+    assert decide(equal) == Start()
+    for behind in (facts(checkpoint(1, 5), position(5), **letters), facts(checkpoint(None), None, **letters)):
+        with pytest.raises(CheckpointMismatch, match="dead letters of feed 'f' are further than its rows") as refused:
+            decide(behind)
+        assert refused.value.where == "lake.n.dead"
+    moved = replace(position(5), is_move=True)
+    assert decide(facts(checkpoint(1, 9), moved, unknown_move=True, **letters)).discard
+    # The letters of a deleted topic are not ahead of the one that has its name now; the loss is refused first.
+    recreated = {"topics": {"t": topic((0, 100), topic_id="B")}}
+    with pytest.raises(RecordsLost):
+        decide(facts(checkpoint(1, 5), position(5), **letters, **recreated))
