@@ -1,4 +1,4 @@
-"""Avro values through the JVM decoder; see ``io.lakefeed.decode.AvroDecode`` for what it does with a record."""
+"""Avro values through the JVM decoder; see ``io.lakefeed.decode.DecodeFunction`` for what it does with a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of every format but Avro through the JVM decoder; see ``io.lakefeed.decode.FormatDecode``."""
+"""Values of every format but Avro through the JVM decoder; see ``io.lakefeed.decode.DecodeFunction``."""
 
 from __future__ import annotations
 

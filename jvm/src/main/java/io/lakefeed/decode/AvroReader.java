@@ -13,9 +13,6 @@ import org.apache.spark.sql.types.StructType;
  * record, as {@code from_avro} reuses its own.
  */
 final class AvroReader extends RecordReader {
-    /** The only thread that may call {@link #read}. */
-    final Thread owner = Thread.currentThread();
-
     private final Schema readerSchema;
     private final Acceptance accept;
     private final boolean wrapped;

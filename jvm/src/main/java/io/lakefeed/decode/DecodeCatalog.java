@@ -14,16 +14,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * spark.table("records").selectExpr("taxi.decode(value) AS decoded").select("decoded.value.*")
  * </pre>
  *
- * <p>Values are Avro unless {@code format} says otherwise; for the options see {@link AvroDecode} and {@link
- * FormatDecode}. A catalog is read once for each session and name: another configuration needs another name.
+ * <p>{@link DecodeOptions} lists the options. Spark reads a catalog's options once for each session: another
+ * configuration needs another name.
  */
 public final class DecodeCatalog extends FunctionsOnly {
     @Override
     protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {
-        return Map.of(
-                "decode",
-                arguments -> options.containsKey("format")
-                        ? new FormatDecode(name, options)
-                        : new AvroDecode(name, options));
+        return Map.of("decode", arguments -> new DecodeFunction(name, options));
     }
 }

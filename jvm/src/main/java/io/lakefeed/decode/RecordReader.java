@@ -17,6 +17,9 @@ abstract class RecordReader {
     private static final int LONGEST_ERROR = 1_000;
     private static final UTF8String EMPTY = UTF8String.fromString("empty: 0 bytes");
 
+    /** The only thread that may call {@link #read}: a reader reuses its buffers. */
+    final Thread owner = Thread.currentThread();
+
     /** The memory that the present record may take. */
     final MemoryBudget budget = new MemoryBudget();
 

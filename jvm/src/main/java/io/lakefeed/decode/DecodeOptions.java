@@ -1,0 +1,154 @@
+package io.lakefeed.decode;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.lakefeed.Secrets;
+import io.lakefeed.decode.RecordReader.Writers;
+import io.lakefeed.protobuf.ProtoTypes;
+import java.io.Serializable;
+import java.time.Duration;
+import java.time.ZoneId;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.avro.Schema;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * The options of a {@link DecodeCatalog}, and the reader that they describe.
+ *
+ * <p>{@code format} is {@code avro} (default), {@code protobuf}, {@code json}, {@code csv} or {@code string}. Records in
+ * Confluent wire format need {@code registry-url}, and may have {@code credentials} (a name in {@link Secrets}; its value is
+ * {@code user:password}), {@code registry-patience-seconds} (60), {@code accept} ({@link Acceptance}) and {@code subjects} (a
+ * JSON array). The other options depend on the format:
+ *
+ * <ul>
+ *   <li>{@code avro}: {@code reader-schema}; and {@code writer-schema} for records without a header;
+ *   <li>{@code protobuf}: {@code reader-schema} (Avro); and a writer's schema for messages without a header: {@code
+ *       writer-schema} with {@code writer-references} (a JSON array of texts), or {@code writer-set} (a descriptor set in
+ *       Base64), and {@code message};
+ *   <li>{@code json}: {@code reader-schema} (Avro) or {@code reader-type} (JSON of a StructType); {@code lenient}, true for
+ *       {@link TextValue.Rules#lenient};
+ *   <li>{@code csv}: {@code reader-type}, {@code delimiter}, {@code quote}, {@code escape}, {@code null-value};
+ *   <li>{@code json} and {@code csv}: {@code time-zone} of moments that have none of their own (UTC);
+ *   <li>{@code string}: none.
+ * </ul>
+ */
+final class DecodeOptions implements Serializable {
+    private static final long serialVersionUID = 1L;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Map<String, String> options;
+    private final String credentials;
+    private final DataType type;
+
+    /** Reads a catalog's options; copies the credentials out of {@link Secrets}. */
+    DecodeOptions(CaseInsensitiveStringMap given) {
+        this.options = new HashMap<>(given);
+        String secret = options.get("credentials");
+        this.credentials = secret == null ? null : Secrets.get(secret);
+        this.type = type();
+    }
+
+    /** Returns the fields of {@code value} in the result; a value that is no record is the field {@code value}. */
+    StructType columns() {
+        return type instanceof StructType struct ? struct : new StructType().add("value", type);
+    }
+
+    /** Creates a reader for the calling thread. */
+    RecordReader newReader() {
+        return switch (format()) {
+            case "avro" -> options.containsKey("writer-schema")
+                    ? new AvroReader(readerSchema(), type, AvroTypes.parsed(required("writer-schema")))
+                    : new AvroReader(readerSchema(), type, writers(WriterSchema.AVRO), acceptance());
+            case "protobuf" -> options.containsKey("registry-url")
+                    ? new ProtobufReader(readerSchema(), columns(), writers(WriterSchema.PROTOBUF), acceptance())
+                    : new ProtobufReader(readerSchema(), columns(), writer().message(options.get("message")));
+            case "json" -> new JsonReader(
+                    JsonValue.record(columns(), options.containsKey("reader-schema") ? readerSchema() : null, rules()),
+                    rules().lenient(),
+                    options.containsKey("registry-url") ? writers(WriterSchema.JSON) : null);
+            case "csv" -> new CsvReader(columns(), dialect(), rules());
+            case "string" -> new StringReader();
+            default -> throw new IllegalArgumentException("the decoder has no format " + format());
+        };
+    }
+
+    private String format() {
+        return options.getOrDefault("format", "avro");
+    }
+
+    private String required(String key) {
+        String value = options.get(key);
+        if (value == null) {
+            throw new IllegalArgumentException("the decoder's catalog has no option " + key);
+        }
+        return value;
+    }
+
+    private DataType type() {
+        if (format().equals("string")) {
+            return DataTypes.StringType;
+        }
+        if (options.containsKey("reader-type")) {
+            return DataType.fromJson(options.get("reader-type"));
+        }
+        DataType read = AvroTypes.of(readerSchema());
+        if (!format().equals("avro") && !(read instanceof StructType)) {
+            throw new IllegalArgumentException("the reader's schema is no record");
+        }
+        return read;
+    }
+
+    private Schema readerSchema() {
+        return AvroTypes.reader(required("reader-schema"));
+    }
+
+    private Acceptance acceptance() {
+        return Acceptance.of(options.get("accept"));
+    }
+
+    private TextValue.Rules rules() {
+        boolean lenient = Boolean.parseBoolean(options.get("lenient"));
+        return new TextValue.Rules(ZoneId.of(options.getOrDefault("time-zone", "UTC")), lenient);
+    }
+
+    private CsvReader.Dialect dialect() {
+        return new CsvReader.Dialect(
+                required("delimiter").charAt(0),
+                required("quote").charAt(0),
+                required("escape").charAt(0),
+                required("null-value"));
+    }
+
+    private <T> Writers<T> writers(WriterSchema<T> kind) {
+        Registry registry = Registry.at(required("registry-url"), credentials);
+        long patience = Long.parseLong(options.getOrDefault("registry-patience-seconds", "60"));
+        return new Writers<>(registry, Duration.ofSeconds(patience), kind, subjects());
+    }
+
+    /** Keeps the order of the file, in which an error names the subjects. */
+    private Set<String> subjects() {
+        return new LinkedHashSet<>(Arrays.asList(texts("subjects")));
+    }
+
+    private ProtoTypes writer() {
+        return options.containsKey("writer-set")
+                ? ProtobufSchemas.typesOfSet(options.get("writer-set"))
+                : ProtobufSchemas.types(required("writer-schema"), Arrays.asList(texts("writer-references")));
+    }
+
+    /** Returns the texts of an option that is a JSON array. */
+    private String[] texts(String key) {
+        try {
+            return JSON.readValue(options.getOrDefault(key, "[]"), String[].class);
+        } catch (JsonProcessingException invalid) {
+            throw new IllegalArgumentException(key + " is not a JSON array of texts");
+        }
+    }
+}
