@@ -12,7 +12,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo examples bench test test-unit test-all faults mutants audit lint docs clean
+.PHONY: help setup jvm demo examples bench test test-jvm test-unit test-all faults mutants audit lint docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -34,13 +34,16 @@ demo: setup ## the main job from end to end on the embedded stack, verified
 bench: setup ## S3 requests counted by a real MinIO; ARGS="--workload steady" for the other table
 	$(BIN)/lakefeed bench s3-requests $(ARGS)
 
-test: setup lint ## what CI runs: everything but the slow tests
+test: setup lint test-jvm ## what CI runs: everything but the slow tests
 	$(PYTEST) -m "not slow" $(ARGS)
+
+test-jvm: setup ## the JVM module's unit tests: seconds; NAMES="Position Ledger" runs some
+	@$(BIN)/python -m tools.test_jvm $(NAMES)
 
 test-unit: setup ## the tests that need no JVM: seconds
 	$(PYTEST) tests/unit $(ARGS)
 
-test-all: setup lint ## the slow tests too: stores built from source, long runs, notebooks
+test-all: setup lint test-jvm ## the slow tests too: stores built from source, long runs, notebooks
 	$(BIN)/uv sync --frozen --quiet --group notebooks
 	$(PYTEST) $(ARGS)
 

@@ -1,14 +1,15 @@
-"""Builds src/lakefeed/lakefeed-jvm.jar from jvm/ with a JDK alone: ``python tools/build_jvm.py [--force]``.
+"""Build src/lakefeed/lakefeed-jvm.jar from jvm/ with only a JDK: ``python tools/build_jvm.py [--force]``.
 
-No build tool of the Java world is needed. The class path is PySpark's own jars and the locked ones, the same
-that the jar later runs with. The jar is the same byte for byte for the same sources, and is built again only when
-the sources have changed: their digest is inside it.
+It needs neither Maven nor Gradle. The class path is PySpark's own jars and the locked ones, with which the jar
+later runs. The same sources give the same jar, byte for byte. The jar contains the digest of its sources and is
+rebuilt only when they change.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
@@ -22,22 +23,26 @@ SOURCES = ROOT / "jvm" / "src" / "main"
 JAR = ROOT / "src" / "lakefeed" / "lakefeed-jvm.jar"
 DIGEST = "META-INF/lakefeed-sources.sha256"
 RELEASE = "17"
-# Scala's class files name annotations that are not on the class path: not ours to mend.
+# Scala's class files name annotations that are not on the class path.
 LINT = "-Xlint:all,-classfile,-path,-processing"
-# The first moment that a ZIP file can tell.
+# Public and protected members must have a comment, and its links and tags must be right.
+DOCLINT = "-Xdoclint:all/protected"
+# A tag that only repeats the type or the first line is not required.
+OPTIONAL_TAGS = ("warning: no @param", "warning: no @return", "warning: no @throws")
+# The earliest time that a ZIP file can store.
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 class BuildFailed(Exception):
-    """The jar cannot be built here; the message says what is missing."""
+    """The jar or its tests cannot be built; the message says what is missing."""
 
 
 def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
-    """Brings the jar up to date and returns its path.
+    """Bring the jar up to date and return its path.
 
     Args:
         force: build even if the sources have not changed.
-        say: told in one line what was done.
+        say: receives one line that says what was done.
 
     Raises:
         BuildFailed: no JDK, no PySpark, or the sources do not compile.
@@ -47,8 +52,8 @@ def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
         say(f"{JAR.name} is up to date")
         return JAR
     with tempfile.TemporaryDirectory(prefix="lakefeed-jvm-") as classes:
-        _compile(Path(classes))
-        # Beside the jar, so that the change to the new one is a rename and a reader never sees half a jar.
+        compile_classes(SOURCES / "java", Path(classes), class_path(), DOCLINT)
+        # A rename replaces the jar: a reader never sees half of it.
         partial = JAR.with_suffix(".jar.partial")
         try:
             _pack(Path(classes), digest, partial)
@@ -60,16 +65,21 @@ def build(*, force: bool = False, say: Callable[[str], None] = print) -> Path:
 
 
 def sources_digest() -> str:
-    """SHA-256 of all that goes into the jar, and of the way it is built."""
-    digest = hashlib.sha256(f"{RELEASE} {LINT}\n".encode())
-    for path in sorted(path for path in SOURCES.rglob("*") if path.is_file()):
+    """Return the SHA-256 of the jar's sources and of the compiler's options."""
+    return digest_of(SOURCES, f"{RELEASE} {LINT} {DOCLINT}")
+
+
+def digest_of(folder: Path, *others: str) -> str:
+    """Return the SHA-256 of all files below a folder and of other texts."""
+    digest = hashlib.sha256("\n".join([*others, ""]).encode())
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content = path.read_bytes()
-        digest.update(f"{path.relative_to(SOURCES).as_posix()} {len(content)}\n".encode() + content)
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 
 
 def built_from() -> str | None:
-    """The digest of the sources that the present jar was built from; None without a whole jar."""
+    """Return the digest of the sources of the present jar; None if there is no complete jar."""
     try:
         with zipfile.ZipFile(JAR) as jar:
             return jar.read(DIGEST).decode()
@@ -77,7 +87,12 @@ def built_from() -> str | None:
         return None
 
 
-def _class_path() -> list[Path]:
+def class_path(*groups: str) -> list[Path]:
+    """Return PySpark's jars and those of some groups of the lock.
+
+    Raises:
+        BuildFailed: PySpark is missing, or a jar cannot be fetched.
+    """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise BuildFailed(
@@ -90,27 +105,48 @@ def _class_path() -> list[Path]:
     from lakefeed.errors import LakefeedError
 
     try:
-        locked = jars.fetch(["spark", "kinesis"])
+        locked = jars.fetch(["spark", "kinesis", *groups])
     except LakefeedError as error:
         raise BuildFailed(str(error)) from error
     return [*sorted((Path(spec.origin).parent / "jars").glob("*.jar")), *locked]
 
 
-def _compile(classes: Path) -> None:
+def compile_classes(sources: Path, classes: Path, on: list[Path], *options: str) -> None:
+    """Compile the Java files below a folder.
+
+    Args:
+        sources: folder of the packages.
+        classes: where the class files go.
+        on: class path.
+        options: more options of javac.
+
+    Raises:
+        BuildFailed: there is no JDK, or javac reports an error or a warning.
+    """
     javac = shutil.which("javac")
     if javac is None:
         raise BuildFailed(f"javac is not on the PATH; install a JDK of version {RELEASE}, not only a Java runtime")
-    sources = sorted(str(path) for path in (SOURCES / "java").rglob("*.java"))
-    class_path = ":".join(str(path) for path in _class_path())
-    command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", LINT, "-Werror"]
+    files = sorted(str(path) for path in sources.rglob("*.java"))
+    # Without a limit, warnings about optional tags would hide others: javac reports only 100.
+    command = [javac, "--release", RELEASE, "-encoding", "UTF-8", "-proc:none", "-g", "-Xmaxwarns", "10000", LINT]
     ran = subprocess.run(
-        [*command, "-d", str(classes), "-cp", class_path, *sources],
+        [*command, *options, "-d", str(classes), "-cp", ":".join(map(str, on)), *files],
         capture_output=True,
         text=True,
         check=False,
     )
-    if ran.returncode != 0:
-        raise BuildFailed(f"javac failed:\n{ran.stdout}{ran.stderr}")
+    findings = _findings(ran.stdout + ran.stderr)
+    if ran.returncode != 0 or findings:
+        raise BuildFailed("javac failed:\n" + ("".join(findings) or ran.stdout + ran.stderr))
+
+
+def _findings(output: str) -> list[str]:
+    """Split javac's output into its errors and warnings; leave the optional ones out."""
+    found = re.split(r"^(?=\S*?\.java:\d+: |(?:warning|error): )", output, flags=re.MULTILINE)
+    kinds = ("error: ", "warning: ")
+    return [
+        text for text in found if any(kind in text for kind in kinds) and not any(tag in text for tag in OPTIONAL_TAGS)
+    ]
 
 
 def _pack(classes: Path, digest: str, target: Path) -> None:
@@ -131,7 +167,7 @@ def _pack(classes: Path, digest: str, target: Path) -> None:
 
 
 def main() -> int:
-    """The command; exit status 1 if the jar cannot be built."""
+    """Run the command; exit status 1 if the jar cannot be built."""
     try:
         build(force="--force" in sys.argv[1:])
     except BuildFailed as failed:

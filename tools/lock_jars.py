@@ -31,6 +31,7 @@ POSTGRESQL_DRIVER = "org.postgresql:postgresql:42.7.13"
 MARIADB_DRIVER = "org.mariadb.jdbc:mariadb-java-client:3.5.10"
 LZ4 = "at.yawk.lz4:lz4-java:1.11.2"
 JACKSON = "com.fasterxml.jackson:jackson-bom:2.21.5"
+JUNIT = "6.1.3"
 POSTGRESQL_SERVER = "18.0.0"
 # Platforms as the server's artifacts call them.
 POSTGRESQL_PLATFORMS = ("linux-amd64", "linux-arm64v8", "darwin-amd64", "darwin-arm64v8")
@@ -131,6 +132,8 @@ RECIPES = {
             "org.apache.logging.log4j:log4j-core:2.25.4",
         ),
     ),
+    # Runs the JVM module's unit tests; it brings all of JUnit with it.
+    "test-junit": Recipe(exact=(f"org.junit.platform:junit-platform-console-standalone:{JUNIT}",)),
     **{
         f"test-postgresql-{platform}": Recipe(
             exact=(f"io.zonky.test.postgres:embedded-postgres-binaries-{platform}:{POSTGRESQL_SERVER}",)

@@ -1,4 +1,4 @@
-"""The tool that builds the JVM module: the same bytes each time, and no work when nothing has changed."""
+"""The tools that build the JVM module and run its unit tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import build_jvm
+from tools import build_jvm, test_jvm
 
 
 @pytest.fixture
@@ -43,3 +43,43 @@ def test_sources_that_do_not_compile(jar: Path, monkeypatch: pytest.MonkeyPatch,
     with pytest.raises(build_jvm.BuildFailed, match="reached end of file"):
         build_jvm.build()
     assert not jar.exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "finding"),
+    [
+        ("/** A class. */\npublic class Broken { public void run() {} }", "no comment"),
+        ("/** A {@link Missing}. */\npublic class Broken { private Broken() {} }", "reference not found"),
+        ("class Broken { java.util.List list; }", "rawtypes"),
+    ],
+)
+def test_a_warning_fails_the_build(
+    jar: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str, finding: str
+) -> None:
+    sources = tmp_path / "sources"
+    (sources / "java").mkdir(parents=True)
+    (sources / "java" / "Broken.java").write_text(source, "utf-8")
+    monkeypatch.setattr(build_jvm, "SOURCES", sources)
+    with pytest.raises(build_jvm.BuildFailed, match=finding):
+        build_jvm.build()
+    assert not jar.exists()
+
+
+@pytest.mark.parametrize(("expected", "status"), [(2, 0), (3, 1)])
+def test_a_failed_unit_test_fails_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: int, status: int
+) -> None:
+    tests = tmp_path / "java"
+    tests.mkdir()
+    (tests / "SumTest.java").write_text(
+        "class SumTest { @org.junit.jupiter.api.Test void adds() {"
+        f" org.junit.jupiter.api.Assertions.assertEquals({expected}, 1 + 1); }} }}",
+        "utf-8",
+    )
+    monkeypatch.setattr(test_jvm, "TESTS", tests)
+    monkeypatch.setattr(test_jvm, "CLASSES", tmp_path / "classes")
+    assert test_jvm.run([]) == status
+
+
+def test_a_name_without_a_unit_test_fails_the_run() -> None:
+    assert test_jvm.run(["NoSuchTest"]) != 0

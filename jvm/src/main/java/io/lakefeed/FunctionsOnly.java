@@ -24,6 +24,7 @@ public abstract class FunctionsOnly implements FunctionCatalog {
     /** Makes the function object for arguments of the given types. */
     @FunctionalInterface
     protected interface Binding {
+        /** Creates the function for arguments of these types. */
         BoundFunction bind(StructType arguments);
     }
 

@@ -49,12 +49,12 @@ public final class Cluster implements Serializable {
     }
 
     /**
-     * Writes documents, and returns when the cluster has acknowledged all of them.
+     * Writes documents, and returns when the cluster has acknowledged all of them. Spark's {@code SparkException} has the
+     * {@link BulkFailure} of the task that failed.
      *
      * @param documents id and JSON, both text; without JSON the document is deleted
      * @param target the index, the version that they get, and whose they are
      * @return how many they were
-     * @throws org.apache.spark.SparkException for a {@link BulkFailure} of one task
      */
     public long write(Dataset<Row> documents, BulkTarget target) {
         return documents.mapPartitions(new BulkTask(this, target), Encoders.LONG()).collectAsList().stream()

@@ -4,22 +4,39 @@ import java.util.Locale;
 
 /** The types of fields, with the wire type of each. */
 public enum ProtoType {
+    /** {@code double}: 8 bytes. */
     DOUBLE(WireInput.FIXED64),
+    /** {@code float}: 4 bytes. */
     FLOAT(WireInput.FIXED32),
+    /** {@code int32}: a varint; a negative one takes 10 bytes. */
     INT32(WireInput.VARINT),
+    /** {@code int64}: a varint; a negative one takes 10 bytes. */
     INT64(WireInput.VARINT),
+    /** {@code uint32}: a varint. */
     UINT32(WireInput.VARINT),
+    /** {@code uint64}: a varint. */
     UINT64(WireInput.VARINT),
+    /** {@code sint32}: a zigzag varint. */
     SINT32(WireInput.VARINT),
+    /** {@code sint64}: a zigzag varint. */
     SINT64(WireInput.VARINT),
+    /** {@code fixed32}: 4 bytes. */
     FIXED32(WireInput.FIXED32),
+    /** {@code fixed64}: 8 bytes. */
     FIXED64(WireInput.FIXED64),
+    /** {@code sfixed32}: 4 bytes. */
     SFIXED32(WireInput.FIXED32),
+    /** {@code sfixed64}: 8 bytes. */
     SFIXED64(WireInput.FIXED64),
+    /** {@code bool}: a varint, 0 or 1. */
     BOOL(WireInput.VARINT),
+    /** {@code string}: a length and UTF-8. */
     STRING(WireInput.LENGTH),
+    /** {@code bytes}: a length and bytes. */
     BYTES(WireInput.LENGTH),
+    /** An enum: a varint: the value's number. */
     ENUM(WireInput.VARINT),
+    /** A message: a length and fields, or a group. */
     MESSAGE(WireInput.LENGTH);
 
     private final int wireType;

@@ -108,10 +108,9 @@ public final class StreamingPlan {
     }
 
     /**
-     * Asks Spark whether it can run the plan as a stream.
+     * Asks Spark whether it can run the plan as a stream. Spark's {@code AnalysisException} has the reason if it cannot.
      *
      * @param outputMode append, update or complete
-     * @throws org.apache.spark.sql.AnalysisException with Spark's reason
      */
     public static void check(Dataset<?> frame, String outputMode) {
         LogicalPlan plan = frame.queryExecution().analyzed();

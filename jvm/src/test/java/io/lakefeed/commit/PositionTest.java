@@ -1,0 +1,247 @@
+package io.lakefeed.commit;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import io.lakefeed.Json;
+import org.apache.iceberg.TableMetadata;
+import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Test;
+
+class PositionTest {
+    private static final String PROPERTY = Ledger.POSITION + Tables.FEED;
+
+    /** The position after the table's present snapshot, which is recorded in the table then. */
+    private static TableMetadata recorded(TableMetadata table) {
+        String before = table.properties().get(PROPERTY);
+        Position position = Position.after(
+                before == null || before.equals(Ledger.ROLLED_BACK) ? null : Position.ofJson(before),
+                table.currentSnapshot(),
+                Tables.FEED);
+        return Tables.set(table, PROPERTY, position.toJson());
+    }
+
+    private static TableMetadata commit(TableMetadata table, long id, String ranges, String... summary) {
+        return recorded(Tables.commit(table, id, ranges, summary));
+    }
+
+    private static TableMetadata backfill(TableMetadata table, long id, String ranges) {
+        return recorded(Tables.backfill(table, id, ranges));
+    }
+
+    private static Position position(TableMetadata table) {
+        return Position.of(table, Tables.head(table), Tables.FEED);
+    }
+
+    /** The covered offsets of partition 0 of the topic; null if they are not known. */
+    private static String covered(Position position) {
+        if (position.covered() == null) {
+            return null;
+        }
+        StringBuilder text = new StringBuilder();
+        position.covered().toJson().path("t").path("offsets").path("0").forEach(bound -> text.append(' ').append(bound.asLong()));
+        return text.toString().strip();
+    }
+
+    @Nested
+    class AfterASnapshot {
+        @Test
+        void aFirstCommitCoversItsRange() {
+            Position position = position(commit(Tables.empty(), 1, "A 3 7"));
+            assertEquals("c1", position.commit().commitId());
+            assertEquals("3 7", covered(position));
+            assertEquals(1, position.at());
+            assertEquals(1, position.sequence());
+        }
+
+        @Test
+        void commitsJoin() {
+            assertEquals("0 9", covered(position(commit(commit(Tables.empty(), 1, "A 0 5"), 2, "A 5 9"))));
+        }
+
+        @Test
+        void aBackfillAddsOffsetsAndKeepsTheCommit() {
+            Position position = position(backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3"));
+            assertEquals("c1", position.commit().commitId());
+            assertEquals("0 3 5 9", covered(position));
+            assertEquals(2, position.at());
+        }
+
+        @Test
+        void aMoveBackUncoversWhatWillBeReadAgain() {
+            TableMetadata table = commit(Tables.empty(), 1, "A 0 9");
+            Position position = position(commit(table, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4")));
+            assertEquals("0 4", covered(position));
+            assertTrue(position.commit().moved());
+        }
+
+        @Test
+        void aMoveAheadLeavesAGap() {
+            TableMetadata table = commit(Tables.empty(), 1, "A 0 4");
+            table = commit(table, 2, "A 7 7", Ledger.MOVED, Tables.moved("A 4 7"));
+            assertEquals("0 4", covered(position(table)));
+            assertEquals("0 4 7 9", covered(position(commit(table, 3, "A 7 9"))));
+        }
+
+        @Test
+        void aMoveToARecreatedTopicForgetsTheOldOne() {
+            TableMetadata table = commit(Tables.empty(), 1, "A 0 9");
+            table = commit(table, 2, "B 0 0", Ledger.MOVED, Tables.moved("A 9 0"));
+            assertEquals("", covered(position(table)));
+            assertEquals("0 3", covered(position(commit(table, 3, "B 0 3"))));
+        }
+
+        @Test
+        void aSparseCommitCoversNothingForCertain() {
+            assertNull(covered(position(commit(Tables.empty(), 1, "A 0 9", Ledger.CONTINUITY, "sparse"))));
+        }
+
+        @Test
+        void aMoveOfUnknownOriginCoversNothingForCertain() {
+            TableMetadata table = commit(Tables.empty(), 1, "A 0 9");
+            table = commit(table, 2, "A 4 4", Ledger.MOVED, "{'unknown':true}");
+            assertNull(covered(position(table)));
+            assertNull(covered(position(commit(table, 3, "A 4 5"))), "unknown stays unknown");
+        }
+
+        @Test
+        void leavesThePositionBeforeAsItWas() {
+            Position before = position(commit(Tables.empty(), 1, "A 0 5"));
+            Position.after(before, Tables.commit(Tables.empty(), 2, "A 5 9").currentSnapshot(), Tables.FEED);
+            assertEquals("0 5", covered(before));
+        }
+    }
+
+    @Nested
+    class Recorded {
+        @Test
+        void readsWhatItWrites() {
+            String json = position(backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3")).toJson();
+            assertEquals(json, Position.ofJson(json).toJson());
+        }
+
+        @Test
+        void withoutCoverageHasNoKeysOfIt() {
+            JsonNode json = Json.of(position(commit(Tables.empty(), 1, "A 0 9", Ledger.CONTINUITY, "sparse")).toJson());
+            assertFalse(json.has("covered"));
+            assertFalse(json.has("covered-at"));
+        }
+
+        @Test
+        void ofAnOlderVersionIsAMoveIfItsRangesAreEmpty() {
+            String before = "{'commit-id':'c','snapshot-id':1,'sequence-number':1,'ranges':";
+            assertTrue(Position.ofJson(Json.quoted(before + Tables.ranges("A 5 5 7 7") + "}")).commit().moved());
+            assertFalse(Position.ofJson(Json.quoted(before + Tables.ranges("A 5 5 7 8") + "}")).commit().moved());
+            String said = before + Tables.ranges("A 5 5") + ",'moved':false}";
+            assertFalse(Position.ofJson(Json.quoted(said)).commit().moved(), "an empty batch");
+        }
+    }
+
+    @Nested
+    class OfATable {
+        private final TableMetadata table =
+                commit(commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6"), 3, "A 6 9");
+
+        @Test
+        void isNullWithoutACommit() {
+            assertNull(position(Tables.empty()));
+            assertNull(position(Tables.add(Tables.empty(), 1)));
+        }
+
+        @Test
+        void trustsThePropertyBelowOtherWritersSnapshots() {
+            assertEquals("0 9", covered(position(Tables.add(Tables.add(table, 4), 5))));
+        }
+
+        @Test
+        void trustsThePropertyWhenItsSnapshotExpired() {
+            TableMetadata expired = Tables.expire(Tables.add(Tables.add(table, 4), 5), 1, 2, 3);
+            assertEquals("0 9", covered(position(expired)));
+            assertEquals("c3", position(expired).commit().commitId());
+        }
+
+        @Test
+        void doesNotTrustAPropertyThatARollbackLeftBehind() {
+            Position position = position(Tables.rollBack(table, 2));
+            assertEquals("c2", position.commit().commitId());
+            assertNull(covered(position));
+        }
+
+        @Test
+        void doesNotTrustABackfillThatARollbackRemoved() {
+            TableMetadata table = backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3");
+            Position position = position(Tables.rollBack(table, 1));
+            assertEquals("c1", position.commit().commitId());
+            assertNull(covered(position));
+        }
+
+        @Test
+        void isKnownForAnEarlierHeadWithoutCoverage() {
+            Position position = Position.of(table, 1L, Tables.FEED);
+            assertEquals("c1", position.commit().commitId());
+            assertNull(covered(position));
+        }
+    }
+
+    @Nested
+    class AfterARollback {
+        private static String afterMove(TableMetadata base, TableMetadata changed) {
+            return Position.afterMove(base, changed, Tables.FEED);
+        }
+
+        @Test
+        void uncoversTheCommitsThatItRemoved() {
+            TableMetadata base = commit(commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6"), 3, "A 6 9");
+            Position position = Position.ofJson(afterMove(base, Tables.rollBack(base, 1)));
+            assertEquals("c1", position.commit().commitId());
+            assertEquals("0 3", covered(position));
+            assertEquals(1, position.at());
+        }
+
+        @Test
+        void uncoversABackfillThatItRemoved() {
+            TableMetadata base = backfill(commit(Tables.empty(), 1, "A 5 9"), 2, "A 0 3");
+            assertEquals("5 9", covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
+        }
+
+        @Test
+        void coversAgainWhatARemovedMoveHadUncovered() {
+            TableMetadata base = commit(Tables.empty(), 1, "A 0 9");
+            base = commit(base, 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4"));
+            assertEquals("0 9", covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
+        }
+
+        @Test
+        void doesNotKnowWhatAMoveToAnotherTopicForgot() {
+            TableMetadata base = commit(Tables.empty(), 1, "A 0 9");
+            base = commit(base, 2, "B 0 0", Ledger.MOVED, Tables.moved("A 9 0"));
+            assertNull(covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
+        }
+
+        @Test
+        void behindAllCommitsKnowsNothing() {
+            TableMetadata base = commit(Tables.add(Tables.empty(), 1), 2, "A 0 3");
+            assertEquals(Ledger.ROLLED_BACK, afterMove(base, Tables.rollBack(base, 1)));
+        }
+
+        @Test
+        void followedByAReturnCoversAllAgain() {
+            TableMetadata base = commit(commit(Tables.empty(), 1, "A 0 3"), 2, "A 3 6");
+            TableMetadata back = Tables.set(Tables.rollBack(base, 1), PROPERTY, afterMove(base, Tables.rollBack(base, 1)));
+            TableMetadata again = Tables.rollBack(back, 2);
+            Position position = Position.ofJson(afterMove(back, again));
+            assertEquals("c2", position.commit().commitId());
+            assertEquals("0 6", covered(position));
+        }
+
+        @Test
+        void leavesOtherFeedsAlone() {
+            TableMetadata base = commit(Tables.empty(), 1, "A 0 3");
+            base = Tables.add(base, 2, Ledger.FEED, "other", Ledger.RANGES, Tables.ranges("A 0 99"));
+            assertEquals("0 3", covered(Position.ofJson(afterMove(base, Tables.rollBack(base, 1)))));
+        }
+    }
+}

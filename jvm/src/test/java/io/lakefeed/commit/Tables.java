@@ -1,0 +1,107 @@
+package io.lakefeed.commit;
+
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import io.lakefeed.Json;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.Schema;
+import org.apache.iceberg.SnapshotParser;
+import org.apache.iceberg.SnapshotRef;
+import org.apache.iceberg.TableMetadata;
+import org.apache.iceberg.types.Types;
+
+/** Metadata of tables, changed as commits, rollbacks and expiry change it. A snapshot's sequence number is its id. */
+final class Tables {
+    static final String FEED = "f";
+
+    private Tables() {}
+
+    static TableMetadata empty(String... properties) {
+        Schema schema = new Schema(Types.NestedField.optional(1, "x", Types.LongType.get()));
+        return set(TableMetadata.newTableMetadata(schema, PartitionSpec.unpartitioned(), "memory:/t", Map.of()), properties);
+    }
+
+    /** Sets properties: key, value, key, value, … */
+    static TableMetadata set(TableMetadata table, String... properties) {
+        TableMetadata.Builder builder = TableMetadata.buildFrom(table);
+        for (int at = 0; at < properties.length; at += 2) {
+            builder.setProperties(Map.of(properties[at], Json.quoted(properties[at + 1])));
+        }
+        return builder.build();
+    }
+
+    /** Adds an append on top of the present snapshot; the summary is key, value, key, value, … */
+    static TableMetadata add(TableMetadata table, long id, String... summary) {
+        return addAs("append", table, id, summary);
+    }
+
+    static TableMetadata addAs(String operation, TableMetadata table, long id, String... summary) {
+        ObjectNode json = JsonNodeFactory.instance.objectNode();
+        json.put("snapshot-id", id).put("sequence-number", id).put("timestamp-ms", System.currentTimeMillis());
+        if (table.currentSnapshot() != null) {
+            json.put("parent-snapshot-id", table.currentSnapshot().snapshotId());
+        }
+        ObjectNode said = json.putObject("summary").put("operation", operation);
+        for (int at = 0; at < summary.length; at += 2) {
+            said.put(summary[at], Json.quoted(summary[at + 1]));
+        }
+        json.put("manifest-list", "memory:/t/" + id).put("schema-id", 0);
+        return TableMetadata.buildFrom(table)
+                .setBranchSnapshot(SnapshotParser.fromJson(json.toString()), SnapshotRef.MAIN_BRANCH)
+                .build();
+    }
+
+    /** Adds a commit of the feed {@value #FEED} with the id {@code c<id>}; ranges are {@code topic start end}. */
+    static TableMetadata commit(TableMetadata table, long id, String ranges, String... summary) {
+        return add(table, id, join(new String[] {
+            Ledger.FEED, FEED, Ledger.COMMIT_ID, "c" + id, Ledger.RANGES, ranges(ranges),
+        }, summary));
+    }
+
+    /** Adds a backfill of the feed {@value #FEED}. */
+    static TableMetadata backfill(TableMetadata table, long id, String ranges, String... summary) {
+        return add(table, id, join(new String[] {
+            Ledger.BACKFILL_OF, FEED, Ledger.COMMIT_ID, "b" + id, Ledger.RANGES, ranges(ranges),
+        }, summary));
+    }
+
+    /** Makes an older snapshot the present one. */
+    static TableMetadata rollBack(TableMetadata table, long id) {
+        return TableMetadata.buildFrom(table).setBranchSnapshot(id, SnapshotRef.MAIN_BRANCH).build();
+    }
+
+    static TableMetadata expire(TableMetadata table, long... ids) {
+        return TableMetadata.buildFrom(table)
+                .removeSnapshots(Arrays.stream(ids).boxed().toList())
+                .build();
+    }
+
+    /** Returns {@code {"t":{"id":"A","ranges":{"0":[3,7]}}}} for {@code A 3 7}: a topic's id, then partition by partition. */
+    static String ranges(String text) {
+        List<String> parts = List.of(text.split(" "));
+        ObjectNode json = JsonNodeFactory.instance.objectNode();
+        ObjectNode ranges = json.putObject("t").put("id", parts.get(0)).putObject("ranges");
+        for (int at = 1; at + 1 < parts.size(); at += 2) {
+            ranges.putArray(String.valueOf(at / 2)).add(Long.parseLong(parts.get(at))).add(Long.parseLong(parts.get(at + 1)));
+        }
+        return json.toString();
+    }
+
+    /** Returns the property {@value Ledger#MOVED} of a move; positions are as {@link #ranges} takes them. */
+    static String moved(String positions) {
+        return "{'reason':'rewind','positions':" + ranges(positions) + "}";
+    }
+
+    static Long head(TableMetadata table) {
+        return table.currentSnapshot() == null ? null : table.currentSnapshot().snapshotId();
+    }
+
+    private static String[] join(String[] one, String[] other) {
+        String[] all = Arrays.copyOf(one, one.length + other.length);
+        System.arraycopy(other, 0, all, one.length, other.length);
+        return all;
+    }
+}
