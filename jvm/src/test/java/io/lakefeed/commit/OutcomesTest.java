@@ -1,0 +1,225 @@
+package io.lakefeed.commit;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.List;
+import java.util.Set;
+import org.junit.jupiter.api.Nested;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+class OutcomesTest {
+    private final Outcomes outcomes = new Outcomes();
+
+    private static RangeOutcome range(String topic, int partition, long first, long records) {
+        RangeOutcome range = new RangeOutcome(topic, partition, first);
+        range.records = records;
+        return range;
+    }
+
+    private static RangeOutcome broken(String topic, int partition, long first, long records, long... dead) {
+        RangeOutcome range = range(topic, partition, first, records);
+        for (long offset : dead) {
+            range.deadLetter(offset, "bad");
+        }
+        return range;
+    }
+
+    @Nested
+    class Counts {
+        @Test
+        void addUpPerPartition() {
+            outcomes.add(broken("t", 0, 0, 10, 3));
+            outcomes.add(broken("t", 0, 10, 5, 12, 14));
+            RangeOutcome skipped = range("t", 10, 0, 7);
+            skipped.skipped = 2;
+            outcomes.add(skipped);
+            outcomes.add(range("s", 0, 0, 1));
+            assertEquals("{\"s\":{\"0\":[1,0,0]},\"t\":{\"0\":[15,3,0],\"10\":[7,0,2]}}", outcomes.toJson());
+            assertEquals(23, outcomes.records());
+            assertEquals(3, outcomes.deadLetters());
+            assertEquals(2, outcomes.skipped());
+        }
+
+        @Test
+        void takeATaskThatRanTwiceOnce() {
+            outcomes.add(broken("t", 0, 0, 10, 3));
+            outcomes.add(broken("t", 0, 0, 10, 3));
+            assertEquals("{\"t\":{\"0\":[10,1,0]}}", outcomes.toJson());
+        }
+
+        @Test
+        void spanTheDeadLetters() {
+            outcomes.add(broken("t", 0, 0, 10, 7, 3));
+            outcomes.add(broken("t", 0, 10, 10, 12));
+            outcomes.add(range("t", 1, 0, 10));
+            assertEquals("{\"t\":{\"0\":[3,13]}}", outcomes.deadRanges());
+        }
+
+        @Test
+        void areEmptyWithoutRecords() {
+            assertEquals("{}", outcomes.toJson());
+            assertEquals("{}", outcomes.deadRanges());
+            assertEquals(List.of(), outcomes.reasons());
+            assertTrue(outcomes.isZero());
+            outcomes.check();
+        }
+
+        @Test
+        void mergeAndCopy() {
+            outcomes.add(range("t", 0, 0, 10));
+            Outcomes other = new Outcomes();
+            other.add(range("t", 1, 0, 5));
+            other.add(range("t", 0, 0, 10));
+            Outcomes copy = outcomes.copy();
+            outcomes.merge(other);
+            assertEquals(15, outcomes.records());
+            assertEquals(10, copy.records(), "a copy is independent");
+            outcomes.reset();
+            assertTrue(outcomes.isZero());
+            assertEquals(10, copy.records());
+        }
+    }
+
+    @Nested
+    class Budget {
+        @ParameterizedTest(name = "{0} of {1} after {4} of {5}, at most {2} and {3}: {6}")
+        @CsvSource({
+            "0, 10, 0, 0.0, 0, 0, true",
+            "1, 10, 0, 1.0, 0, 0, false",
+            "1, 10, 1, 0.1, 0, 0, true", // exactly as much
+            "2, 10, 9, 0.1, 0, 0, false",
+            "1, 10, 1, 1.0, 1, 10, false", // earlier batches count
+            "1, 10, 9, 0.1, 1, 10, true",
+            "2, 10, 9, 0.1, 1, 10, false",
+            "3, 10, 9, 0.1, 0, 20, true",
+        })
+        void allows(int dead, int records, long most, double share, long deadBefore, long recordsBefore, boolean allowed) {
+            long[] offsets = new long[dead];
+            for (int at = 0; at < dead; at++) {
+                offsets[at] = at;
+            }
+            outcomes.add(broken("t", 0, 0, records, offsets));
+            outcomes.bound(most, share, recordsBefore, deadBefore);
+            if (allowed) {
+                outcomes.check();
+                assertNull(outcomes.refusal());
+            } else {
+                assertThrows(BatchRefused.class, outcomes::check);
+                assertEquals("budget", outcomes.refusal());
+            }
+        }
+
+        @Test
+        void hasToAllowAllBounds() {
+            outcomes.add(broken("t", 0, 0, 10, 1, 2));
+            outcomes.bound(5, 1, 0, 0);
+            outcomes.check();
+            outcomes.bound(1, 1, 0, 0);
+            assertThrows(BatchRefused.class, outcomes::check);
+        }
+    }
+
+    @Nested
+    class Refusals {
+        @Test
+        void ofSchemasThatTheRowsDoNotCover() {
+            RangeOutcome range = range("t", 0, 0, 10);
+            range.schemaIds.addAll(Set.of(1, 2));
+            outcomes.add(range);
+            outcomes.check();
+            outcomes.cover(List.of(1, 2, 3));
+            outcomes.check();
+            outcomes.cover(List.of(1));
+            BatchRefused refused = assertThrows(BatchRefused.class, outcomes::check);
+            assertTrue(refused.getMessage().endsWith("[1, 2]"), refused.getMessage());
+            assertEquals("schemas", outcomes.refusal());
+        }
+
+        @Test
+        void nameTheFirstRecordThatStopsTheFeed() {
+            RangeOutcome later = range("t", 1, 0, 10);
+            later.stop(5, "later");
+            outcomes.add(later);
+            RangeOutcome first = range("t", 0, 0, 10);
+            first.stop(7, "why");
+            first.stop(8, "not this one");
+            outcomes.add(first);
+            RangeOutcome other = range("u", 0, 0, 10);
+            other.stop(1, "another topic");
+            outcomes.add(other);
+            assertEquals("topic t, partition 0, offset 7: why", outcomes.stop());
+            assertThrows(BatchRefused.class, outcomes::check);
+            assertEquals("stop", outcomes.refusal());
+        }
+
+        @Test
+        void areForgottenByTheNextCheck() {
+            outcomes.add(broken("t", 0, 0, 10, 1));
+            outcomes.bound(0, 1, 0, 0);
+            assertThrows(BatchRefused.class, outcomes::check);
+            outcomes.reset();
+            outcomes.check();
+            assertNull(outcomes.refusal());
+        }
+    }
+
+    @Nested
+    class Reasons {
+        @Test
+        void areGroupedWithoutTheirNumbers() {
+            RangeOutcome range = range("t", 0, 0, 10);
+            range.deadLetter(3, "truncated at byte 17 of 20");
+            range.deadLetter(4, "truncated at byte 2 of 5");
+            range.deadLetter(5, "not JSON");
+            outcomes.add(range);
+            RangeOutcome other = range("t", 1, 0, 10);
+            other.deadLetter(1, "truncated at byte 9 of 9");
+            outcomes.add(other);
+            List<RangeOutcome.Reason> reasons = outcomes.reasons();
+            assertEquals(2, reasons.size());
+            assertEquals("truncated at byte # of #", reasons.get(0).text());
+            assertEquals(3, reasons.get(0).count());
+            assertEquals("not JSON", reasons.get(1).text());
+            assertEquals("t, partition 0, offset 5: not JSON", reasons.get(1).sample());
+        }
+
+        @Test
+        void areBoundedInNumber() {
+            RangeOutcome range = range("t", 0, 0, 100);
+            for (int at = 0; at < 100; at++) {
+                range.deadLetter(at, "reason " + "x".repeat(at));
+            }
+            assertEquals(21, range.reasons.size());
+            assertEquals(80, range.reasons.get("for further reasons").count());
+            assertEquals(100, range.deadLetters);
+        }
+
+        @Test
+        void areBoundedInLength() {
+            RangeOutcome range = range("t", 0, 0, 1);
+            range.deadLetter(0, "y".repeat(500));
+            assertEquals(201, range.reasons.keySet().iterator().next().length());
+        }
+    }
+
+    @Test
+    void aBatchIsFoundByItsCommitIdUntilItIsClosed() {
+        assertNull(Outcomes.of(null));
+        assertNull(Outcomes.of("none"));
+        outcomes.next("none", "one");
+        assertEquals(outcomes, Outcomes.of("one"));
+        outcomes.add(range("t", 0, 0, 10));
+        outcomes.next("one", "two");
+        assertTrue(outcomes.isZero(), "the next batch counts from zero");
+        assertNull(Outcomes.of("one"));
+        assertFalse(Outcomes.of("two") == null);
+        Outcomes.close("two");
+        assertNull(Outcomes.of("two"));
+    }
+}
