@@ -15,6 +15,7 @@ from lakefeed.commit.facts import collect_facts
 from lakefeed.commit.start import Facts, Start, decide, ends
 from lakefeed.commit.stored_sinks import stored_letters, stored_sink
 from lakefeed.config.connections import Connections
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.kafka.monitoring import MonitoringGroup
@@ -174,13 +175,12 @@ def surveyed(
         )
         if refusal is None and letters_refusal is not None:
             decided, refusal = None, letters_refusal
-    group = MonitoringGroup(config.kafka, config.kafka.monitoring_group) if config.kafka.monitoring_group else None
     return Survey(
         feed=config.name,
         sink=owner.sink,
         batch_id=state.batch_id,
         committed=state.committed,
-        partitions=_standings(state, position, topics, (group.offsets() if group else None) or {}),
+        partitions=_standings(config.kafka, state, position, topics),
         start=_told(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
         position=position,
@@ -236,15 +236,19 @@ def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
 
 
 def _standings(
+    source: KafkaSource,
     state: CheckpointState,
     position: Position | None,
     topics: Mapping[str, TopicDescription | None],
-    group: Mapping[Partition, int],
 ) -> tuple[PartitionStanding, ...]:
     there = {(name, each.id): each for name, found in topics.items() if found for each in found.partitions}
     checkpoint = state.position or {}
     table = ends(position) if position else {}
     covered = position.covered.intervals if position and position.covered else None
+    known = sorted({*there, *checkpoint, *table})
+    group: Mapping[Partition, int] = {}
+    if source.monitoring_group is not None:
+        group = MonitoringGroup(source, source.monitoring_group).offsets(known) or {}
     return tuple(
         PartitionStanding(
             topic=key[0],
@@ -256,5 +260,5 @@ def _standings(
             topic_end=there[key].end_offset if key in there else None,
             covered=None if covered is None else tuple(covered.get(key, ())),
         )
-        for key in sorted({*there, *checkpoint, *table})
+        for key in known
     )

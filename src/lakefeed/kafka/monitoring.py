@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lakefeed.commit.ranges import OffsetRange
@@ -30,12 +30,12 @@ class MonitoringGroup:
 
     def __init__(self, source: KafkaSource, name: str) -> None:
         self.name = name
-        settings: dict[str, Any] = {
+        self._settings: dict[str, Any] = {
             **librdkafka_settings(source.options),
             "bootstrap.servers": source.bootstrap_servers,
             "error_cb": lambda error: None,
         }
-        self._admin = AdminClient(settings, logger=_silence)
+        self._admin = AdminClient(self._settings, logger=_silence)
         self._failing: str | None = None
 
     def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
@@ -58,12 +58,17 @@ class MonitoringGroup:
         self._failing = failure
         return None if told is None else f"the monitoring group {self.name} could not be set: {told}"
 
-    def offsets(self) -> dict[tuple[str, int], int] | None:
-        """What it is set to; None if the broker does not say."""
+    def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
+        """Read what the group is set to for these partitions; None if the broker does not say."""
+        asked = [TopicPartition(*each) for each in partitions]
+        # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
+        # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
+        settings = {**self._settings, "group.id": self.name, "enable.auto.commit": False}
+        consumer = Consumer(settings, logger=_silence)
         try:
-            asked = [ConsumerGroupTopicPartitions(self.name)]
-            answers = self._admin.list_consumer_group_offsets(asked, request_timeout=TIMEOUT_SECONDS)
-            found = answers[self.name].result(TIMEOUT_SECONDS + 2).topic_partitions
-        except (KafkaException, TimeoutError):
+            found = consumer.committed(asked, TIMEOUT_SECONDS) if asked else []
+        except KafkaException:
             return None
+        finally:
+            consumer.close()
         return {(each.topic, each.partition): each.offset for each in found if each.offset >= 0}
