@@ -1,4 +1,4 @@
-"""The settings and commands that docs/parity.md names are there."""
+"""Check that the settings and commands that docs/parity.md names exist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_settings_are_those_of_the_reference() -> None:
     assert sorted(named - known - {"sinks.<name>"}) == []
 
 
-def test_commands_are_there() -> None:
+def test_commands_exist() -> None:
     named = {each for cell in here() for each in re.findall(r"`lakefeed ([a-z-]+)", cell)}
     assert named
     assert named <= set(COMMANDS)
