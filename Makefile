@@ -59,9 +59,10 @@ mutants: setup ## disable each guard in turn in a copy; the tests must notice: A
 audit: setup ## a bill of materials of both locks, and the known vulnerabilities in it: ARGS=--offline asks no service
 	$(BIN)/python -m tools.audit $(ARGS)
 
-lint: setup ## formatting, style, types
+lint: setup ## formatting, style, layers, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 
 docs: setup ## regenerate the references in docs/

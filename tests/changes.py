@@ -12,7 +12,7 @@ import pyarrow as pa
 from confluent_kafka import Producer
 from pyarrow import fs
 
-from lakefeed.tables.reader import open_table
+from lakefeed.clients.iceberg.reader import open_table
 from tests.feed import Feed
 
 CITIES = ("amsterdam", "berlin", "cairo", "delhi", "essen")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from lakefeed import redaction
 from lakefeed.local import Endpoints, Stack
+from lakefeed.messages import redaction
 from tests import guardian
 from tests.feed import Feed
 from tests.servers.mariadb import MariaDB, mariadb

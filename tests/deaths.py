@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lakefeed.assembly import Assembly
-from lakefeed.landing import Sink
+from lakefeed.feed.assembly import Assembly
+from lakefeed.sinks.protocol import Sink
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:

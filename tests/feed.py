@@ -14,11 +14,11 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
-from lakefeed.kafka.topics import Topics
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
-from lakefeed.tables.reader import open_table
 
 TRIP = {
     "type": "record",

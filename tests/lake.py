@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
 from lakefeed.config.kinesis import KinesisAccess
 from lakefeed.local import Endpoints
-from lakefeed.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
-from lakefeed.commit.ranges import OffsetRange
-from lakefeed.commit.snapshots import ancestors, commits_of
-from lakefeed.kafka.topics import Topics
-from lakefeed.observe.progress import BatchProgress
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.ledger.snapshots import ancestors, commits_of
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.plan.plan import Plan
 from lakefeed.pipeline import Pipeline
-from lakefeed.planning.plan import Plan
-from lakefeed.tables.reader import open_table
 from tests.feed import Feed
 
 if TYPE_CHECKING:

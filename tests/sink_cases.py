@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.kafka.topics import Topics
+from lakefeed.clients.kafka.topics import Topics
 from tests.feed import Feed
 from tests.jdbc_feed import TABLE, Server, sink_of
 from tests.servers.opensearch import OpenSearch

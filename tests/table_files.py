@@ -6,7 +6,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from lakefeed.tables.reader import open_table
+from lakefeed.clients.iceberg.reader import open_table
 from tests.feed import Feed
 
 

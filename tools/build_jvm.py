@@ -101,7 +101,7 @@ def class_path(*groups: str) -> list[Path]:
         )
     if str(ROOT / "src") not in sys.path:
         sys.path.insert(0, str(ROOT / "src"))
-    from lakefeed import jars
+    from lakefeed.clients.spark import jars
     from lakefeed.errors import LakefeedError
 
     try:

@@ -18,11 +18,11 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from lakefeed.cli.main import COMMANDS, root
-from lakefeed.config import shape
 from lakefeed.config.base import OneOf
+from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
+from lakefeed.config.loading import shape
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.schema import json_schema, written
-from lakefeed.kafka.client_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, REFUSED_CONSUMER, Option
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _GENERATED = "<!-- Made by tools/generate_docs.py: change the code instead. -->\n"

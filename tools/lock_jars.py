@@ -200,7 +200,7 @@ def coordinate_of(path: Path) -> str:
 
 def entry(coordinate: str, groups: list[str], *, repository: Path, source: str) -> dict[str, object]:
     """One artifact of the lock, downloaded if Maven has not done so already."""
-    from lakefeed.jars import artifact_path
+    from lakefeed.clients.spark.jars import artifact_path
 
     path = repository / artifact_path(coordinate)
     if not path.exists():

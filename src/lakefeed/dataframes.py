@@ -7,28 +7,28 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed.commit.batches import is_landed_unlogged, with_batch
-from lakefeed.commit.checkpoint import Claim, Owner
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.opening import Opening
-from lakefeed.commit.outcomes import BatchOutcomes
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.clients.kafka.selection import Selection, offset_ranges
+from lakefeed.clients.spark.session import default_environment
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.decode import decoded, rows
-from lakefeed.decode.resolve import decoding_of, key_spec_of, put_credentials
 from lakefeed.errors import ConfigError
-from lakefeed.kafka.selection import Selection, offset_ranges
-from lakefeed.kafka.source import batch_ranges, newest_per_key, query_id, read_batch, read_stream
-from lakefeed.kafka.topic_ids import SourceTopics
-from lakefeed.landing import Landed
-from lakefeed.query import MicroBatches, trigger_of
-from lakefeed.session import default_environment
-from lakefeed.sinks.iceberg import IcebergTable
-from lakefeed.transform.plan import QueryPlan
+from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.open import Opening
+from lakefeed.feed.query import MicroBatches, trigger_of
+from lakefeed.ledger.checkpoint import Claim, Owner
+from lakefeed.ledger.outcomes import BatchOutcomes
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.stateful_batches import is_landed_unlogged, with_batch
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.records.decode import decoded, rows
+from lakefeed.records.decode.resolve import decoding_of, key_spec_of, put_credentials
+from lakefeed.records.sources.source import batch_ranges, newest_per_key, query_id, read_batch, read_stream
+from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.records.transform.plan import QueryPlan
+from lakefeed.sinks.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

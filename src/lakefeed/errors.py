@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lakefeed.redaction import redacted
+from lakefeed.messages.redaction import redacted
 
 
 class LakefeedError(Exception):

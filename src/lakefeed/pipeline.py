@@ -13,35 +13,35 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from lakefeed.assembly import Assembly
-from lakefeed.backfill import Backfilled, BackfillJob, Portion
-from lakefeed.bounded import BatchSummary, run_bounded
-from lakefeed.commit.missing import Wanted
-from lakefeed.commit.ranges import OffsetRange
-from lakefeed.commit.rewinding import RewindPlan, carry_out
-from lakefeed.commit.rewinding import plan as rewind_plan
-from lakefeed.commit.survey import Survey
-from lakefeed.commit.verify import Verification, verified
-from lakefeed.config.connect import preflight
-from lakefeed.config.load import load
+from lakefeed.clients.kafka.selection import Selection, offset_ranges
+from lakefeed.clients.spark.errors import translating
+from lakefeed.clients.spark.session import default_environment, pools, session
+from lakefeed.config.loading.load import load
+from lakefeed.config.loading.problem import raise_first_error
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
-from lakefeed.dead_letters.letters import Choice
-from lakefeed.dead_letters.place import DeadLetterPlace, DeadLetterReader
-from lakefeed.dead_letters.replay import Replay, Replayed
-from lakefeed.decode.resolve import put_credentials
 from lakefeed.errors import ConfigError
-from lakefeed.kafka.selection import Selection, offset_ranges
-from lakefeed.kafka.topic_ids import SourceTopics
-from lakefeed.many.settings import config_of
-from lakefeed.observe.progress import BatchProgress
-from lakefeed.planning.make import planned
-from lakefeed.planning.plan import Plans
-from lakefeed.reading import BatchRead
-from lakefeed.running import How, RunSummary, run_many, run_one
-from lakefeed.session import default_environment, pools, session
-from lakefeed.spark_errors import translating
+from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.bounded import BatchSummary, run_bounded
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.run import How, RunSummary
+from lakefeed.feed.streaming import run_many, run_one
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.backfill import Backfilled, BackfillJob, Portion
+from lakefeed.operations.missing import Wanted
+from lakefeed.operations.plan.make import planned
+from lakefeed.operations.plan.plan import Plans
+from lakefeed.operations.preflight.connect import preflight
+from lakefeed.operations.read import BatchRead, batch_read_of
+from lakefeed.operations.replay import Replay, Replayed
+from lakefeed.operations.rewind.execute import RewindPlan, carry_out
+from lakefeed.operations.rewind.execute import plan as rewind_plan
+from lakefeed.operations.status import Survey, survey_of
+from lakefeed.operations.verify.verify import Verification, verified
+from lakefeed.records.decode.resolve import put_credentials
+from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.store import DeadLetterPlace, DeadLetterReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -138,7 +138,7 @@ class Pipeline:
             ConfigError: each topic has a table of its own, and this is not the pipeline of one of them.
         """
         self._require_one_table()
-        return self.feed.batch_read()
+        return batch_read_of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
         """Where each topic goes to a table of its own, the pipeline of one of them.
@@ -146,11 +146,7 @@ class Pipeline:
         Raises:
             ConfigError: all topics go to one table, or this one is not among them.
         """
-        if not self.config.has_many_tables:
-            raise ConfigError(f"pipeline '{self.config.name}' has one table for all its topics")
-        if not self.config.kafka.reads(topic):
-            raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
-        config = config_of(self.config, topic)
+        config = self.feed.for_topic(topic).config
         return Pipeline(config, environment=self._environment, view=self.config.name, folder=self._folder)
 
     def _require_one_table(self) -> None:
@@ -237,7 +233,7 @@ class Pipeline:
         )
         with translating():
             if self.config.has_many_tables:
-                return run_many(self, spark, how)
+                return run_many(self.feed, spark, how)
             if self.config.checkpoint:
                 return run_one(self.feed, spark, how)
             with TemporaryDirectory(prefix="lakefeed-") as folder:
@@ -352,12 +348,12 @@ class Pipeline:
             return job.run(landing, wanted or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
     def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> Survey:
-        """Where the feed stands, and what a start would do now; see ``lakefeed.commit.survey``.
+        """Where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.
 
         Starts Spark only if the transform changed since the last start: only Spark knows what state it keeps.
         """
         with translating():
-            return self.feed.survey(lambda: spark or self.session(log_file=log_file))
+            return survey_of(self.feed, lambda: spark or self.session(log_file=log_file))
 
     def plan(
         self,
@@ -399,7 +395,7 @@ class Pipeline:
         delete_rows: bool | None = None,
         accept_loss: bool = False,
     ) -> RewindPlan:
-        """Plan a rewind without Spark; changes nothing. See ``lakefeed.commit.rewinding.plan``."""
+        """Plans a move of the feed, without Spark; changes nothing. See ``lakefeed.operations.rewind.execute.plan``."""
         return rewind_plan(
             self.config,
             connections=self.connections,
@@ -437,7 +433,7 @@ class Pipeline:
             )
 
     def verify(self, *, deep: bool = False) -> Verification:
-        """Proves, without Spark, that each record has landed once; see ``lakefeed.commit.verify``."""
+        """Proves, without Spark, that each record has landed once; see ``lakefeed.operations.verify.verify``."""
         return verified(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:

@@ -11,7 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from lakefeed import jvm
+from lakefeed.clients.spark import jvm
 from tests.contract.stores import REGION, Bucket
 from tests.lake import spark_in
 

@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from lakefeed.decode import (
+from lakefeed.records.decode import (
     ConfluentAvro,
     ConfluentJson,
     ConfluentProtobuf,
@@ -28,8 +28,8 @@ from lakefeed.decode import (
     decoded,
     rows,
 )
-from lakefeed.decode.avro_schema import avro_schema_of, avro_schema_of_schema
-from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.records.decode.avro_schema import avro_schema_of, avro_schema_of_schema
+from lakefeed.records.decode.registry import SchemaRegistry
 from tests.spark.protos import message_class
 from tests.spark.records import avro_bytes, records, results
 

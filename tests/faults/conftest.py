@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
+from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.local import Endpoints
-from lakefeed.observe.requests import s3_requests
 from tests.contract.checkpoint import Checkpoint, checkpoint_session, introduce
 from tests.contract.stores import STORES, Bucket, Store, running_store
 from tests.faults.drivers import SHORT_LIVED, Driver, driver

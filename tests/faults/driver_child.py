@@ -13,10 +13,10 @@ import threading
 import time
 from pathlib import Path
 
+from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
 from lakefeed.errors import LakefeedError
 from lakefeed.pipeline import Pipeline
-from lakefeed.session import session
 
 
 def main() -> None:

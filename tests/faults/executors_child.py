@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
-from lakefeed.observe.requests import s3_requests
-from lakefeed.session import session
+from lakefeed.feed.progress.requests import s3_requests
 from tests.contract.checkpoint import CLASS, CLASS_KEY
 from tests.contract.test_checkpoint_queries import ROWS, numbers, run_until
 

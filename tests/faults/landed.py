@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from pyarrow.parquet import read_table
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import ResourceMissing
 from lakefeed.pipeline import Pipeline
-from lakefeed.tables.reader import open_table
 from tests.contract.stores import Bucket, Store
 from tests.faults.workload import Workload, is_whole
 from tests.feed import Feed

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakefeed.transform.plan import ROCKSDB
+from lakefeed.records.transform.plan import ROCKSDB
 from tests.contract.checkpoint import introduce
 from tests.contract.stores import Bucket, Store
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings

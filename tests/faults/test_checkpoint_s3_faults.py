@@ -10,7 +10,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from lakefeed import jvm
+from lakefeed.clients.spark import jvm
 from tests.contract.checkpoint import Checkpoint, counting, java_class
 from tests.contract.stores import Bucket
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.config.connect import preflight
 from lakefeed.local import Endpoints
+from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
 from tests.faults.drivers import SHORT_LIVED, Driver, driver
 from tests.feed import Feed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakefeed
-from lakefeed.kafka.topics import Topics
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
 from tests.cli import Running

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lakefeed.demo import example
+from lakefeed.bench.demo import example
 from lakefeed.local import Endpoints
 from tests.cli import Running, lakefeed
 from tests.feed import Feed

@@ -12,8 +12,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.local.ports import choose_free
-from lakefeed.observe.requests import s3_requests
 from tests.contract.checkpoint import Checkpoint, introduce
 from tests.contract.stores import REGION, Bucket
 from tests.faults.s3_fault_proxy import FaultProxy, Kind, on

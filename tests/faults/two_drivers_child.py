@@ -10,8 +10,8 @@ import json
 import sys
 import time
 
+from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
-from lakefeed.session import session
 from tests.contract.checkpoint import CLASS, CLASS_KEY
 from tests.contract.test_checkpoint_queries import numbers
 

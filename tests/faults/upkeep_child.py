@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from lakefeed.clients.spark.session import session
+from lakefeed.maintenance import planner as due
+from lakefeed.maintenance.maintain import Maintenance
 from lakefeed.pipeline import Pipeline
-from lakefeed.session import session
-from lakefeed.upkeep import due
-from lakefeed.upkeep.maintain import Maintenance
 
 
 def main() -> None:

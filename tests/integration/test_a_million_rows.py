@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.kafka.topics import Topics
+from lakefeed.clients.kafka.topics import Topics
 from tests.feed import Feed
 from tests.servers.opensearch import OpenSearch
 

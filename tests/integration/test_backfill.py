@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.backfill import Backfilled
-from lakefeed.commit.ledger import Ledger
-from lakefeed.commit.missing import Wanted
-from lakefeed.commit.ranges import OffsetRange
 from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, LakefeedError, ResourceMissing
+from lakefeed.ledger.iceberg import Ledger
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.backfill import Backfilled
+from lakefeed.operations.missing import Wanted
 from lakefeed.pipeline import Pipeline
 from tests.cli import Running, lakefeed
 from tests.feed import Feed

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from lakefeed.session import log_path
+from lakefeed.clients.spark.session import log_path
 from tests.cli import Running, lakefeed
 from tests.feed import Feed
 

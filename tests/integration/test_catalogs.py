@@ -13,18 +13,18 @@ import duckdb
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.commit.ledger import Ledger
-from lakefeed.commit.verify import verified
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.iceberg_rest import ask_rest_catalog
+from lakefeed.clients.postgresql import log_in
+from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Catalog, Connections
-from lakefeed.config.postgresql import log_in
-from lakefeed.config.rest_probe import ask_rest_catalog
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.ledger.iceberg import Ledger
 from lakefeed.local import Endpoints
+from lakefeed.maintenance.lease import Lease
+from lakefeed.operations.verify.verify import verified
 from lakefeed.pipeline import Pipeline
-from lakefeed.session import session
-from lakefeed.spark_errors import translated
-from lakefeed.tables.reader import open_table
-from lakefeed.upkeep.lease import Lease
 from tests.cli import Running, lakefeed
 from tests.feed import Feed
 from tests.servers.postgresql import PostgreSQL

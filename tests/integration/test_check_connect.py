@@ -13,12 +13,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakefeed.cli.check import check
-from lakefeed.config.connect import preflight, raise_first_error
-from lakefeed.config.load import load
-from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.config.loading.load import load
 from lakefeed.errors import AccessDenied
-from lakefeed.kafka.topics import Topics
 from lakefeed.local import Endpoints
+from lakefeed.operations.preflight.connect import preflight, raise_first_error
+from lakefeed.records.decode.registry import SchemaRegistry
 
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'
 

@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from lakefeed import jvm
+from lakefeed.clients.spark import jvm
 from lakefeed.local import Endpoints
 
 if TYPE_CHECKING:

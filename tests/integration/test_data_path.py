@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.commit.checkpoint import Claim, Owner
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress.requests import s3_requests
+from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.local import Endpoints
-from lakefeed.observe.progress import BatchProgress
-from lakefeed.observe.requests import s3_requests
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.tables.reader import open_table
-from lakefeed.transform.plan import PARTS, ROCKSDB, STATE_STORE
+from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def test_a_data_file_that_was_given_up_has_no_size(lake: SparkSession, stack: En
 
 
 def test_a_checkpoint_is_claimed_once(lake: SparkSession, stack: Endpoints) -> None:
-    from lakefeed.commit import checkpoint
+    from lakefeed.ledger import checkpoint
 
     location = f"s3a://{stack.bucket}/claims/{uuid.uuid4().hex}"
     Claim(lake, location, Owner(feed="a", sink="iceberg lake.a.t"))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
+from lakefeed.clients.kafka.scan import scan
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.dead_letters.letters import Choice
-from lakefeed.kafka.scan import scan
-from lakefeed.kafka.topics import Topics
+from lakefeed.sinks.dead_letters.filter import Choice
 from tests.cli import lakefeed
 from tests.feed import Feed
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.commit.fence import take_fence
-from lakefeed.commit.ledger import Ledger
-from lakefeed.dead_letters.letters import Choice
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
-from lakefeed.observe.requests import s3_requests
-from lakefeed.tables.reader import open_table
+from lakefeed.feed.progress.requests import s3_requests
+from lakefeed.ledger.fence import take_fence
+from lakefeed.ledger.iceberg import Ledger
+from lakefeed.sinks.dead_letters.filter import Choice
 from tests.cli import lakefeed
 from tests.contract.stores import Bucket, Store
 from tests.feed import Feed

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.local import Stack
-from lakefeed.tables.reader import open_table
 from tests.cli import lakefeed
 
 DATA = Path(__file__).parents[1] / "data"

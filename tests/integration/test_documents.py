@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakefeed as lf
-from lakefeed.kafka.topics import Topics
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.local import Endpoints
-from lakefeed.produce.encode import to_records
-from lakefeed.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed.produce.write import produce
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.operations.produce.write import produce
+from lakefeed.records.encode.encode import to_records
 from tests.feed import Feed
 
 if TYPE_CHECKING:

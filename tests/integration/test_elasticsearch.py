@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from lakefeed.analysis import analysed
 from lakefeed.cli.check import check
-from lakefeed.config.connect import preflight
-from lakefeed.config.load import read
-from lakefeed.config.problem import errors_of
+from lakefeed.config.loading.load import read
+from lakefeed.config.loading.problem import errors_of
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
+from lakefeed.operations.analysis import analysed
+from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
 from tests.feed import Feed
 from tests.search_pipeline import environment_of, pipeline_of, sink_of

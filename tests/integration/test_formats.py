@@ -11,11 +11,11 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from lakefeed.config.discover import discover
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError
-from lakefeed.kafka.topics import Topics
-from lakefeed.produce.encode import settle, to_records
-from lakefeed.produce.write import produce
+from lakefeed.operations.preflight.discover import discover
+from lakefeed.operations.produce.write import produce
+from lakefeed.records.encode.encode import settle, to_records
 from tests.feed import Feed
 from tests.integration.test_produce import read
 from tests.spark.protos import message_class

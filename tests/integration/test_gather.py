@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.observe.progress import BatchProgress
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.tables.reader import open_table
 from tests.feed import Feed
 
 if TYPE_CHECKING:

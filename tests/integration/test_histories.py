@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from lakefeed.dead_letters.letters import Choice
-from lakefeed.kafka.topics import Topics
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.pipeline import Pipeline
+from lakefeed.sinks.dead_letters.filter import Choice
 from tests.feed import Feed
 from tests.starts import run_as_told
 

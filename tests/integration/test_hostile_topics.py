@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from lakefeed.config.problem import raise_first_error
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.config.loading.problem import raise_first_error
 from lakefeed.errors import ConfigError
-from lakefeed.kafka.topics import Topics
-from lakefeed.tables.reader import open_table
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def test_the_sinks_topic_is_known_by_its_id(feed: Feed) -> None:
     port = feed.stack.bootstrap_servers.rpartition(":")[2]
     own = {"decode": {"json": {"schema_ddl": "id BIGINT"}}, "sink": {"kafka": {"topic": feed.topic}}}
     own["sink"]["kafka"]["bootstrap_servers"] = f"localhost:{port}"
-    from lakefeed.config.connect import preflight
+    from lakefeed.operations.preflight.connect import preflight
 
     with pytest.raises(ConfigError, match="go in a circle"):
         raise_first_error(preflight(feed.pipeline(**own).config, connections=feed.connections))

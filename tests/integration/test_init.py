@@ -14,12 +14,12 @@ from confluent_kafka import Producer
 
 from lakefeed.cli.check import check
 from lakefeed.cli.init import init
-from lakefeed.config.load import load
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
-from lakefeed.decode.registry import SchemaRegistry
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
-from lakefeed.kafka.topics import Topics
 from lakefeed.local import Endpoints
+from lakefeed.records.decode.registry import SchemaRegistry
 
 SCHEMA = json.dumps(
     {

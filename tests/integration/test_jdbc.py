@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from lakefeed.commit.checkpoint_store import StoredFiles
-from lakefeed.config.connect import preflight
-from lakefeed.config.load import read
-from lakefeed.config.problem import errors_of
+from lakefeed.config.loading.load import read
+from lakefeed.config.loading.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
+from lakefeed.ledger.checkpoint_store import StoredFiles
+from lakefeed.operations.preflight.connect import preflight
 from tests.feed import Feed
 from tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 from tests.spark.databases import DATABASES, server_of

@@ -23,11 +23,11 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from pyarrow.fs import S3FileSystem
 
 from lakefeed.cli.local import local
+from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, PortTaken, Unreachable
 from lakefeed.local import Endpoints, Stack, Step
 from lakefeed.local.process import find_detached
-from lakefeed.tables.reader import open_catalog
 
 RIDE = '{"type": "record", "name": "Ride", "fields": [{"name": "miles", "type": "double"}]}'
 INCOMPATIBLE = '{"type": "record", "name": "Ride", "fields": [{"name": "fare", "type": "double"}]}'

@@ -170,7 +170,7 @@ def test_letters_and_rows_of_two_feeds_do_not_mix(lake: SparkSession, feed: Feed
 def test_a_topic_that_was_made_again_is_alone_until_its_loss_is_accepted(
     lake: SparkSession, shop: Shop, stack: Endpoints
 ) -> None:
-    from lakefeed.kafka.topics import Topics
+    from lakefeed.clients.kafka.topics import Topics
 
     for name in ("orders", "users"):
         shop.create(name)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import TableBusy
+from lakefeed.maintenance.maintain import Maintenance
 from lakefeed.pipeline import RunSummary
-from lakefeed.tables.reader import open_table
-from lakefeed.upkeep.maintain import Maintenance
 from tests.feed import Feed
 from tests.shop import Shop, eventually, failures, verified
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Consumer
 
-from lakefeed.commit.checkpoint import Claim
-from lakefeed.commit.ranges import OffsetRange
-from lakefeed.commit.rewinding import RewindPlan
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.monitoring import MonitoringGroup
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
-from lakefeed.kafka.monitoring import MonitoringGroup
-from lakefeed.observe.progress import BatchProgress
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.ledger.checkpoint import Claim
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.rewind.execute import RewindPlan
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.tables.reader import open_table
 from tests.cli import lakefeed
 from tests.feed import Feed
 from tests.starts import run_as_told
@@ -117,7 +117,7 @@ def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered:
 def test_a_rewind_that_is_cut_off_is_completed_by_the_next_start(
     lettered: Lettered, monkeypatch: pytest.MonkeyPatch, cut: str
 ) -> None:
-    from lakefeed.dead_letters.table import DeadLetterTable
+    from lakefeed.sinks.dead_letters.table import DeadLetterTable
 
     class Killed(Exception):
         pass

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from lakefeed.commit.ledger import Ledger
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
-from lakefeed.observe.progress import BatchProgress
-from lakefeed.tables.reader import open_table
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.ledger.iceberg import Ledger
 from tests.feed import TRIP, Feed
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from pyarrow import fs
 
 from lakefeed.cli.plan import plan as command
-from lakefeed.commit.snapshots import ancestors, commits_of
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.kafka.topics import Topics
+from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
 from tests.cli import lakefeed

@@ -21,14 +21,14 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from lakefeed.decode.registry import SchemaRegistry
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
-from lakefeed.kafka.topics import Topics
 from lakefeed.local import Endpoints
-from lakefeed.produce.encode import settle, to_records
-from lakefeed.produce.sources import read_rows
-from lakefeed.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed.produce.write import produce
+from lakefeed.operations.produce.sources import read_rows
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.operations.produce.write import produce
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.encode.encode import settle, to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

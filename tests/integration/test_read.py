@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Producer
 
 import lakefeed as lf
+from lakefeed.clients.kafka.selection import Selection
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
-from lakefeed.kafka.selection import Selection
-from lakefeed.kafka.topics import Topics
 from lakefeed.sinks.export import Files, PlainTable, Shown
 from tests.cli import lakefeed
 from tests.feed import Feed

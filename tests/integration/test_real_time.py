@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakefeed
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.kafka.topics import Topics
-from lakefeed.observe.progress import BatchProgress
+from lakefeed.feed.progress.progress import BatchProgress
 from tests.cli import lakefeed as command
 from tests.feed import Feed
 

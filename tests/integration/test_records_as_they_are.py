@@ -22,15 +22,16 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pydantic import SecretStr
 
-from lakefeed.commit.ledger import Ledger
-from lakefeed.dead_letters.letters import Choice, find, kinds
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.s3_signature import Keys
 from lakefeed.errors import ErrorBudgetExceeded
-from lakefeed.kafka.topics import Topics
+from lakefeed.ledger.iceberg import Ledger
 from lakefeed.local.home import Home
 from lakefeed.local.part import NotReady, Surroundings
 from lakefeed.local.ports import choose_free
 from lakefeed.local.registry import Registry
-from lakefeed.s3_signature import Keys
+from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.query import find, kinds
 from tests.broken import KINDS, broken
 from tests.feed import TRIP, Feed
 

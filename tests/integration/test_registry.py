@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.decode import ConfluentAvro, decoded, wire_format
-from lakefeed.decode.registry import SchemaRegistry
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.local import Endpoints
+from lakefeed.records.decode import ConfluentAvro, decoded, wire_format
+from lakefeed.records.decode.registry import SchemaRegistry
 from tests.spark.records import avro_bytes, records, results
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed import jvm
+from lakefeed.clients.spark import jvm
+from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.local import Endpoints
-from lakefeed.observe.requests import s3_requests
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

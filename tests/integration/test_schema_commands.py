@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakefeed.cli.schema import schema as command
-from lakefeed.decode.registry import SchemaRegistry
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible, Unreachable
-from lakefeed.schema import Change, Entry, set_properties, with_entries
-from lakefeed.schema.reader import Recorded
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.schema import Change, Entry, set_properties, with_entries
+from lakefeed.records.schema.reader import Recorded
 from tests.feed import TRIP, Feed
 
 if TYPE_CHECKING:

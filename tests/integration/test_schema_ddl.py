@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import SchemaIncompatible
-from lakefeed.schema import Change, aligned, merged, statements
-from lakefeed.schema.columns import columns_of, columns_of_table
-from lakefeed.schema.fit import same
-from lakefeed.tables.reader import open_table
+from lakefeed.records.schema import Change, aligned, merged, statements
+from lakefeed.records.schema.columns import columns_of, columns_of_table
+from lakefeed.records.schema.fit import same
 from tests.feed import Feed
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.analysis import analysed
-from lakefeed.config.connect import preflight
 from lakefeed.errors import ConfigError
 from lakefeed.local import Endpoints
+from lakefeed.operations.analysis import analysed
+from lakefeed.operations.preflight.connect import preflight
 from tests.feed import Feed
 from tests.sink_cases import DECODE, OWN, Case, beside, blocks, iceberg, of_files, of_table, path
 

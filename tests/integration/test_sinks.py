@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakefeed
-from lakefeed.assembly import Assembly
 from lakefeed.errors import LakefeedError
-from lakefeed.landing import Sink
+from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.local import Endpoints
-from lakefeed.observe.progress import BatchProgress
-from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.protocol import Sink
 from tests.feed import Feed
 from tests.sink_cases import (
     CASES,

@@ -15,10 +15,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 import lakefeed as lf
-from lakefeed.commit.checkpoint import OWNER_FILE
-from lakefeed.commit.checkpoint_store import StoredFiles
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.kafka.topics import Topics
+from lakefeed.ledger.checkpoint import OWNER_FILE
+from lakefeed.ledger.checkpoint_store import StoredFiles
 from tests.feed import Feed
 from tests.starts import run_as_told
 

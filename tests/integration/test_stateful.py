@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.local import Endpoints
-from lakefeed.observe.progress import BatchProgress
 from tests.feed import TRIP, Feed
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.decode.registry import SchemaRegistry
-from lakefeed.tables.reader import open_table
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.records.decode.registry import SchemaRegistry
 from tests.feed import Feed
 from tests.spark.records import avro_bytes
 from tests.unit.schema.test_merge import field, record

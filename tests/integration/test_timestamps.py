@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from lakefeed.cli.main import root
-from lakefeed.commit.missing import Wanted
-from lakefeed.dead_letters.letters import Choice
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import DecodeError
-from lakefeed.kafka.topics import Topics
+from lakefeed.operations.missing import Wanted
 from lakefeed.pipeline import Pipeline
+from lakefeed.sinks.dead_letters.filter import Choice
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def times(feed: Feed, name: str) -> dict[int, int | None]:
     """The column kafka_timestamp in milliseconds, by id: Python has no date for some."""
     import pyarrow as pa
 
-    from lakefeed.tables.reader import open_table
+    from lakefeed.clients.iceberg.reader import open_table
 
     rows = open_table(f"lake.{feed.name}.{name}", connections=feed.connections).scan().to_arrow()
     found: list[int | None] = rows["kafka_timestamp"].cast(pa.int64()).to_pylist()

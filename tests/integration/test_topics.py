@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from lakefeed.cli.topics import topics as command
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
-from lakefeed.kafka.topics import Topics
 from lakefeed.local import Endpoints
 
 

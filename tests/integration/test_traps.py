@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from lakefeed.commit.ranges import OffsetRanges
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.kafka.topics import Topics
-from lakefeed.landing import Landed, Landing
+from lakefeed.feed.batch_writer import Landed, Landing
+from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.tables.reader import open_table
 from tests.feed import Feed
 from tests.starts import run_as_told
 

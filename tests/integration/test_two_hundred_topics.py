@@ -16,11 +16,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from lakefeed.kafka.topics import Topics
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.local import Endpoints
-from lakefeed.observe.progress import BatchProgress
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.tables.reader import open_table
 from tests.feed import Feed
 from tests.integration.shapes import REGISTRY, SHAPES, Row, Shape, plain
 

@@ -11,16 +11,16 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.tables import tables
-from lakefeed.commit.verify import verified
 from lakefeed.config.upkeep import Upkeep
-from lakefeed.dead_letters.letters import Choice
 from lakefeed.errors import ConfigError
-from lakefeed.observe.progress import BatchProgress
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.maintenance import planner as due
+from lakefeed.maintenance.maintain import Maintenance
+from lakefeed.maintenance.reading import health
+from lakefeed.maintenance.report import Report
+from lakefeed.operations.verify.verify import verified
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.upkeep import due
-from lakefeed.upkeep.maintain import Maintenance
-from lakefeed.upkeep.reading import health
-from lakefeed.upkeep.report import Report
+from lakefeed.sinks.dead_letters.filter import Choice
 from tests.cli import lakefeed
 from tests.feed import Feed
 

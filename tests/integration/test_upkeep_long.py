@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.failures import seconds_of
-from lakefeed.observe.progress import BatchProgress
-from lakefeed.tables.reader import open_table
-from lakefeed.upkeep import due
-from lakefeed.upkeep.health import Health
-from lakefeed.upkeep.reading import health
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.maintenance import planner as due
+from lakefeed.maintenance.reading import health
+from lakefeed.maintenance.table_stats import Health
 from tests.cli import Running, lakefeed
 from tests.feed import Feed
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.commit.ledger import Ledger
+from lakefeed.ledger.iceberg import Ledger
+from lakefeed.maintenance.planner import LastUpkeep
+from lakefeed.maintenance.reading import health
 from lakefeed.pipeline import Pipeline
-from lakefeed.upkeep.due import LastUpkeep
-from lakefeed.upkeep.reading import health
 from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.cli import Running as Command
 from tests.feed import Feed

@@ -12,8 +12,8 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from lakefeed.dead_letters.letters import Choice
 from lakefeed.pipeline import Pipeline
+from lakefeed.sinks.dead_letters.filter import Choice
 from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.cli import Running
 from tests.feed import Feed

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka import Producer
 
-from lakefeed.commit.entries import BATCH_ID, COMMIT_ID, COUNTS, FEED, RANGES
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.verify import Verification, verified
-from lakefeed.dead_letters.letters import Choice
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.kafka.topics import Topics
+from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, COUNTS, FEED, RANGES
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.verify.verify import Verification, verified
 from lakefeed.pipeline import Pipeline
-from lakefeed.tables.reader import open_table
+from lakefeed.sinks.dead_letters.filter import Choice
 from tests.cli import lakefeed
 from tests.feed import Feed
 

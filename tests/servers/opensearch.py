@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from lakefeed import jars
-from lakefeed.java import require_java
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.servers.process import Restartable, restartable
 

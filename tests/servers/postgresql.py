@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lakefeed import jars
+from lakefeed.clients.spark import jars
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.servers.database import DatabaseServer
 from tests.servers.process import restartable

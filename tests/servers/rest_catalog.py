@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
-from lakefeed import jars
-from lakefeed.java import require_java
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.servers.process import running
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
+from lakefeed.clients.spark.session import FEED_CATALOG
 from lakefeed.config.catalog import Catalog
-from lakefeed.session import FEED_CATALOG
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rest_catalog import Fault, RestCatalog
 

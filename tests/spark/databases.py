@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.jdbc import JdbcSink
-from lakefeed.jdbc.table import JdbcTable
+from lakefeed.sinks.jdbc.table import JdbcTable
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgresql import PostgreSQL
 from tests.spark.ledger_feed import LedgerFeed

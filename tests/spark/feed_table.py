@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.commit.entries import COMMIT_ID, Backfill, Commit
-from lakefeed.commit.ledger import Ledger
-from lakefeed.commit.move import Move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.landing import RowSink
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.protocol import RowSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from lakefeed import jars
+from lakefeed.clients.spark import jars
 
 JAVA = Path(__file__).parent.parent / "jvm"
 MODULE = Path(jars.__file__).parent / "lakefeed-jvm.jar"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.config.elasticsearch import ElasticsearchSink
-from lakefeed.elasticsearch.index import ElasticsearchIndex
+from lakefeed.sinks.elasticsearch.index import ElasticsearchIndex
 from tests.servers.opensearch import Gate, OpenSearch
 from tests.spark.ledger_feed import LedgerFeed
 

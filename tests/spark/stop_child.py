@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 import lakefeed as lf
-from lakefeed.landing import Landed
-from lakefeed.query import MicroBatches, watch
+from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.query import MicroBatches, watch
 
 BATCH_SECONDS = float(sys.argv[1])
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.commit.entries import CONTINUITY, ROWS, Commit
-from lakefeed.commit.fence import take_fence
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.iceberg_sink import IcebergSink
-from lakefeed.dead_letters.replay import REPLAYS, ReplayCommit
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.sinks.iceberg import IcebergTable
+from lakefeed.ledger.fence import take_fence
+from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.replay import REPLAYS, ReplayCommit
+from lakefeed.sinks.iceberg.table import IcebergTable
 from tests.spark.catalogs import CatalogCase
 from tests.spark.feed_table import FEED, Table, refused, span
 

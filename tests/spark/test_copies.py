@@ -13,8 +13,8 @@ import lakefeed
 from lakefeed.config.kafka_sink import KafkaSink
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.sinks.records import RowRecords
-from lakefeed.sinks.topic import producer_settings
+from lakefeed.sinks.kafka import producer_settings
+from lakefeed.sinks.kafka_records import RowRecords
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

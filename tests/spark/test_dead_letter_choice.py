@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from lakefeed.dead_letters.letters import Choice, kind_of
-from lakefeed.dead_letters.table import CHOSEN, _arguments
-from lakefeed.printable import printable
+from lakefeed.messages.printable import printable
+from lakefeed.sinks.dead_letters.filter import Choice, kind_of
+from lakefeed.sinks.dead_letters.table import CHOSEN, _arguments
 from tests.unit.dead_letters.test_reasons import REASONS
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.decode import RECORD, Expectation, Json, Policy, Raw, decoded, judged
-from lakefeed.decode.deletes import DeleteRule
 from lakefeed.errors import ConfigError
+from lakefeed.records.decode import RECORD, Expectation, Json, Policy, Raw, decoded, judged
+from lakefeed.records.decode.deletes import DeleteRule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

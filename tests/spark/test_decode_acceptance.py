@@ -1,4 +1,4 @@
-"""``schema.accept`` in the decoder: the same answers as ``lakefeed.schema.accept`` gives, and unions of records."""
+"""Compare ``schema.accept`` in the decoder with ``lakefeed.records.schema.accept``, for unions of records too."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.config.failures import Accept
-from lakefeed.decode import ConfluentAvro, decoded
-from lakefeed.decode.registry import SchemaRegistry
 from lakefeed.errors import ConfigError
-from lakefeed.schema.accept import refusal
+from lakefeed.records.decode import ConfluentAvro, decoded
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.schema.accept import refusal
 from tests.spark.records import records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread
 from tests.spark.test_decode_registry import framed

@@ -18,8 +18,8 @@ from pyspark.sql import Row
 from pyspark.sql import functions as sf
 from pyspark.sql.avro.functions import from_avro
 
-from lakefeed.decode import PlainAvro, decoded
 from lakefeed.errors import ConfigError
+from lakefeed.records.decode import PlainAvro, decoded
 from tests.spark.records import avro_bytes, records, results
 
 if TYPE_CHECKING:

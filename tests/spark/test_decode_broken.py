@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.decode import ConfluentAvro, PlainAvro, decoded, wire_format
+from lakefeed.records.decode import ConfluentAvro, PlainAvro, decoded, wire_format
 from tests.spark.records import avro_bytes, records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as sf
 
-from lakefeed.decode import PlainAvro, decoded
+from lakefeed.records.decode import PlainAvro, decoded
 from tests.spark.records import avro_bytes, records
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.decode import Csv, Json, decoded
+from lakefeed.records.decode import Csv, Json, decoded
 from tests.spark.records import records, results
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from google.protobuf import json_format
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from lakefeed.decode import ConfluentProtobuf, PlainProtobuf, decoded, wire_format
-from lakefeed.decode.avro_schema import avro_schema_of_text, messages_of
 from lakefeed.errors import ConfigError
+from lakefeed.records.decode import ConfluentProtobuf, PlainProtobuf, decoded, wire_format
+from lakefeed.records.decode.avro_schema import avro_schema_of_text, messages_of
 from tests.spark.proto_rows import json_of
 from tests.spark.protos import MONEY, RICH, descriptor_set, message_class, order
 from tests.spark.records import records, results

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.decode import PlainAvro, decoded
+from lakefeed.records.decode import PlainAvro, decoded
 from tests.spark.records import avro_bytes, records, results
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import pytest
 from pydantic import SecretStr
 from pyspark.sql import functions as sf
 
-from lakefeed import jvm
-from lakefeed.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows, wire_format
+from lakefeed.clients.spark import jvm
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
+from lakefeed.records.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows, wire_format
 from tests.misbehaving import Manner, misbehaving
 from tests.spark.records import avro_bytes, records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread

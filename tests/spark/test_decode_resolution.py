@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql.avro.functions import from_avro
 
-from lakefeed.decode import PlainAvro, decoded
+from lakefeed.records.decode import PlainAvro, decoded
 from tests.spark.avro_schemas import pairs
 from tests.spark.records import avro_bytes, records, results
 from tests.spark.test_decode_avro import plain

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as sf
 
-from lakefeed.decode import Json, PlainAvro, Raw, decode_error_of, decoded, rows
 from lakefeed.errors import ConfigError
+from lakefeed.records.decode import Json, PlainAvro, Raw, decode_error_of, decoded, rows
 from tests.spark.records import avro_bytes, records, results
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.schema.columns import columns_of
-from lakefeed.schema.merge import merged
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.merge import merged
 from tests.spark.records import avro_bytes
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lakefeed.elasticsearch.documents import LONGEST_ID, id_of
+from lakefeed.sinks.elasticsearch.documents import LONGEST_ID, id_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

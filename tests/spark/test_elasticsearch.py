@@ -352,9 +352,9 @@ def test_rows_without_a_record_of_their_own_are_refused(shop: SearchFeed) -> Non
 
 @pytest.mark.slow
 def test_a_topic_that_was_made_again_would_take_the_ids_of_the_one_before(shop: SearchFeed) -> None:
-    from lakefeed.commit.entries import Commit
-    from lakefeed.commit.move import Move
-    from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+    from lakefeed.ledger.position_reset import Move
+    from lakefeed.ledger.snapshot_summary import Commit
+    from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
     index = shop.started()
     shop.land(index, shop.rows(10))

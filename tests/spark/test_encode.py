@@ -11,9 +11,9 @@ import pytest
 from pyspark.errors import PySparkException
 
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.produce.encode import Encoding, encoded, settle, to_records
-from lakefeed.produce.sources import read_error, read_rows
-from lakefeed.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.operations.produce.sources import read_error, read_rows
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.records.encode.encode import Encoding, encoded, settle, to_records
 
 if TYPE_CHECKING:
     from pathlib import Path

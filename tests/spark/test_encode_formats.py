@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
-from lakefeed.decode import ConfluentProtobuf, Csv, Json, PlainProtobuf, decoded
-from lakefeed.decode.avro_schema import avro_schema_of_text
-from lakefeed.decode.registry import Reference, SchemaText
 from lakefeed.errors import ConfigError
-from lakefeed.produce.encode import Encoding, encoded, to_records
-from lakefeed.produce.settle import subject_name
+from lakefeed.records.decode import ConfluentProtobuf, Csv, Json, PlainProtobuf, decoded
+from lakefeed.records.decode.avro_schema import avro_schema_of_text
+from lakefeed.records.decode.registry import Reference, SchemaText
+from lakefeed.records.encode.encode import Encoding, encoded, to_records
+from lakefeed.records.encode.settle import subject_name
 from tests.spark.protos import MONEY, RICH, order
 from tests.spark.records import records, results
 from tests.spark.registry_in_a_thread import RegistryInAThread
@@ -47,7 +47,7 @@ def values(made: DataFrame) -> list[bytes]:
 def test_protobuf_there_and_back_with_a_schema_from_the_rows(spark: SparkSession) -> None:
     rows = frame(spark)
     made = to_records(rows, format="protobuf", topic="trips")
-    from lakefeed.produce.encode import settle
+    from lakefeed.records.encode.encode import settle
 
     encoding = settle(rows, format="protobuf", topic="trips")
     assert encoding.written is not None
@@ -96,7 +96,7 @@ def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: S
 
 
 def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
-    from lakefeed.produce import derive
+    from lakefeed.records.encode import derive
 
     rows = frame(spark).drop("big")
     schema = json.loads(derive.json_schema(rows.schema, name="trips"))
@@ -194,7 +194,7 @@ def test_a_string(spark: SparkSession) -> None:
 def test_rows_that_cannot_be_written(spark: SparkSession, query: str, form: Any, schema: str | None, what: str) -> None:
     registry = "http://127.0.0.1:9" if form == "json-schema" else None
     if form == "json-schema":
-        from lakefeed.produce import derive
+        from lakefeed.records.encode import derive
 
         with pytest.raises(ConfigError, match=what):
             derive.json_schema(spark.sql(query).schema, name="x")

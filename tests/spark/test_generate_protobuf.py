@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from lakefeed.decode import wire_format
+from lakefeed.records.decode import wire_format
 from tests.spark.probe import base64_text
 from tests.spark.proto_rows import row_of, same
 from tests.spark.proto_schemas import Schema, Schemas

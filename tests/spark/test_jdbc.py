@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.move import Move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, SchemaIncompatible, Unreachable
-from lakefeed.jdbc.session import JvmDatabase
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.local.ports import choose_free
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.jdbc.session import JvmDatabase
 from tests.servers.postgresql import PostgreSQL
 from tests.spark.databases import DATABASES, JdbcFeed, server_of
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from lakefeed.decode.json_schema import ANY, NAME, avro_schema
+from lakefeed.records.decode.json_schema import ANY, NAME, avro_schema
 from tests.spark.probe import Probe
 
 DEFINITIONS = 3

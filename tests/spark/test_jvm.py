@@ -15,7 +15,7 @@ import pyspark
 import pytest
 from pyspark.sql import functions as sf
 
-from lakefeed import jvm
+from lakefeed.clients.spark import jvm
 from lakefeed.errors import LakefeedError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.jars import read_lock
+from lakefeed.clients.spark.jars import read_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.fence import take_fence
-from lakefeed.commit.move import Move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.errors import CheckpointMismatch
+from lakefeed.ledger.fence import take_fence
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.spark.feed_table import FEED, Table, refused, span
 
 

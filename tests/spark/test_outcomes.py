@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed import jvm
-from lakefeed.commit.entries import COMMIT_ID, COUNTS, Commit
-from lakefeed.commit.outcomes import BatchOutcomes, Counts
-from lakefeed.decode.verdict import DEAD_LETTER, RECORD, ROW, SKIPPED, STOP
+from lakefeed.clients.spark import jvm
+from lakefeed.ledger.outcomes import RECORD, BatchOutcomes, Counts
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, COUNTS, Commit
+from lakefeed.records.decode.verdict import DEAD_LETTER, ROW, SKIPPED, STOP
 from tests.spark.feed_table import FEED, Table, refused, span
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from contextlib import suppress
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakefeed.commit.fence import take_fence
-from lakefeed.upkeep.lease import Lease
+from lakefeed.ledger.fence import take_fence
+from lakefeed.maintenance.lease import Lease
 from tests.servers.rest_catalog import Fault
 from tests.spark.catalogs import CatalogCase, RestCase
 from tests.spark.feed_table import FEED, Table, refused

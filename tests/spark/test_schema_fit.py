@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import pytest
 
-from lakefeed.decode import PlainAvro, decoded
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.schema import aligned, merged
-from lakefeed.schema.columns import columns_of
-from lakefeed.schema.storable import Storable
+from lakefeed.records.decode import PlainAvro, decoded
+from lakefeed.records.schema import aligned, merged
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.storable import Storable
 from tests.spark.records import avro_bytes, records, results
 from tests.unit.schema.any_schemas import Schemas
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakefeed.clients.spark.session import settings
 from lakefeed.config.secrets import NAMES, is_secret, pattern
-from lakefeed.session import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.session import settings
+from lakefeed.clients.spark.session import settings
 from tests.groups import assert_gone, members
 
 CHILD = str(Path(__file__).with_name("stop_child.py"))

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.commit.entries import COMMIT_ID, Commit
-from lakefeed.commit.ledger import Ledger
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Step, Upkeep
 from lakefeed.errors import TableBusy
-from lakefeed.upkeep.due import LastUpkeep
-from lakefeed.upkeep.lease import Lease
-from lakefeed.upkeep.maintain import Maintenance
-from lakefeed.upkeep.reading import health
-from lakefeed.upkeep.report import Report
+from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit
+from lakefeed.maintenance.lease import Lease
+from lakefeed.maintenance.maintain import Maintenance
+from lakefeed.maintenance.planner import LastUpkeep
+from lakefeed.maintenance.reading import health
+from lakefeed.maintenance.report import Report
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.spark.catalogs import CatalogCase
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def table(spark: SparkSession, connections: Connections) -> Table:
 
 def expire_all(monkeypatch: pytest.MonkeyPatch, *, keep: int = 1) -> None:
     """Lets the settings take away all that is not held: the model's lower bounds are for users."""
-    from lakefeed.upkeep import due
+    from lakefeed.maintenance import planner as due
 
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
 
@@ -250,7 +250,7 @@ def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
 def test_a_writer_that_asked_for_quiet_has_it_until_its_next_commit(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lakefeed.upkeep import steps
+    from lakefeed.maintenance import actions as steps
 
     monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
     for _ in range(3):
@@ -299,7 +299,7 @@ def test_a_stop_and_a_deadline_end_between_two_pieces(table: Table) -> None:
 
 def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real conflict: between the plan of a rewrite and its commit somebody else replaces the files."""
-    from lakefeed.upkeep import steps
+    from lakefeed.maintenance import actions as steps
 
     monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
     times = [0]

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakefeed.commit.entries import COMMIT_ID, Backfill, Commit
-from lakefeed.commit.move import Move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
 from lakefeed.local.catalog import make_catalog
-from lakefeed.sinks.upsert import UpsertTable
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.spark.catalogs import SqliteCase
 from tests.spark.feed_table import refused
 

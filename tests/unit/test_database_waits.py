@@ -7,12 +7,12 @@ import time
 import pytest
 from pydantic import SecretStr
 
+from lakefeed.clients.postgresql import log_in
 from lakefeed.config.catalog import Catalog
 from lakefeed.config.jdbc import JdbcSink
-from lakefeed.config.postgresql import log_in
 from lakefeed.errors import LakefeedError
-from lakefeed.jdbc import session
-from lakefeed.jdbc.dialect import MARIADB, POSTGRESQL
+from lakefeed.sinks.jdbc import session
+from lakefeed.sinks.jdbc.dialect import MARIADB, POSTGRESQL
 from tests.misbehaving import misbehaving
 
 

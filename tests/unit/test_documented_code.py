@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from lakefeed.config.load import read
-from lakefeed.config.problem import errors_of
+from lakefeed.config.loading.load import read
+from lakefeed.config.loading.problem import errors_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -15,7 +15,7 @@ import pytest
 
 from lakefeed.cli import demo
 from lakefeed.cli.main import root
-from lakefeed.config import load
+from lakefeed.config.loading import load
 from lakefeed.local.home import Home, Memory
 from tests.faults import test_sweep
 

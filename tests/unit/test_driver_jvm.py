@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed import driver_jvm
+from lakefeed.clients.spark import driver_jvm
 from lakefeed.errors import WorldError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.config.load import read
+from lakefeed.config.loading.load import read
 from tools.examples import commands
 from tools.expected import EXAMPLES
 

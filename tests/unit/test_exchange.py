@@ -14,16 +14,17 @@ from typing import Any, get_args
 import pytest
 from pydantic import SecretStr
 
-from lakefeed import download as downloading
-from lakefeed.config import rest_probe, s3_probe
+from lakefeed.clients import iceberg_rest as rest_probe
+from lakefeed.clients import registry as registry_api
+from lakefeed.clients import s3 as s3_probe
+from lakefeed.clients.http import exchange
+from lakefeed.clients.spark import download as downloading
 from lakefeed.config.catalog import Catalog
 from lakefeed.config.connections import S3
 from lakefeed.config.elasticsearch import ElasticsearchSink
-from lakefeed.decode import registry_api
-from lakefeed.decode.registry import SchemaRegistry
-from lakefeed.elasticsearch import server
 from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
-from lakefeed.exchange import exchange
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.sinks.elasticsearch import server
 from tests.misbehaving import Manner, misbehaving
 from tests.spark.registry_in_a_thread import RegistryInAThread
 

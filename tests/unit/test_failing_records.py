@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.ranges import OffsetRange
-from lakefeed.failing_records import find_failing, kind_of_failure, listed
+from lakefeed.feed.failing_records import find_failing, kind_of_failure, listed
+from lakefeed.offsets.ranges import OffsetRange
 
 lengths = st.lists(st.integers(0, 40), min_size=1, max_size=4).filter(any)
 

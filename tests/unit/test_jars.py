@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from lakefeed import download, jars
 from lakefeed.cli.jars import jars as command
+from lakefeed.clients.spark import download, jars
 from lakefeed.errors import ConfigError, DownloadError
 
 FIRST, SECOND = "org.example:first:1.0", "org.example.deep:second:all@tar.gz:2.0"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.clients.spark.java import find_java, require_java
 from lakefeed.errors import JavaError
-from lakefeed.java import find_java, require_java
 
 
 def java(folder: Path, answer: str, *, status: int = 0) -> Path:

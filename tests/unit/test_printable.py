@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lakefeed.cli import dead_letters, read
 from lakefeed.cli.output import echo
-from lakefeed.observe.terminal import ProgressView
-from lakefeed.printable import printable, printable_json, unescaped
+from lakefeed.feed.progress.terminal import ProgressView
+from lakefeed.messages.printable import printable, printable_json, unescaped
 
 # Clears the screen, sets the window's title, deletes a character, a C1 introducer, turns the line round, a lone
 # surrogate, a line separator.

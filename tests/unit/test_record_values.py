@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.elasticsearch.server import Answer, refused
-from lakefeed.failing_records import kind_of_failure
-from lakefeed.jdbc.session import Refusal
-from lakefeed.record_values import without_values
-from lakefeed.spark_errors import translated
+from lakefeed.clients.spark.errors import translated
+from lakefeed.feed.failing_records import kind_of_failure
+from lakefeed.messages.record_values import without_values
+from lakefeed.sinks.elasticsearch.server import Answer, refused
+from lakefeed.sinks.jdbc.session import Refusal
 
 CANARY = 'J. Doe\'s "card"\n4111'
 

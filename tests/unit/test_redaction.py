@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed import redaction
 from lakefeed.errors import ConfigError
+from lakefeed.messages import redaction
 
 
 @pytest.mark.parametrize(

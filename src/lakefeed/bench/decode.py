@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench.decode_cases import Case, values
-from lakefeed.columns import aligned
+from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +121,7 @@ def _ways(held: DataFrame, case: Case, registry_url: str) -> dict[str, DataFrame
     from pyspark.sql import functions as sf
     from pyspark.sql.avro.functions import from_avro
 
-    from lakefeed.decode import ConfluentAvro, decoded, rows
+    from lakefeed.records.decode import ConfluentAvro, decoded, rows
 
     spec = ConfluentAvro(registry_url=registry_url, reader_schema=case.schema)
     data = sf.expr("substring(value, 6)")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.produce.taxi import taxi_schema
+from lakefeed.operations.produce.taxi import taxi_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,7 @@ def values(spark: SparkSession, case: Case, rows: int) -> DataFrame:
 
 
 def _taxi(spark: SparkSession, rows: int) -> DataFrame:
-    from lakefeed.produce.taxi import KEY, taxi_rows
+    from lakefeed.operations.produce.taxi import KEY, taxi_rows
 
     return taxi_rows(spark, rows).drop(KEY)
 

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
-from lakefeed import jvm
 from lakefeed.bench import plain_spark
 from lakefeed.bench.cases import Case, Workload
+from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
 from lakefeed.local import Endpoints
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.operations.produce.write import produce
 from lakefeed.pipeline import Pipeline
-from lakefeed.produce.encode import to_records
-from lakefeed.produce.taxi import KEY, taxi_rows, taxi_schema
-from lakefeed.produce.write import produce
-from lakefeed.session import session
+from lakefeed.records.encode.encode import to_records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

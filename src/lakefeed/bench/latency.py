@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.columns import aligned
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed, LakefeedError
-from lakefeed.kafka.topics import Topics
 from lakefeed.local import Endpoints
+from lakefeed.messages.tabular import aligned
 from lakefeed.pipeline import Pipeline
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from lakefeed.clients.spark.errors import translated
 from lakefeed.errors import JobFailed
 from lakefeed.local import Endpoints
-from lakefeed.spark_errors import translated
 
 _LAST_WORDS_SECONDS = 10.0
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.bench.cases import CHECKPOINT_CLASS, Case, Workload
 from lakefeed.local import Endpoints
-from lakefeed.produce.taxi import taxi_schema
+from lakefeed.operations.produce.taxi import taxi_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,7 @@ _HEADER_BYTES = 5
 
 def settings(case: Case, endpoints: Endpoints, *, conf: Mapping[str, str]) -> dict[str, str]:
     """Spark settings. The keys of the store are in the environment, where Spark looks for them."""
-    from lakefeed import jars, jvm
+    from lakefeed.clients.spark import jars, jvm
 
     paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(["spark", "bench"]))]
     catalog = "spark.sql.catalog.lake"

@@ -13,10 +13,10 @@ from lakefeed.bench.cases import Case, Workload
 from lakefeed.bench.minio import Kept, MinioClient
 from lakefeed.bench.own_process import environment_for, started
 from lakefeed.bench.trace import ApiCalls, Phases, as_traced, by_api, phases
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
-from lakefeed.kafka.topics import Topics
 from lakefeed.local import Endpoints
-from lakefeed.tables.reader import open_table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakefeed.signals import end_on_signals
+from lakefeed.clients.spark.signals import end_on_signals
 
 __all__ = ["main"]
 

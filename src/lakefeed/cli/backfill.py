@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.observe.terminal import ProgressView
-from lakefeed.signals import stop_on_signals
+from lakefeed.clients.spark.signals import stop_on_signals
+from lakefeed.feed.progress.terminal import ProgressView
 
 if TYPE_CHECKING:
-    from lakefeed.backfill import Backfilled, Portion
-    from lakefeed.commit.missing import Wanted
+    from lakefeed.operations.backfill import Backfilled, Portion
+    from lakefeed.operations.missing import Wanted
 
 MOST_RANGES_SHOWN = 20
 
@@ -60,8 +60,8 @@ def backfill(
     SIGTERM, SIGHUP and Ctrl-C end it after the current commit, with status 0; a second Ctrl-C ends it at once, with
     130. Whatever ends it, the next one lands what is missing then.
     """
+    from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
-    from lakefeed.session import log_path
 
     wanted = _wanted(start, ranges)
     declared = Pipeline.from_file(pipeline, overrides=overrides)
@@ -87,9 +87,9 @@ def backfill(
 
 
 def _wanted(start: str, ranges: tuple[str, ...]) -> Wanted:
-    from lakefeed.commit.missing import Wanted
-    from lakefeed.commit.ranges import OffsetRange
-    from lakefeed.kafka.selection import moment
+    from lakefeed.clients.kafka.selection import moment
+    from lakefeed.offsets.ranges import OffsetRange
+    from lakefeed.operations.missing import Wanted
 
     chosen = tuple(OffsetRange.parse(each) for each in ranges) or None
     if start == "earliest":

@@ -99,8 +99,8 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
     The figure is the CPU time of the tasks, which other programs on the machine disturb least. It needs no server.
     """
     from lakefeed.bench.decode import compare, table
+    from lakefeed.clients.spark.session import log_path, session
     from lakefeed.config.connections import Connections
-    from lakefeed.session import log_path, session
 
     spark = session("bench-decode", connections=Connections(), master="local[1]", log_file=log_path("bench-decode"))
     try:
@@ -143,9 +143,9 @@ def latency(
     is missing the status is 1.
     """
     from lakefeed.bench.latency import Load, measure, table
+    from lakefeed.clients.spark.session import log_path, session
     from lakefeed.config.connections import Connections
     from lakefeed.local.home import default_home
-    from lakefeed.session import log_path, session
 
     load = Load(rate=rate, seconds=seconds, warm_up=warm_up, partitions=partitions)
     with _stack(home or default_home() / "latency", store=None) as endpoints:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakefeed.config.connections import Connections
-    from lakefeed.config.load import Reading
-    from lakefeed.config.problem import Problem
+    from lakefeed.config.loading.load import Reading
+    from lakefeed.config.loading.problem import Problem
 
 
 @click.command()
@@ -44,7 +44,7 @@ def check(
     Each is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
     a mistake, 1 if only something outside does not answer, 0 otherwise; warnings count for nothing.
     """
-    from lakefeed.config.problem import errors_of, exit_status
+    from lakefeed.config.loading.problem import errors_of, exit_status
 
     if schema:
         from lakefeed.config.schema import json_schema
@@ -69,15 +69,15 @@ def check(
 
 
 def _static(file: Path, overrides: tuple[str, ...]) -> list[Problem]:
-    from lakefeed.config.load import read
+    from lakefeed.config.loading.load import read
 
     return list(read(file, overrides=overrides, environment=None).problems)
 
 
 def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
-    from lakefeed.config.load import read
-    from lakefeed.config.problem import errors_of
-    from lakefeed.session import default_environment
+    from lakefeed.clients.spark.session import default_environment
+    from lakefeed.config.loading.load import read
+    from lakefeed.config.loading.problem import errors_of
 
     environment = default_environment()
     reading = read(file, overrides=overrides, environment=environment)
@@ -86,14 +86,14 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
         return [*problems, *_sql(reading, environment)]
     connections = reading.config.connections(environment)
     if connect:
-        from lakefeed.config.connect import preflight
+        from lakefeed.operations.preflight.connect import preflight
 
         problems += [
             reading.document.located(each) for each in preflight(reading.config, connections=connections, tables=True)
         ]
     problems += _sql(reading, environment)
     if not errors_of(problems):
-        from lakefeed.analysis import analysed
+        from lakefeed.operations.analysis import analysed
 
         found = analysed(
             reading.config,
@@ -108,8 +108,8 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
 
 def _sql(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
     """SQL that Spark's parser refuses, whatever else is wrong with the file."""
-    from lakefeed.config.statements import unparsed
     from lakefeed.errors import LakefeedError
+    from lakefeed.operations.preflight.statements import unparsed
 
     mistakes = reading.mistakes
     if mistakes is None or mistakes.config is None:
@@ -126,7 +126,7 @@ def _sql(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
 
 
 def _spark(connections: Connections) -> SparkSession:
-    from lakefeed.session import log_path, session
+    from lakefeed.clients.spark.session import log_path, session
 
     return session(
         "lakefeed-check",

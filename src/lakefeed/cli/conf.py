@@ -35,8 +35,8 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
     With a pipeline file, for its store, catalogs and Spark settings; else for those of the environment or of
     the local stack that is running.
     """
+    from lakefeed.clients.spark.session import settings, with_own
     from lakefeed.config import secrets
-    from lakefeed.session import settings, with_own
 
     left_out: list[str] = []
     if pipeline is None:

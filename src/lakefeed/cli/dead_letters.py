@@ -14,11 +14,11 @@ import click
 
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import one_part_of, parts_of
-from lakefeed.printable import printable
+from lakefeed.messages.printable import printable
 
 if TYPE_CHECKING:
-    from lakefeed.dead_letters.letters import Choice
     from lakefeed.pipeline import Pipeline
+    from lakefeed.sinks.dead_letters.filter import Choice
 
 F = TypeVar("F", bound=Callable[..., None])
 SHOWN = 50
@@ -84,8 +84,9 @@ def show(
     output: str,
 ) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
-    from lakefeed.dead_letters.letters import Choice, one
     from lakefeed.pipeline import Pipeline
+    from lakefeed.sinks.dead_letters.filter import Choice
+    from lakefeed.sinks.dead_letters.query import one
 
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     choice = Choice.at(declared.config.name, position)
@@ -118,8 +119,8 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, outpu
 
     May run beside the feed. A replay that was cut off is ended by the next one.
     """
+    from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
-    from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
@@ -153,8 +154,8 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, outpu
 @output_option
 def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, output: str, **chosen: Any) -> None:
     """Delete dead letters of PIPELINE for good."""
+    from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
-    from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     found = [(part, len(letters)) for part, letters in _found(declared, chosen) if letters]
@@ -190,13 +191,13 @@ def _parts(declared: Pipeline, chosen: dict[str, Any]) -> list[Pipeline]:
 
 
 def _choice(feed: str, chosen: dict[str, Any]) -> Choice:
-    from lakefeed.dead_letters.letters import Choice
+    from lakefeed.sinks.dead_letters.filter import Choice
 
     return Choice(feed=feed, **chosen)
 
 
 def _document(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> dict[str, Any]:
-    from lakefeed.dead_letters.letters import kinds
+    from lakefeed.sinks.dead_letters.query import kinds
 
     kept = part.dead_letters()
     return {
@@ -209,7 +210,7 @@ def _document(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> dic
 
 
 def _print_letters(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> None:
-    from lakefeed.dead_letters.letters import kinds, position_of
+    from lakefeed.sinks.dead_letters.query import kinds, position_of
 
     kept = part.dead_letters()
     echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")

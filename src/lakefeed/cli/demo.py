@@ -16,10 +16,10 @@ import click
 from lakefeed.cli.local import shown_steps
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.errors import MissingExtra
-from lakefeed.observe.terminal import ProgressView, duration
+from lakefeed.feed.progress.terminal import ProgressView, duration
 
 if TYPE_CHECKING:
-    from lakefeed.demo import DemoReport
+    from lakefeed.bench.demo import DemoReport
     from lakefeed.local import Endpoints
 
 
@@ -62,10 +62,10 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 
 
 def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
-    from lakefeed.demo import TOPIC, Demo
-    from lakefeed.produce.progress import ProduceView
-    from lakefeed.session import log_path, session
-    from lakefeed.signals import stop_on_signals
+    from lakefeed.bench.demo import TOPIC, Demo
+    from lakefeed.clients.spark.session import log_path, session
+    from lakefeed.clients.spark.signals import stop_on_signals
+    from lakefeed.operations.produce.progress import ProduceView
 
     made = Demo(endpoints, rows=rows, csv=csv)
     log_file = log_path("demo")
@@ -141,7 +141,7 @@ def _look_around(table: str, *, home: Path, keep: bool) -> str:
         commands.append(f'export PATH={shlex.quote(str(own))}:"$PATH"')
     if not keep:
         commands.append("lakefeed local up")
-    from lakefeed.demo import example
+    from lakefeed.bench.demo import example
 
     pipeline = shlex.quote(str(example("taxi") / "pipeline.yaml"))
     commands += [

@@ -35,10 +35,10 @@ def init(
 
     Without a registered schema, one record is looked at. Beside the file goes its JSON Schema, for editors.
     """
-    from lakefeed.config import template
-    from lakefeed.config.discover import discover
+    from lakefeed.clients.spark.session import default_environment
     from lakefeed.errors import ConfigError
-    from lakefeed.session import default_environment
+    from lakefeed.operations.preflight import template
+    from lakefeed.operations.preflight.discover import discover
 
     if file.exists() and not force:
         raise template.exists(file)

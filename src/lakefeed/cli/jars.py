@@ -7,8 +7,8 @@ from collections import Counter
 
 import click
 
-from lakefeed import jars as locked
 from lakefeed.cli.output import echo, emit, output_option
+from lakefeed.clients.spark import jars as locked
 
 group_option = click.option(
     "--group", "groups", multiple=True, help="Only this group; may be given again. Default: all but those of tests."

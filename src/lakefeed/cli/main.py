@@ -14,8 +14,8 @@ import click
 
 from lakefeed import __version__
 from lakefeed.cli.output import fail, wants_json
+from lakefeed.clients.spark.signals import exit_status, is_starting
 from lakefeed.errors import LakefeedError, WorldError
-from lakefeed.signals import exit_status, is_starting
 
 # Command -> (module below lakefeed.cli, one line of help), in the order of --help.
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -10,11 +10,11 @@ import click
 
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import parts_of, topic_option
-from lakefeed.columns import aligned
+from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
-    from lakefeed.commit.rewinding import RewindPlan
-    from lakefeed.commit.survey import Survey
+    from lakefeed.operations.rewind.execute import RewindPlan
+    from lakefeed.operations.status import Survey
 
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
 
@@ -37,8 +37,8 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
 
     Exit status: 0 if a start would go on, 1 if it would be refused.
     """
+    from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
-    from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
     log_file = log_path(f"{declared.config.name}-show")
@@ -92,8 +92,8 @@ def rewind(
     --to table leaves the feed where its table is and makes the checkpoint anew. A driver that runs is stopped at its
     next commit. Whatever is cut off is completed by the next start, or by the same command once more.
     """
+    from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
-    from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline)
     if declared.config.has_many_tables:

@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from lakefeed.errors import LakefeedError
-from lakefeed.printable import printable, printable_json
-from lakefeed.redaction import redacted
+from lakefeed.messages.printable import printable, printable_json
+from lakefeed.messages.redaction import redacted
 
 output_option = click.option(
     "--output",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.columns import aligned
+from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
-    from lakefeed.planning.estimates import Estimates
-    from lakefeed.planning.plan import Plan, Plans
-    from lakefeed.sinks.table_change import TableChange
+    from lakefeed.operations.plan.estimates import Estimates
+    from lakefeed.operations.plan.plan import Plan, Plans
+    from lakefeed.sinks.iceberg.table_change import TableChange
 
 INDENT = 12
 MOST_PARTITIONS = 30
@@ -47,8 +47,8 @@ def plan(
 
     Exit status: 0 if the start would work, else that of its refusal.
     """
+    from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
-    from lakefeed.session import log_path
 
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     found = declared.plan(topic=topic, master=master, log_file=log_path(f"{declared.config.name}-plan"))

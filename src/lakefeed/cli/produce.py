@@ -15,9 +15,9 @@ from lakefeed.errors import ConfigError, ResourceMissing
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from lakefeed.decode.registry import SchemaRegistry, SchemaText
-    from lakefeed.produce.encode import Encoding
-    from lakefeed.produce.write import Produced
+    from lakefeed.operations.produce.write import Produced
+    from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
+    from lakefeed.records.encode.encode import Encoding
 
 
 @click.command()
@@ -159,9 +159,9 @@ class _Order:
 
     def carry_out(self) -> tuple[Produced, Encoding]:
         """Everything that can fail without Spark is done before Spark starts."""
-        from lakefeed.kafka.topics import Topics
-        from lakefeed.produce.write import sink_options
-        from lakefeed.session import is_running, log_path, session
+        from lakefeed.clients.kafka.topics import Topics
+        from lakefeed.clients.spark.session import is_running, log_path, session
+        from lakefeed.operations.produce.write import sink_options
 
         servers = bootstrap_servers_of(self.bootstrap_servers)
         settings = self._kafka_settings()
@@ -189,12 +189,12 @@ class _Order:
         registry: SchemaRegistry | None,
         schema: SchemaText | None,
     ) -> tuple[Produced, Encoding]:
-        from lakefeed.observe.terminal import ProgressView
-        from lakefeed.produce.encode import encoded, settle
-        from lakefeed.produce.progress import ProduceView
-        from lakefeed.produce.taxi import KEY
-        from lakefeed.produce.write import Interrupted, produce, produce_stream
-        from lakefeed.signals import begin_work, stop_on_signals
+        from lakefeed.clients.spark.signals import begin_work, stop_on_signals
+        from lakefeed.feed.progress.terminal import ProgressView
+        from lakefeed.operations.produce.progress import ProduceView
+        from lakefeed.operations.produce.taxi import KEY
+        from lakefeed.operations.produce.write import Interrupted, produce, produce_stream
+        from lakefeed.records.encode.encode import encoded, settle
 
         rows = self._rows(spark, schema)
         key = self.key or (KEY if self.generate else None)
@@ -240,9 +240,9 @@ class _Order:
         return produced, encoding
 
     def _rows(self, spark: SparkSession, schema: SchemaText | None) -> DataFrame:
-        from lakefeed.decode.avro_schema import avro_schema_of_schema
-        from lakefeed.produce.sources import read_rows
-        from lakefeed.produce.taxi import taxi_rows
+        from lakefeed.operations.produce.sources import read_rows
+        from lakefeed.operations.produce.taxi import taxi_rows
+        from lakefeed.records.decode.avro_schema import avro_schema_of_schema
 
         if self.path is not None:
             types = avro_schema_of_schema(spark, schema, message=self.message) if schema is not None else None
@@ -252,14 +252,14 @@ class _Order:
     def _registry(self) -> SchemaRegistry | None:
         if not self._is_framed:
             return None
-        from lakefeed.decode.registry import SchemaRegistry
+        from lakefeed.records.decode.registry import SchemaRegistry
 
         return SchemaRegistry(registry_url_of(self.registry))
 
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
         """As given, the generator's own, or the subject's latest, by which CSV and JSON values are typed too."""
-        from lakefeed.decode.registry import SchemaText
-        from lakefeed.produce.encode import FRAMED
+        from lakefeed.records.decode.registry import SchemaText
+        from lakefeed.records.encode.encode import FRAMED
 
         kind = FRAMED.get(self.encode) or ("PROTOBUF" if self.encode == "protobuf" else "AVRO")
         if self.schema_file is not None:
@@ -270,7 +270,7 @@ class _Order:
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"the schema file cannot be read: {error}", where=str(self.schema_file)) from None
         if self.generate is not None and kind == "AVRO" and self.encode not in ("csv", "string"):
-            from lakefeed.produce.taxi import taxi_schema
+            from lakefeed.operations.produce.taxi import taxi_schema
 
             return SchemaText(text=taxi_schema())
         if registry is None or (self.subject is None and self.strategy != "topic"):

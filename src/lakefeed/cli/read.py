@@ -16,15 +16,15 @@ import yaml
 
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, registry_url_of
-from lakefeed.columns import aligned
 from lakefeed.errors import ConfigError
-from lakefeed.printable import printable, printable_json
+from lakefeed.messages.printable import printable, printable_json
+from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakefeed.kafka.selection import Selection
-    from lakefeed.reading import BatchRead, ReadSummary
+    from lakefeed.clients.kafka.selection import Selection
+    from lakefeed.operations.read import BatchRead, ReadSummary
     from lakefeed.sinks.export import Shown, Target
 
 SHOWN = 20
@@ -77,7 +77,7 @@ def read(output: str, **options: Any) -> None:
     A pipeline's records are decoded and transformed as it says. Those that would become dead letters are counted. A
     TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.
     """
-    from lakefeed.kafka.selection import offset_ranges
+    from lakefeed.clients.kafka.selection import offset_ranges
     from lakefeed.sinks.export import Shown
 
     order = _Order(output=output, **options)
@@ -123,8 +123,8 @@ class _Order:
 
     def selection(self) -> Selection:
         """Which records."""
-        from lakefeed.commit.ranges import OffsetRange
-        from lakefeed.kafka.selection import Selection, ago
+        from lakefeed.clients.kafka.selection import Selection, ago
+        from lakefeed.offsets.ranges import OffsetRange
 
         if self.last is not None and self.since is not None:
             raise ConfigError("--last and --since both say where to begin", hint="give one of them")
@@ -143,8 +143,8 @@ class _Order:
         return reading, session
 
     def _of_pipeline(self, path: Path) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        from lakefeed.clients.spark.session import log_path
         from lakefeed.pipeline import Pipeline
-        from lakefeed.session import log_path
 
         for option, given in {
             "--decode": self.decode,
@@ -159,12 +159,12 @@ class _Order:
         return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)
 
     def _of_topic(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        from lakefeed.clients.spark.session import log_path, session
         from lakefeed.config.base import validated
         from lakefeed.config.decoding import Decode
         from lakefeed.config.kafka_source import KafkaSource
-        from lakefeed.decode import Policy
-        from lakefeed.reading import BatchRead
-        from lakefeed.session import log_path, session
+        from lakefeed.operations.read import BatchRead
+        from lakefeed.records.decode import Policy
 
         if self.overrides or self.topic is not None:
             raise ConfigError("--set and --topic are for a pipeline file", where=self.source)

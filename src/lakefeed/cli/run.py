@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.observe.terminal import ProgressView
-from lakefeed.signals import begin_work, stop_on_signals
+from lakefeed.clients.spark.signals import begin_work, stop_on_signals
+from lakefeed.feed.progress.terminal import ProgressView
 
 if TYPE_CHECKING:
-    from lakefeed.bounded import BatchSummary
+    from lakefeed.feed.bounded import BatchSummary
     from lakefeed.pipeline import RunSummary
 
 
@@ -62,8 +62,8 @@ def run(
     --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
     topic has a table of its own, the status is 1 if one of them has failed at the end.
     """
+    from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
-    from lakefeed.session import log_path
 
     if batch and (once or accept_loss):
         raise click.UsageError("--batch is a run of its own: without --once and --accept-loss", context)

@@ -13,12 +13,12 @@ import click
 
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import one_part_of, topic_option
-from lakefeed.columns import aligned
+from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.models import PipelineConfig
-    from lakefeed.schema.compare import Comparison, TableState
+    from lakefeed.operations.compare_schemas import Comparison, TableState
 
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
 set_option = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
@@ -36,7 +36,7 @@ def schema() -> None:
 @output_option
 def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show all versions in the registry, and the latest beside the table's columns. Without Spark."""
-    from lakefeed.schema.compare import existing_table, registered, side_by_side
+    from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
 
     config, connections = _loaded(pipeline, overrides, topic)
     versions = registered(config)
@@ -70,7 +70,7 @@ def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
 @output_option
 def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show what the table would become if the latest version came now. Changes nothing; without Spark."""
-    from lakefeed.schema.compare import existing_table, outlook, registered
+    from lakefeed.operations.compare_schemas import existing_table, outlook, registered
 
     config, connections = _loaded(pipeline, overrides, topic)
     latest = registered(config)[-1]
@@ -116,7 +116,7 @@ def history(
     output: str,
 ) -> None:
     """Show what became of a table's columns, when, and by which schema id. Without Spark."""
-    from lakefeed.schema.compare import table_state
+    from lakefeed.operations.compare_schemas import table_state
 
     if (pipeline is None) == (table is None):
         raise click.UsageError("Give either a pipeline file or --table.", context)
@@ -145,9 +145,9 @@ def history(
 @output_option
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
-    from lakefeed.schema.inference import inferred
-    from lakefeed.schema.sample import newest_values
-    from lakefeed.session import log_path
+    from lakefeed.clients.spark.session import log_path
+    from lakefeed.records.schema.inference import inferred
+    from lakefeed.records.schema.sample import newest_values
 
     config, connections = _loaded(pipeline, overrides, topic)
     log_file = log_path(f"{config.name}-infer")
@@ -174,14 +174,14 @@ def _loaded(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tupl
 
 
 def _default_connections() -> Connections:
-    from lakefeed.session import default_connections
+    from lakefeed.clients.spark.session import default_connections
 
     return default_connections()
 
 
 def _table_of(pipeline: Path | None, overrides: Sequence[str], topic: str | None) -> TableState:
     from lakefeed.errors import ConfigError
-    from lakefeed.schema.compare import table_state
+    from lakefeed.operations.compare_schemas import table_state
 
     assert pipeline is not None  # click has seen to it.
     config, connections = _loaded(pipeline, overrides, topic)
@@ -203,7 +203,7 @@ def _steps(texts: Sequence[str]) -> list[str]:
 
 def _step(before: str, after: str) -> str:
     from lakefeed.errors import SchemaIncompatible
-    from lakefeed.schema.merge import merged
+    from lakefeed.records.schema.merge import merged
 
     try:
         return "; ".join(map(str, merged(before, after).changes)) or "reads as the one before"

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.upkeep import Upkeep
     from lakefeed.errors import LakefeedError
-    from lakefeed.upkeep.due import Plan
-    from lakefeed.upkeep.health import Health
-    from lakefeed.upkeep.report import Report
+    from lakefeed.maintenance.planner import Plan
+    from lakefeed.maintenance.report import Report
+    from lakefeed.maintenance.table_stats import Health
 
 F = TypeVar("F", bound=Callable[..., None])
 Shown = TypeVar("Shown")
@@ -57,8 +57,8 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
 
     Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
     """
-    from lakefeed.upkeep.due import plan
-    from lakefeed.upkeep.reading import health
+    from lakefeed.maintenance.planner import plan
+    from lakefeed.maintenance.reading import health
 
     chosen = _chosen(target, topic, options)
     found = []
@@ -108,12 +108,12 @@ def maintain(
     Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, another
     upkeep job is at work, or one of several tables could not be looked after.
     """
-    from lakefeed.observe.terminal import ProgressView
-    from lakefeed.session import log_path, session
-    from lakefeed.signals import stop_on_signals
-    from lakefeed.spark_errors import translated
-    from lakefeed.upkeep.maintain import Maintenance
-    from lakefeed.upkeep.schedule import again_and_again
+    from lakefeed.clients.spark.errors import translated
+    from lakefeed.clients.spark.session import log_path, session
+    from lakefeed.clients.spark.signals import stop_on_signals
+    from lakefeed.feed.maintenance import again_and_again
+    from lakefeed.feed.progress.terminal import ProgressView
+    from lakefeed.maintenance.maintain import Maintenance
 
     chosen = _chosen(target, topic, {**options, "max_minutes": max_minutes, "every": every})
     names = chosen.present()
@@ -180,8 +180,8 @@ class _Chosen:
         Raises:
             ResourceMissing: the first of them is not there.
         """
+        from lakefeed.clients.iceberg.reader import open_table
         from lakefeed.errors import ResourceMissing
-        from lakefeed.tables.reader import open_table
 
         found = []
         if self.wanted:
@@ -196,10 +196,10 @@ class _Chosen:
 
 
 def _chosen(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
+    from lakefeed.clients.spark.session import default_connections
     from lakefeed.config.upkeep import Upkeep
     from lakefeed.errors import ConfigError
-    from lakefeed.session import default_connections
-    from lakefeed.upkeep.schedule import tables_of
+    from lakefeed.feed.maintenance import tables_of
 
     if target.endswith((".yaml", ".yml", ".json")) or Path(target).is_file():
         from lakefeed.pipeline import Pipeline
@@ -250,8 +250,8 @@ def _tuned(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
 def _document(read: Health, planned: Plan) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from lakefeed.upkeep.due import LastUpkeep
-    from lakefeed.upkeep.health import SIZES_MB
+    from lakefeed.maintenance.planner import LastUpkeep
+    from lakefeed.maintenance.table_stats import SIZES_MB
 
     growth = read.growth
     return {
@@ -280,8 +280,8 @@ def _command(target: str, step: str) -> str:
 
 
 def _print(read: Health, planned: Plan, target: str) -> None:
-    from lakefeed.upkeep.due import LastUpkeep
-    from lakefeed.upkeep.health import SIZES_MB
+    from lakefeed.maintenance.planner import LastUpkeep
+    from lakefeed.maintenance.table_stats import SIZES_MB
 
     echo(read.table, bold=True)
 

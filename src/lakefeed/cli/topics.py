@@ -33,7 +33,7 @@ def create(
     output: str,
 ) -> None:
     """Create the topic NAME."""
-    from lakefeed.kafka.topics import Topics
+    from lakefeed.clients.kafka.topics import Topics
 
     created = Topics(bootstrap_servers_of(bootstrap_servers)).create(
         name,
@@ -52,7 +52,7 @@ def create(
 @output_option
 def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
     """Show the topic NAME: its id, its partitions and how many records they hold."""
-    from lakefeed.kafka.topics import Topics
+    from lakefeed.clients.kafka.topics import Topics
 
     found = Topics(bootstrap_servers_of(bootstrap_servers)).describe(name)
 
@@ -70,7 +70,7 @@ def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
 @output_option
 def list_(bootstrap_servers: str | None, output: str) -> None:
     """Show the names of all topics but Kafka's own."""
-    from lakefeed.kafka.topics import Topics
+    from lakefeed.clients.kafka.topics import Topics
 
     names = Topics(bootstrap_servers_of(bootstrap_servers)).list()
 

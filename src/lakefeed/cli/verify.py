@@ -9,10 +9,10 @@ import click
 
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.cli.topic import parts_of, topic_option
-from lakefeed.columns import aligned
+from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
-    from lakefeed.commit.verify import Verification
+    from lakefeed.operations.verify.verify import Verification
 
 MOST_FINDINGS_SHOWN = 50
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.config import upserts
 from lakefeed.config.ddl import columns_of_ddl
+from lakefeed.config.loading.problem import Problem
 from lakefeed.config.partitions import PartitionTransform
-from lakefeed.config.problem import Problem
 from lakefeed.config.sorting import SortColumn
 
 if TYPE_CHECKING:

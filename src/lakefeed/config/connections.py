@@ -19,7 +19,7 @@ from lakefeed.config.kinesis import KinesisAccess
 from lakefeed.config.secrets import texts_of
 from lakefeed.config.urls import refuse_credentials
 from lakefeed.errors import ConfigError
-from lakefeed.redaction import remember
+from lakefeed.messages.redaction import remember
 
 __all__ = ["S3", "Catalog", "Connections", "Registry"]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakefeed.config.problem import Problem
+from lakefeed.config.loading.problem import Problem
 
 if TYPE_CHECKING:
     from lakefeed.config.models import PipelineConfig

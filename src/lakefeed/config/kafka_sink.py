@@ -9,12 +9,12 @@ from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Model, OneOf, complain
 from lakefeed.config.connections import Registry
+from lakefeed.config.kafka_options import producer_complaints
 from lakefeed.config.names import TOPIC, Brokers
 from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkBlock
 from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode
-from lakefeed.kafka.client_options import producer_complaints
 
 OUR_HEADERS = "lakefeed."
 """Headers of these names are lakefeed's own."""

@@ -9,10 +9,10 @@ from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Model, complain, entries
 from lakefeed.config.failures import seconds_of
+from lakefeed.config.kafka_options import consumer_complaints
 from lakefeed.config.names import TOPIC, Bound, Brokers
 from lakefeed.config.secrets import Scalar
 from lakefeed.config.upkeep import Period
-from lakefeed.kafka.client_options import consumer_complaints
 
 
 class KafkaSource(Model):

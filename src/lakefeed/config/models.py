@@ -30,7 +30,7 @@ from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, Ra
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.triggers import AVAILABLE_NOW, INTERVAL, REAL_TIME, known
 from lakefeed.config.upkeep import Upkeep
-from lakefeed.config.whole import misfits
+from lakefeed.config.validate import misfits
 from lakefeed.errors import ConfigError
 
 RULES_OF_THE_FILE = "misfits"

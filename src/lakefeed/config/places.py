@@ -131,7 +131,7 @@ def _parts(config: PipelineConfig) -> Iterator[tuple[str, PipelineConfig]]:
     """The pipeline of each topic that the file names, and of any other one that a pattern may match."""
     if not config.has_many_tables or config.source.kafka is None:
         return
-    from lakefeed.many.settings import config_of
+    from lakefeed.config.topic_tables import config_of
 
     named = [*(config.source.kafka.topics or (TOPIC_MARK,)), *(config.tables.topics if config.tables else ())]
     for topic in dict.fromkeys(named):

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from lakefeed.config import shape
 from lakefeed.config.base import OneOf
+from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.loading import shape
 from lakefeed.config.models import PipelineConfig
-from lakefeed.kafka.client_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
 
 TITLE = "lakefeed pipeline"
 FILE_NAME = "pipeline.schema.json"

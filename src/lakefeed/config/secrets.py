@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidatorFunctionWrapHandler, WrapValidator
 
-from lakefeed.redaction import HIDDEN
+from lakefeed.messages.redaction import HIDDEN
 
 # Spark redacts the settings whose name this finds, too: it is Java's syntax as well as Python's.
 NAMES = (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from lakefeed.config import tls
-from lakefeed.config.problem import Problem
+from lakefeed.config.loading.problem import Problem
 
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections, Registry

@@ -13,8 +13,8 @@ import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
+from lakefeed.clients.spark.jars import cache_directory
 from lakefeed.errors import DownloadError, MissingExtra
-from lakefeed.jars import cache_directory
 
 _TAIL_LINES = 5
 

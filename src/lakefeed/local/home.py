@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
+from lakefeed.clients.s3_signature import Keys
 from lakefeed.errors import ConfigError, WorldError
-from lakefeed.s3_signature import Keys
 
 
 class Memory(BaseModel):

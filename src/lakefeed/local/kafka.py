@@ -7,9 +7,9 @@ import socket
 import subprocess
 from pathlib import Path
 
-from lakefeed import jars
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
 from lakefeed.errors import WorldError
-from lakefeed.java import require_java
 from lakefeed.local.home import write_private
 from lakefeed.local.part import ANSWER_SECONDS, NotReady, Part
 from lakefeed.local.ports import LOOPBACK

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from lakefeed.clients.s3_signature import Keys
 from lakefeed.local.home import Home
 from lakefeed.local.ports import LOOPBACK
 from lakefeed.local.report import Progress
-from lakefeed.s3_signature import Keys
 
 ANSWER_SECONDS = 3
 """How long one question of a health check may take."""

@@ -9,8 +9,8 @@ import tempfile
 import urllib.request
 from pathlib import Path
 
-from lakefeed import jars
-from lakefeed.java import require_java
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
 from lakefeed.local.home import write_private
 from lakefeed.local.part import NotReady, Part, ask
 

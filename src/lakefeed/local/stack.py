@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from lakefeed import jars
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
 from lakefeed.errors import ConfigError
-from lakefeed.java import require_java
 from lakefeed.local import supervision
 from lakefeed.local.catalog import make_catalog
 from lakefeed.local.endpoints import BUCKET, CATALOG_NAME, REGION, Endpoints

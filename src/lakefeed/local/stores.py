@@ -7,15 +7,15 @@ import urllib.request
 from pathlib import Path
 from typing import ClassVar
 
-from lakefeed import jars
+from lakefeed.clients.s3_signature import signed_headers
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
 from lakefeed.errors import ConfigError
-from lakefeed.java import require_java
 from lakefeed.local.endpoints import BUCKET, REGION
 from lakefeed.local.go import GoProgram
 from lakefeed.local.home import write_private
 from lakefeed.local.part import NotReady, Part, ask
 from lakefeed.local.report import Progress, Step
-from lakefeed.s3_signature import signed_headers
 
 _LOGBACK = """\
 <configuration>

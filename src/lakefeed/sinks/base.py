@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lakefeed import jvm
-from lakefeed.commit.checkpoint import Claim
-from lakefeed.commit.covered import Position
-from lakefeed.commit.entries import Commit, SnapshotProperties
+from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError
-from lakefeed.schema.history import Entry
-from lakefeed.schema.reader import Recorded
+from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

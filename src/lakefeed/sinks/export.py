@@ -10,17 +10,17 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed import jvm
-from lakefeed.commit.entries import COMMIT_ID, Commit, SnapshotProperties
-from lakefeed.commit.ledger import properties_of
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError
-from lakefeed.schema.ddl import quoted
-from lakefeed.schema.history import Entry
-from lakefeed.schema.reader import Recorded
-from lakefeed.sinks.iceberg import IcebergTable
-from lakefeed.sinks.table_change import quoted_table
+from lakefeed.ledger.iceberg import properties_of
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.iceberg.table_change import quoted_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from lakefeed import jvm
-from lakefeed.commit.checkpoint import Claim
-from lakefeed.commit.entries import Commit, SnapshotProperties
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.clients.spark import jvm
 from lakefeed.config.file_sinks import FilesSink, ParquetSink
 from lakefeed.errors import ConfigError
-from lakefeed.schema.ddl import quoted, type_sql
-from lakefeed.schema.history import Entry
-from lakefeed.schema.reader import Recorded
+from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.records.schema.ddl import type_sql
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.export import flat
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.commit.continuity import faults
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.move import Move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.ledger.continuity import faults
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 LAST = OffsetRanges((OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 0, 7)), {"a": "one"})
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.intervals import Offsets, common, layers, overlapping, portions, subtracted, united
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.offsets.sets import Offsets, common, layers, overlapping, portions, subtracted, united
 
 Offset = tuple[str, int, int]
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.covered import Covered, Position
-from lakefeed.commit.intervals import united
-from lakefeed.commit.missing import Missing, Wanted, missing
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.ledger.feed_position import Covered, Position
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.sets import united
+from lakefeed.operations.missing import Missing, Wanted, missing
 
 TOPIC, ID = "trips", "id-one"
 

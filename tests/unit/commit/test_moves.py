@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.audit import findings
-from lakefeed.commit.covered import Covered, Position
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.evidence import Evidence, Finding, Placed
-from lakefeed.commit.move import Move
-from lakefeed.commit.outcomes import Counts
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.rewound import renamed
 from lakefeed.errors import ConfigError
+from lakefeed.ledger.feed_position import Covered, Position
+from lakefeed.ledger.outcomes import Counts
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.verify.audit import findings
+from lakefeed.operations.verify.evidence import Evidence, Finding, Placed
+from lakefeed.operations.verify.history import renamed
 
 keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 12))
 offsets = st.integers(0, 10**12)

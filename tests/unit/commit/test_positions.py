@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from lakefeed.commit.evidence import Letter, Placed
-from lakefeed.commit.positions import IcebergRows, placed
-from lakefeed.commit.ranges import OffsetRange
 from lakefeed.errors import ConfigError
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.verify.evidence import Letter, Placed
+from lakefeed.operations.verify.row_offsets import IcebergRows, placed
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges, spark_offsets
 from lakefeed.errors import ConfigError
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, spark_offsets
 
 topics = st.sampled_from(["a", "nyc-avro-topic", "x.y_z"])
 positions = st.dictionaries(topics, st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), min_size=1), min_size=1)

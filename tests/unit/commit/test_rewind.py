@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.commit.audit import findings
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.evidence import Evidence, Letter, Letters, Placed
-from lakefeed.commit.move import Move
-from lakefeed.commit.outcomes import Counts
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.rewind import move_commit, planned, rows_where, step_back, written_offsets
+from lakefeed.clients.iceberg.sql import rows_where
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import ConfigError, LakefeedError, RecordsLost, ResourceMissing
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.ledger.outcomes import Counts
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.step_back import step_back
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.rewind.plan import move_commit, planned, written_offsets
+from lakefeed.operations.verify.audit import findings
+from lakefeed.operations.verify.evidence import Evidence, Letter, Letters, Placed
 
 P0, P1 = ("t", 0), ("t", 1)
 

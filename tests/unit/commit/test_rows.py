@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from lakefeed.commit.entries import BACKFILL_OF, BATCH_ID, FEED, MOVED, RANGES, REPLAY, REPLAY_OF
-from lakefeed.commit.move import Move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.snapshots import ancestors, backfills_of, commits_of, replays_of, rows_before
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import BACKFILL_OF, BATCH_ID, FEED, MOVED, RANGES, REPLAY, REPLAY_OF
+from lakefeed.ledger.snapshots import ancestors, backfills_of, commits_of, replays_of, rows_before
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 
-from lakefeed.commit.batches import is_landed_unlogged, with_batch
-from lakefeed.commit.checkpoint import Note, Owner, noted, owned
-from lakefeed.commit.checkpoint_state import CheckpointState, checkpoint_state
-from lakefeed.commit.covered import Position
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.losses import losses
-from lakefeed.commit.opening import loss_move
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.start import Facts, Start, decide, starting_offsets
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.feed.data_loss import losses
+from lakefeed.feed.facts import Facts, Start
+from lakefeed.feed.open import loss_move
+from lakefeed.feed.recovery import decide, starting_offsets
+from lakefeed.ledger.checkpoint import Note, Owner, noted, owned
+from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.stateful_batches import is_landed_unlogged, with_batch
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 P0, P1 = ("t", 0), ("t", 1)
 

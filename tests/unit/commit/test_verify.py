@@ -9,24 +9,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lakefeed.commit.audit import findings
-from lakefeed.commit.entries import Commit
-from lakefeed.commit.evidence import (
-    Evidence,
-    Finding,
-    Letter,
-    Letters,
-    OtherCommit,
-    Placed,
-    ReplayCommit,
-    begins,
-    spans,
-    sparse,
-)
-from lakefeed.commit.move import Move
-from lakefeed.commit.outcomes import Counts, total
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.ledger.outcomes import Counts, total
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshots import OtherCommit, ReplayCommit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.verify.audit import findings
+from lakefeed.operations.verify.evidence import Evidence, Finding, Letter, Letters, Placed, begins, spans, sparse
 
 TOPIC = "trips"
 ID = "id-one"

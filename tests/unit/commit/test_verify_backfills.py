@@ -7,13 +7,13 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.commit.audit import findings
-from lakefeed.commit.entries import Backfill, Commit
-from lakefeed.commit.evidence import Evidence, Letter, Letters, Placed
-from lakefeed.commit.move import Move
-from lakefeed.commit.outcomes import Counts
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.ledger.outcomes import Counts
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Backfill, Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.verify.audit import findings
+from lakefeed.operations.verify.evidence import Evidence, Letter, Letters, Placed
 
 TOPIC, ID = "trips", "id-one"
 

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.commit.audit import findings
-from lakefeed.commit.entries import Commit, Upserts
-from lakefeed.commit.evidence import Evidence, Keyed, Letters, OtherCommit, Placed
-from lakefeed.commit.outcomes import Counts
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
+from lakefeed.ledger.outcomes import Counts
+from lakefeed.ledger.snapshot_summary import Commit, Upserts
+from lakefeed.ledger.snapshots import OtherCommit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.verify.audit import findings
+from lakefeed.operations.verify.evidence import Evidence, Keyed, Letters, Placed
 
 RAW = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.config.load import read
+from lakefeed.config.loading.load import read
+from lakefeed.config.loading.problem import Problem
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.problem import Problem
 from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, Reader
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from lakefeed.config import shape
 from lakefeed.config.base import OneOf
 from lakefeed.config.columns import missing_columns
 from lakefeed.config.functions import function_problems
-from lakefeed.config.mistakes import _blocks, _candidates
+from lakefeed.config.loading import shape
+from lakefeed.config.loading.mistakes import _blocks, _candidates
+from lakefeed.config.loading.shape import Place, dotted
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.shape import Place, dotted
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config import shape
-from lakefeed.config.load import read
+from lakefeed.config.loading import shape
+from lakefeed.config.loading.load import read
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.secrets import keeps_secrets
 from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from lakefeed.clients.iceberg.reader import _reached
+from lakefeed.clients.postgresql import Database
+from lakefeed.clients.spark.session import settings
 from lakefeed.config.catalog import Catalog
 from lakefeed.config.connections import S3, Connections
-from lakefeed.config.postgresql import Database
 from lakefeed.errors import ConfigError
-from lakefeed.session import settings
-from lakefeed.tables.reader import _reached
 
 WAREHOUSE = "s3://lake/warehouse"
 SECRET = "hunter2hunter2"

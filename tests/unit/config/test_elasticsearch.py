@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from lakefeed.config.elasticsearch import ElasticsearchSink
-from lakefeed.elasticsearch.server import authorization
+from lakefeed.sinks.elasticsearch.server import authorization
 from tests.unit.config.pipeline_text import GOOD, Reader
 
 BLOCK: dict[str, Any] = {"url": "http://search:9200/", "index": "hits"}

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.check import check
-from lakefeed.config.load import read
+from lakefeed.config.loading.load import read
 from tests.unit.config.pipeline_generator import is_told, pipeline, text_of, with_mistakes
 from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.config.interpolate import interpolate
+from lakefeed.config.loading.interpolate import interpolate
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
 plain = st.text(st.characters(exclude_characters="$", exclude_categories=["Cs"]), max_size=30)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.config.load import load, problems
+from lakefeed.config.loading.load import load, problems
 from lakefeed.errors import ConfigError
 from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, REGISTRY, TOPICS, Reader
 

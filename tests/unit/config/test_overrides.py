@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.config.load import problems
+from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, Reader
 

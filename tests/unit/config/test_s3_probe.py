@@ -7,10 +7,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from pydantic import SecretStr
 
+from lakefeed.clients.s3 import _verdict, bucket_url, require_bucket
+from lakefeed.clients.s3_signature import Keys, signed_headers
 from lakefeed.config.connections import S3
-from lakefeed.config.s3_probe import _verdict, bucket_url, require_bucket
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.s3_signature import Keys, signed_headers
 
 # AWS's published examples of Signature Version 4 for S3.
 KEYS = Keys(access_key="AKIAIOSFODNN7EXAMPLE", secret_key=SecretStr("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"))

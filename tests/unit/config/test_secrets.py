@@ -100,7 +100,7 @@ def test_spark_hides_the_same_names() -> None:
 
 
 def test_conf_prints_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("lakefeed.session")  # The package has a function of that name.
+    module = importlib.import_module("lakefeed.clients.spark.session")  # The package has a function of that name.
     monkeypatch.setattr(module, "_class_path", lambda connections, *, local: {})
     path = tmp_path / "p.yaml"
     path.write_text(GOOD + FREE["spark"] + FREE["catalogs"])

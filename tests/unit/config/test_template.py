@@ -8,11 +8,11 @@ import pytest
 import yaml
 
 from lakefeed.config.ddl import columns_of_ddl
-from lakefeed.config.discover import Column, Discovery, _from_record
-from lakefeed.config.load import problems
+from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.template import Blank, check, name_of, pipeline_text, write_new, write_schema_beside
 from lakefeed.errors import ConfigError
+from lakefeed.operations.preflight.discover import Column, Discovery, _from_record
+from lakefeed.operations.preflight.template import Blank, check, name_of, pipeline_text, write_new, write_schema_beside
 from tests.unit.config.pipeline_text import ENVIRONMENT
 
 RAW = Discovery(kind="raw", how="nothing is known", certain=False)

@@ -12,12 +12,12 @@ from contextlib import suppress
 import pytest
 from pydantic import SecretStr
 
+from lakefeed.clients.postgresql import Database
 from lakefeed.config import tls
 from lakefeed.config.jdbc import Address, JdbcSink
-from lakefeed.config.postgresql import Database
 from lakefeed.errors import ConfigError, Unreachable
-from lakefeed.jdbc.probe import problems
-from lakefeed.jdbc.session import PythonDatabase
+from lakefeed.sinks.jdbc.probe import problems
+from lakefeed.sinks.jdbc.session import PythonDatabase
 
 # What MariaDB Connector/J 3.5 makes of a URL's parameters (Configuration.parse).
 MARIADB = {

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.config.iceberg_sink import IcebergSink
-from lakefeed.config.load import problems
+from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
-from lakefeed.decode.deletes import delete_rule
+from lakefeed.records.decode.deletes import delete_rule
 from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, Reader
 
 UPSERT = GOOD.replace("    table: lake.nyc.trips\n", "    table: lake.nyc.trips\n    mode: upsert\n    keys: [id]\n")

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakefeed.cli.main import root
-from lakefeed.dead_letters.letters import Choice
 from lakefeed.pipeline import Pipeline
+from lakefeed.sinks.dead_letters.filter import Choice
 
 PIPELINE = """
 name: taxi

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.dead_letters.letters import Choice, kinds
-from lakefeed.printable import printable
+from lakefeed.messages.printable import printable
+from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.query import kinds
 
 REASONS = [
     "found long, expecting int at byte 17 of 204",

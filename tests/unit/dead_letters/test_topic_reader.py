@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.dead_letters import topic_reader
-from lakefeed.dead_letters.letters import Choice
-from lakefeed.dead_letters.topic_reader import LETTER, PREFIX, Letter, TopicReader, note_headers
+from lakefeed.sinks.dead_letters import topic_reader
+from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.topic_reader import LETTER, PREFIX, Letter, TopicReader, note_headers
 
 FEED = "taxi"
 

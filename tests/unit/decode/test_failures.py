@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.decode import decode_error_of, registry_error_of
 from lakefeed.errors import AccessDenied, Unreachable
+from lakefeed.records.decode import decode_error_of, registry_error_of
 
 SPARK = (
     "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [USER_RAISED_EXCEPTION] {} SQLSTATE: P0001\n"

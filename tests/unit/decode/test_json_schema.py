@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lakefeed.decode.json_schema import ANY, NAME, avro_schema
 from lakefeed.errors import ConfigError
+from lakefeed.records.decode.json_schema import ANY, NAME, avro_schema
 
 TEXT = {"type": ["null", "string"], "default": None, ANY: True}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import fastavro
 
-from lakefeed.decode.references import inlined
+from lakefeed.records.decode.references import inlined
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
 ADDRESS = {

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.decode.spec import ConfluentAvro, registry_address
 from lakefeed.errors import ConfigError
+from lakefeed.records.spec import ConfluentAvro, registry_address
 
 
 def test_credentials_in_the_address_are_refused_and_not_shown() -> None:

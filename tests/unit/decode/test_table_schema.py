@@ -11,14 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.schema import schema as command
-from lakefeed.config.connect import _subject, _subjects
 from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import AvroDecode, Decode
-from lakefeed.config.discover import _registered
-from lakefeed.decode.avro_schema import table_schema
-from lakefeed.decode.references import inlined
-from lakefeed.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.errors import ConfigError
+from lakefeed.operations.preflight.connect import _subject, _subjects
+from lakefeed.operations.preflight.discover import _registered
+from lakefeed.records.decode.avro_schema import table_schema
+from lakefeed.records.decode.references import inlined
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from tests.spark.registry_in_a_thread import RegistryInAThread
 from tests.unit.schema.test_merge import field, record
 from tests.unit.schema.test_parse import MALFORMED, bomb, nested_arrays

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.decode import wire_format
 from lakefeed.errors import DecodeError
+from lakefeed.records.decode import wire_format
 
 ids = st.integers(0, wire_format.LARGEST_ID)
 

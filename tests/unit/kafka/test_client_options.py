@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.kafka.client_options import (
+from lakefeed.config.kafka_options import (
     CONSUMER,
     CONSUMER_DEFAULTS,
     PREFIX,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.errors import ConfigError
-from lakefeed.kafka.librdkafka import librdkafka_settings
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 

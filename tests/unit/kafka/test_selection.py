@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.clients.kafka.selection import Selection, ago, moment, require_held
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.kafka.selection import Selection, ago, moment, require_held
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.offsets.ranges import OffsetRange
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 offsets = st.integers(0, 10**18 - 1)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.kafka.tasks import RECORDS_PER_TASK, task_count
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.sources.tasks import RECORDS_PER_TASK, task_count
 
 
 def batch(*records: int) -> OffsetRanges:

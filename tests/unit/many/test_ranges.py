@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
-from lakefeed.many.ranges import backlog, next_ranges
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.feed.multi_table.ranges import backlog, next_ranges
 
 spans = st.tuples(st.integers(0, 50), st.integers(0, 200)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 

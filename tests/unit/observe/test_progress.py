@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from lakefeed.landing import Landed
-from lakefeed.observe.progress import BatchProgress
-from lakefeed.observe.terminal import ProgressView, duration
+from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress.terminal import ProgressView, duration
 
 REPORT = {
     "batchId": 3,

@@ -6,9 +6,9 @@ import io
 
 from rich.console import Console
 
-from lakefeed.observe.progress import BatchProgress
-from lakefeed.observe.requests import S3Requests, location_of
-from lakefeed.observe.terminal import ProgressView
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress.requests import S3Requests, location_of
+from lakefeed.feed.progress.terminal import ProgressView
 
 BEFORE = "PutObject\tdata\tlake/t\t2\t100\t0\t0\nHeadObject\tother\tlake/elsewhere\t1\t0\t0\t1"
 AFTER = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.commit.checkpoint_state import CheckpointState
-from lakefeed.commit.covered import Position
-from lakefeed.commit.ranges import OffsetRange, OffsetRanges
-from lakefeed.commit.start import Start
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
-from lakefeed.planning.batches import (
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.feed.facts import Start
+from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.feed_position import Position
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.operations.plan.batches import (
     Begin,
     batches,
     begin_of_query,

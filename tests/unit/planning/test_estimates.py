@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lakefeed.commit.ranges import OffsetRange
 from lakefeed.config.models import PipelineConfig
-from lakefeed.planning.batches import Batches
-from lakefeed.planning.estimates import Estimates, estimates, total
-from lakefeed.planning.past import Past, PastBatch
-from lakefeed.planning.sample import Sample
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.plan.batches import Batches
+from lakefeed.operations.plan.estimates import Estimates, estimates, total
+from lakefeed.operations.plan.past import Past, PastBatch
+from lakefeed.operations.plan.sample import Sample
 
 
 def config(sink: dict[str, Any], *, checkpoint: str = "s3a://bucket/c") -> PipelineConfig:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.produce.encode import header
-from lakefeed.produce.sources import read_error
+from lakefeed.operations.produce.sources import read_error
+from lakefeed.records.encode.encode import header
 
 
 @pytest.mark.parametrize(

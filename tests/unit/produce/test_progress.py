@@ -8,7 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from lakefeed.produce.progress import ProduceView
+from lakefeed.operations.produce.progress import ProduceView
 
 
 @pytest.fixture

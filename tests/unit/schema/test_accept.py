@@ -9,8 +9,8 @@ import pytest
 
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.schema.accept import refusal
-from lakefeed.schema.evolution import Evolution, Policy
+from lakefeed.records.schema.accept import refusal
+from lakefeed.records.schema.evolution import Evolution, Policy
 from tests.unit.schema.test_merge import field, record
 
 TRIP = record(field("id", "long"), field("fare", "double"), name="Trip", namespace="nyc")

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lakefeed.errors import ConfigError, LakefeedError, SchemaIncompatible
-from lakefeed.schema.columns import columns_of
-from lakefeed.schema.ddl import statements
-from lakefeed.schema.differences import renames
-from lakefeed.schema.evolution import Evolution
-from lakefeed.schema.merge import merged
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.differences import renames
+from lakefeed.records.schema.evolution import Evolution
+from lakefeed.records.schema.merge import merged
 from tests.unit.schema.any_schemas import Schemas
 
 CHAINS = 100

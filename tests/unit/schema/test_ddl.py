@@ -7,10 +7,11 @@ import json
 import pytest
 from pyspark.sql import types as t
 
+from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.errors import SchemaIncompatible
-from lakefeed.schema.columns import columns_of
-from lakefeed.schema.ddl import set_properties, statements
-from lakefeed.schema.differences import Change, renames
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.differences import Change, renames
 from tests.unit.schema.test_merge import decimal, field, join, record
 
 TABLE = "lake.nyc.trips"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lakefeed.errors import SchemaChanged
-from lakefeed.schema.evolution import Evolution, Policy
+from lakefeed.records.schema.evolution import Evolution, Policy
 from tests.unit.schema.test_merge import field, record
 
 V1 = json.dumps(record(field("a", "int")))

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.schema.differences import Change
-from lakefeed.schema.history import HISTORY, IDS, LIMIT, Entry, History, read_history, read_ids, with_entries
+from lakefeed.records.schema.differences import Change
+from lakefeed.records.schema.history import HISTORY, IDS, LIMIT, Entry, History, read_history, read_ids, with_entries
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ADDED = Change("added", "address.zip", None, "string or null")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.schema.inference import Inference, inferred
-from lakefeed.schema.parse import parse
+from lakefeed.records.schema.inference import Inference, inferred
+from lakefeed.records.schema.parse import parse
 
 
 def of(*documents: Any) -> Inference:

@@ -10,7 +10,7 @@ import fastavro
 import pytest
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.schema.merge import Merge, merged
+from lakefeed.records.schema.merge import Merge, merged
 
 Json = Any
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}

@@ -11,7 +11,7 @@ import fastavro
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakefeed.schema.merge import merged
+from lakefeed.records.schema.merge import merged
 from tests.unit.schema.chains import Json, chains, data
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

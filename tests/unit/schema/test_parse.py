@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.schema.avro import NO_DEFAULT, Primitive, Record
-from lakefeed.schema.columns import columns_of
-from lakefeed.schema.differences import renames
-from lakefeed.schema.limits import DEEPEST, MOST_COLUMNS
-from lakefeed.schema.merge import merged
-from lakefeed.schema.parse import parse, parse_any
+from lakefeed.records.schema.avro import NO_DEFAULT, Primitive, Record
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.differences import renames
+from lakefeed.records.schema.limits import DEEPEST, MOST_COLUMNS
+from lakefeed.records.schema.merge import merged
+from lakefeed.records.schema.parse import parse, parse_any
 from tests.unit.schema.test_merge import field, record
 
 

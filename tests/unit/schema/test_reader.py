@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StructType
 
-from lakefeed.decode import ConfluentAvro
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
-from lakefeed.schema.columns import columns_of
-from lakefeed.schema.ddl import statements
-from lakefeed.schema.history import Entry
-from lakefeed.schema.reader import ReaderSchema, Recorded
+from lakefeed.records.decode import ConfluentAvro
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import ReaderSchema, Recorded
 from tests.unit.schema import test_merge
 from tests.unit.schema.test_merge import record
 from tests.unit.schema.test_parse import MALFORMED, bomb, deep

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from lakefeed.commit.ranges import OffsetRange
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.kafka.topics import PartitionDescription, TopicDescription
-from lakefeed.schema import sample
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.records.schema import sample
 
 
 class Cluster:

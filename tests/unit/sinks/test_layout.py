@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakefeed.config.iceberg_sink import IcebergSink
 from lakefeed.config.sorting import SortColumn
-from lakefeed.sinks.layout import Layout, statements
+from lakefeed.sinks.iceberg.layout import Layout, statements
 
 
 def layout(*, partition_by: list[str] | None = None, sort_by: list[str] | None = None) -> Layout:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.commit.entries import Upserts
-from lakefeed.sinks.merge import Bound, Merge
+from lakefeed.ledger.snapshot_summary import Upserts
+from lakefeed.sinks.iceberg.merge import Bound, Merge
 
 COLUMNS = ("id", "v", "kafka_topic", "kafka_partition", "kafka_offset")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.tables.conflicts import TRIES, run_in_turn
+from lakefeed.clients.iceberg.conflicts import TRIES, run_in_turn
 
 LOST = "ValidationException: Found conflicting files that can contain records matching true"
 

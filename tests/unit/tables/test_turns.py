@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import AbstractContextManager
 
-from lakefeed.tables.turns import Turns, turns_at
+from lakefeed.clients.iceberg.write_lock import Turns, turns_at
 
 
 def test_a_table_has_one_order_of_turns_in_a_process() -> None:

@@ -10,8 +10,8 @@ import pytest
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import TableBusy
-from lakefeed.upkeep import schedule
-from lakefeed.upkeep.schedule import UpkeepBesideFeed, tables_of
+from lakefeed.feed import maintenance as schedule
+from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
 
 
 def config(**sink: Any) -> PipelineConfig:

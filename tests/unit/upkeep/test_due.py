@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from lakefeed.config.upkeep import Expire, Upkeep
-from lakefeed.upkeep.due import LAST, LastUpkeep, expiry, plan
-from lakefeed.upkeep.health import Ancestor, Health, Partition, PartitionKey
+from lakefeed.maintenance.planner import LAST, LastUpkeep, expiry, plan
+from lakefeed.maintenance.table_stats import Ancestor, Health, Partition, PartitionKey
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0

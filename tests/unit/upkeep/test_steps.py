@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lakefeed.config.upkeep import Upkeep
-from lakefeed.upkeep.schedule import next_time
-from lakefeed.upkeep.steps import as_text, is_conflict
+from lakefeed.feed.maintenance import next_time
+from lakefeed.maintenance.actions import as_text, is_conflict
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializable {
     private static final long serialVersionUID = 1L;
-    /** The verdicts other than a row, as {@code lakefeed.decode.verdict} has them. */
+    /** The verdicts other than a row, as {@code lakefeed.records.decode.verdict} has them. */
     private static final int DEAD_LETTER = 1;
 
     private static final int SKIPPED = 2;

@@ -10,7 +10,7 @@ import org.apache.avro.Schema;
  * Which writers' schemas are read: the rule of {@code schema.accept} in a pipeline file. It is asked once for each
  * schema.
  *
- * <p>The same rule in Python, {@code lakefeed.schema.accept}, decides whether a table follows a schema; a test compares
+ * <p>The same rule in Python, {@code lakefeed.records.schema.accept}, decides whether a table follows a schema; a test compares
  * the two.
  */
 enum Acceptance {

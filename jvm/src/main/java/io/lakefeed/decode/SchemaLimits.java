@@ -7,7 +7,7 @@ import org.apache.avro.Schema;
 
 /**
  * How large a schema may be: whoever may register schemas may register any. The same limits as {@code
- * lakefeed.schema.limits}, on what a schema means and not on its text, since a few named types that use each other mean
+ * lakefeed.records.schema.limits}, on what a schema means and not on its text, since a few named types that use each other mean
  * millions of columns.
  */
 final class SchemaLimits {

@@ -1,0 +1,1 @@
+"""Talks to what lakefeed runs on: Spark, Kafka, registries, catalogs, stores and databases."""

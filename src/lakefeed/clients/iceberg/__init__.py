@@ -1,0 +1,1 @@
+"""Iceberg tables without a feed: open one, write SQL for it, resolve write conflicts."""

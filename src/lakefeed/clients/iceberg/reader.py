@@ -1,0 +1,136 @@
+"""Opens a table without Spark: with pyiceberg, from which DuckDB, pandas and Polars read on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients import postgresql
+from lakefeed.clients.spark.session import default_connections
+from lakefeed.config.catalog import Catalog as Settings
+from lakefeed.config.connections import Connections
+from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMissing, Unreachable
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+
+def open_catalog(name: str, *, connections: Connections) -> Catalog:
+    """The Iceberg catalog of that name.
+
+    Raises:
+        MissingExtra: pyiceberg is not installed, or what it needs for this kind of catalog.
+        ConfigError: no such catalog is declared.
+        AccessDenied: the catalog refuses the login.
+        Unreachable: the catalog does not answer.
+    """
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError:
+        raise MissingExtra.of("pyiceberg", "read", "reading a table without Spark") from None
+    catalog, s3 = connections.catalog(name), connections.s3
+    properties = {
+        **_reached(catalog, region=s3.region),
+        "s3.endpoint": s3.endpoint,
+        "s3.region": s3.region,
+        "s3.force-virtual-addressing": str(not s3.uses_path_style).lower(),
+        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+    }
+    if not catalog.vended_credentials:
+        keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
+        properties |= {f"s3.{key}": secret.get_secret_value() for key, secret in keys.items() if secret is not None}
+    with _told(catalog):
+        opened = load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
+    if catalog.uri.startswith(postgresql.SCHEME):
+        _without_pool(opened)
+    return opened
+
+
+def open_table(table: str, *, connections: Connections | None = None) -> Table:
+    """The table ``catalog.namespace.table`` as pyiceberg sees it: ``scan().to_arrow()``, ``to_duckdb(name)`` and so on.
+
+    Args:
+        table: its full name.
+        connections: store and catalogs. Default: from the environment, else the local stack that is running.
+
+    Raises:
+        ResourceMissing: there is no such table.
+        ConfigError: no such catalog is declared.
+        MissingExtra: pyiceberg is not installed.
+
+    Example:
+        >>> import lakefeed as lf
+        >>> lf.open_table("lake.nyc.trips").scan(limit=5).to_arrow().num_rows
+        5
+    """
+    catalog_name, _, identifier = table.partition(".")
+    connections = connections or default_connections()
+    catalog = open_catalog(catalog_name, connections=connections)
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    try:
+        with _told(connections.catalog(catalog_name)):
+            return catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}") from None
+
+
+def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
+    """How pyiceberg reaches the catalog: by the same names as Iceberg does, but for databases."""
+    if catalog.type == "jdbc":
+        return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
+    presumed: dict[str, str | None] = {}
+    if catalog.type == "glue":
+        presumed["glue.region"] = region
+    if catalog.credential is not None:
+        # Iceberg's client presumes it; pyiceberg warns.
+        presumed["oauth2-server-uri"] = f"{catalog.uri.rstrip('/')}/v1/oauth/tokens"
+    secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
+    return {**presumed, **catalog.settings(), **secrets}
+
+
+def _without_pool(catalog: Any) -> None:
+    """Lets a catalog open a connection for each question: nobody closes a table, and with it a pool."""
+    from sqlalchemy import NullPool, create_engine
+
+    pooled = catalog.engine
+    pooled.dispose()
+    catalog.engine = create_engine(pooled.url, poolclass=NullPool)
+
+
+def _sqlalchemy_uri(catalog: Settings) -> str:
+    """Return the catalog's database as SQLAlchemy writes it: ``sqlite:////path``, or PostgreSQL's with the login."""
+    if (file := catalog.sqlite_file) is not None:
+        return f"sqlite:///{file}"
+    if catalog.uri.startswith(postgresql.SCHEME):
+        if not postgresql.can_log_in():
+            raise MissingExtra.of("psycopg", "postgresql", "reading a table of a PostgreSQL catalog without Spark")
+        database = postgresql.Database.of(catalog.uri)
+        return database.sqlalchemy_url(username=catalog.username, password=catalog.password)
+    raise ConfigError("only SQLite and PostgreSQL catalogs can be opened without Spark", where=catalog.uri)
+
+
+@contextmanager
+def _told(catalog: Settings) -> Iterator[None]:
+    """Turns what pyiceberg and its clients raise about a catalog into one of ours."""
+    from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
+    from requests.exceptions import ConnectionError as NoConnection
+    from requests.exceptions import Timeout
+    from sqlalchemy.exc import OperationalError
+
+    where = catalog.uri or f"the {catalog.type} catalog"
+    try:
+        yield
+    except (AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError) as error:
+        hint = "check catalogs.<name>.credential or token; a token may have expired"
+        what = f"the catalog refuses the login ({type(error).__name__})"
+        raise AccessDenied(what, where=where, hint=hint) from None
+    except (NoConnection, Timeout):
+        raise Unreachable("the catalog does not answer", where=where) from None
+    except OperationalError as error:
+        if not catalog.uri.startswith(postgresql.SCHEME):
+            what = f"the catalog's database cannot be used: {error.orig}"
+            raise Unreachable(what, where=where, hint="lakefeed check --connect says what is wrong with it") from None
+        raise postgresql.login_error(str(error.orig), postgresql.Database.of(catalog.uri)) from None

@@ -1,0 +1,46 @@
+"""Writes the parts of Spark SQL that several statements share: names, properties, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.offsets.ranges import Partition
+
+Path = tuple[str, ...]
+
+
+def set_properties(table: str, properties: Mapping[str, str]) -> str:
+    """The statement that sets table properties."""
+    return f"ALTER TABLE {quoted(tuple(table.split('.')))} SET TBLPROPERTIES ({listed(properties)})"
+
+
+def listed(properties: Mapping[str, str]) -> str:
+    """Table properties as SQL lists them."""
+    return ", ".join(f"{_text(key)} = {_text(each)}" for key, each in properties.items())
+
+
+def quoted(path: Path) -> str:
+    """A name of one or more parts, each taken as it is."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in path)
+
+
+def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> str:
+    """A condition in Spark SQL: rows from these offsets.
+
+    Args:
+        spans: from the first offset to one more than the last.
+        columns: of topic, partition and offset; the topic's may be empty where all rows are of one topic.
+    """
+    topic_column, partition_column, offset_column = columns
+    parts = []
+    for (topic, partition), (start, end) in sorted(spans.items()):
+        # A topic's name has neither quotes nor backslashes.
+        of_topic = f"{topic_column} = '{topic}' AND " if topic_column else ""
+        parts.append(
+            f"({of_topic}{partition_column} = {partition} AND {offset_column} >= {start} AND {offset_column} < {end})"
+        )
+    return " OR ".join(parts) or "false"
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,103 @@
+"""Asks an Iceberg REST catalog whether a session could begin: the login, and ``/v1/config``.
+
+Source: Iceberg's REST catalog specification and OAuth 2.0's client credentials (RFC 6749, section 4.4).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote, urlencode, urljoin
+
+from lakefeed.clients.s3 import get, post
+from lakefeed.config.catalog import Catalog
+from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable
+
+_SERVER = "the REST catalog"
+
+
+def ask_rest_catalog(catalog: Catalog) -> None:
+    """Logs in and asks for the configuration, with which every REST client begins.
+
+    Raises:
+        Unreachable: nobody answers, or with a server's error.
+        AccessDenied: credential or token are wrong, or the token has expired.
+        ResourceMissing: the catalog has no such warehouse.
+        ConfigError: what answers is no REST catalog.
+    """
+    url = f"{catalog.uri.rstrip('/')}/v1/config"
+    if catalog.warehouse is not None:
+        url += f"?warehouse={quote(catalog.warehouse, safe='')}"
+    headers = {"accept": "application/json"}
+    token = catalog.token.get_secret_value() if catalog.token else _traded(catalog)
+    if token is not None:
+        headers["authorization"] = f"Bearer {token}"
+    status, body = get(url, server=_SERVER, headers=headers)
+    if status in (401, 403, 419):
+        if token is None and catalog.secrets():
+            return  # It answers; how to log in, a property says that only Iceberg's client understands.
+        if token is None:
+            what, hint = "wants a login", "set catalogs.<name>.credential or token from the environment"
+        elif catalog.token is not None:
+            what = "refuses the token: it is wrong or has expired"
+            hint = "renew catalogs.<name>.token; with a credential lakefeed renews its tokens itself"
+        else:
+            what, hint = "refuses the token that the credential was traded for", "check catalogs.<name>.scope"
+        raise AccessDenied(f"{_SERVER} {what} (HTTP status {status})", where=catalog.uri, hint=hint)
+    _no_outage(status, catalog.uri)
+    document = _json(body)
+    if status in (400, 404) and catalog.warehouse is not None and (said := _error(document)):
+        hint = "correct catalogs.<name>.warehouse: the name that the server gives it"
+        what = f"{_SERVER} has no warehouse {catalog.warehouse}: {said}"
+        raise ResourceMissing(what, where=catalog.uri, hint=hint)
+    if status != 200 or not {"defaults", "overrides"} <= document.keys():
+        hint = "give the address that /v1/config follows"
+        what = f"this address answers, but not as an Iceberg REST catalog does (HTTP status {status})"
+        raise ConfigError(what, where=catalog.uri, hint=hint)
+
+
+def _traded(catalog: Catalog) -> str | None:
+    """The token that the credential is worth; None if there is none."""
+    if catalog.credential is None:
+        return None
+    client, found, secret = catalog.credential.get_secret_value().partition(":")
+    # Iceberg takes a credential without a colon for a secret alone.
+    form = {"grant_type": "client_credentials", "scope": catalog.scope or "catalog"}
+    form |= {"client_id": client, "client_secret": secret} if found else {"client_secret": client}
+    url = urljoin(f"{catalog.uri.rstrip('/')}/", catalog.oauth2_server_uri or "v1/oauth/tokens")
+    status, body = post(
+        url,
+        server="the OAuth2 server",
+        headers={"content-type": "application/x-www-form-urlencoded", "accept": "application/json"},
+        body=urlencode(form).encode(),
+    )
+    _no_outage(status, url)
+    token = _json(body).get("access_token")
+    if status == 200 and isinstance(token, str):
+        return token
+    if status in (400, 401, 403):
+        hint = "check catalogs.<name>.credential ('id:secret') and scope"
+        what = f"the OAuth2 server refuses the credential (HTTP status {status})"
+        raise AccessDenied(what, where=url, hint=hint)
+    hint = "set catalogs.<name>.oauth2_server_uri to the address that gives out tokens"
+    raise ConfigError(f"no token is given out at this address (HTTP status {status})", where=url, hint=hint)
+
+
+def _no_outage(status: int, where: str) -> None:
+    if status == 429 or (status >= 500 and status != 501):
+        raise Unreachable(f"{_SERVER} answers with HTTP status {status}", where=where)
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _error(document: dict[str, Any]) -> str | None:
+    """The message of an error of the catalog's, as the specification has it."""
+    error = document.get("error")
+    message = error.get("message") if isinstance(error, dict) else None
+    return str(message)[:200] if message else None

@@ -1,0 +1,1 @@
+"""Kafka without Spark: topics, offsets, consumer groups, client settings."""

@@ -1,0 +1,180 @@
+"""Which records of a source are meant, by offsets or by time, as the offset ranges that hold them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from lakefeed.clients.kafka.failures import missing_topic
+from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.offsets.sets import overlapping
+
+ISOLATION = "kafka.isolation.level"
+LONGEST_LIST = 20
+_AGO = re.compile(r"\s*(\d{1,9})\s*(s|m|h|d|seconds?|minutes?|hours?|days?)\s*")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def moment(text: str | datetime) -> datetime:
+    """A point in time as ISO 8601 writes it: ``2026-11-20``, ``2026-11-20T06:30``, with an offset such as ``+01:00``.
+
+    Without an offset it is UTC, as in lakefeed's sessions.
+
+    Raises:
+        ConfigError: it is written otherwise.
+    """
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else text
+    except ValueError:
+        raise ConfigError(
+            f"'{text}' is no point in time",
+            hint="write 2026-11-20, or 2026-11-20T06:30, which are UTC; or …T06:30+01:00",
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def ago(text: str, *, now: datetime | None = None) -> datetime:
+    """The time so long ago: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``.
+
+    Raises:
+        ConfigError: it is written otherwise.
+    """
+    match = _AGO.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"'{text}' is no length of time", hint="write 90s, 15m, 2h or 7d")
+    try:
+        return (now or datetime.now(UTC)) - timedelta(seconds=int(match[1]) * _SECONDS[match[2][0]])
+    except OverflowError:
+        raise ConfigError(f"'{text}' ago there was no time yet", hint="write 90s, 15m, 2h or 7d") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which records of a source are meant; as it stands, all that its topics hold.
+
+    Attributes:
+        ranges: offset ranges; several of one partition must not share an offset. Instead of times.
+        since: from the first record of each partition that has this timestamp or a later one.
+        until: up to the first record of each partition that has this timestamp or a later one, without it.
+
+    Raises:
+        ConfigError: ranges and times together, ranges that overlap, or an end that is not after the start.
+    """
+
+    ranges: tuple[OffsetRange, ...] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.ranges is not None and (self.since or self.until):
+            raise ConfigError("offset ranges and times exclude each other", hint="give one of the two")
+        if self.ranges is not None and not self.ranges:
+            raise ConfigError("no offset range is given", hint="write TOPIC:PARTITION:START:END")
+        if pair := overlapping(self.ranges or ()):
+            raise ConfigError("two of the offset ranges share records", where=f"{pair[0]} and {pair[1]}")
+        if self.since and self.until and self.since >= self.until:
+            raise ConfigError("the time ends before it begins", where=f"{self.since} to {self.until}")
+
+    @classmethod
+    def of(
+        cls,
+        ranges: Sequence[OffsetRange] | None = None,
+        *,
+        since: str | datetime | None = None,
+        until: str | datetime | None = None,
+    ) -> Selection:
+        """The same from what a caller writes: lists, and times as text."""
+        return cls(
+            ranges=None if ranges is None else tuple(ranges),
+            since=None if since is None else moment(since),
+            until=None if until is None else moment(until),
+        )
+
+
+def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
+    """The source's topics as they are now.
+
+    Where the source reads committed records only, a partition ends where the first transaction is still open.
+
+    Raises:
+        ResourceMissing: one of them is not there, or none matches the pattern.
+        Unreachable: no broker answers.
+    """
+    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    existing = cluster.list()
+    names = source.topics if source.topics is not None else [each for each in existing if source.reads(each)]
+    if not names:
+        raise ResourceMissing(f"no topic matches {source.topics_pattern}", where=source.bootstrap_servers)
+    committed = source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]) == "read_committed"
+    found = cluster.describe_all(names, committed=committed)
+    if missing := next((name for name in names if name not in found), None):
+        raise missing_topic(missing, existing, where=source.bootstrap_servers)
+    return found
+
+
+def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:
+    """The offset ranges that are meant, each of them whole in its topic now; empty ones are left out.
+
+    Raises:
+        ResourceMissing: a topic or a partition is not there, or has not got all of these offsets (any more, or yet).
+        ConfigError: a range is of a topic that the source does not read.
+        Unreachable: no broker answers.
+    """
+    topics = topics_of(source)
+    if selection.ranges is not None:
+        require_held(selection.ranges, topics, where=source.bootstrap_servers)
+        return [each for each in sorted(selection.ranges) if each.records]
+    cluster = Topics(source.bootstrap_servers, options=dict(source.options))
+    found = []
+    for name, topic in topics.items():
+        starts = {} if selection.since is None else cluster.offsets_at(name, selection.since)
+        ends = {} if selection.until is None else cluster.offsets_at(name, selection.until)
+        for each in topic.partitions:
+            start = each.start_offset if selection.since is None else starts.get(each.id)
+            end = each.end_offset if selection.until is None else ends.get(each.id)
+            # No record is that late; and what an open transaction has written is not there yet.
+            end = each.end_offset if end is None else min(end, each.end_offset)
+            if start is not None and start < end:
+                found.append(OffsetRange(name, each.id, start, end))
+    return sorted(found)
+
+
+def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
+    """Refuses ranges that the topics do not hold whole.
+
+    Raises:
+        ResourceMissing: naming each of them, and what is there.
+        ConfigError: a range is of a topic that is not among these.
+    """
+    faults = list(_faults(ranges, topics))
+    if faults:
+        more = f"; and {len(faults) - LONGEST_LIST} more" if len(faults) > LONGEST_LIST else ""
+        raise ResourceMissing(
+            f"not all of these offsets are there: {'; '.join(faults[:LONGEST_LIST])}{more}",
+            where=where,
+            hint="lakefeed topics describe shows what a topic holds",
+        )
+
+
+def _faults(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription]) -> Iterator[str]:
+    for each in ranges:
+        if each.topic not in topics:
+            raise _not_read(each.topic, topics)
+        name = f"{each.topic}-{each.partition}"
+        held = next((there for there in topics[each.topic].partitions if there.id == each.partition), None)
+        if held is None:
+            yield f"{name} does not exist, {each.topic} has {len(topics[each.topic].partitions)} partitions"
+        elif each.start < held.start_offset:
+            yield f"{name} no longer has offset {each.start}, it begins at {held.start_offset}"
+        elif each.end > held.end_offset:
+            yield f"{name} has no offset {each.end - 1} yet, it ends at {held.end_offset}"
+
+
+def _not_read(topic: str, topics: Mapping[str, TopicDescription]) -> LakefeedError:
+    return ConfigError(f"the source does not read the topic {topic}", where=f"it reads {', '.join(sorted(topics))}")

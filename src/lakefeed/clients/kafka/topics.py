@@ -1,0 +1,349 @@
+"""Topics of one cluster: create, describe, list, delete, and how far they reach."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from lakefeed.clients.kafka.failures import PASSING, error_code, error_text, explained, missing_topic
+from lakefeed.clients.kafka.librdkafka import librdkafka_settings
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+
+_TIMEOUT_SECONDS = 5.0
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
+_silence.addHandler(logging.NullHandler())
+_silence.propagate = False
+
+_EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+_LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionDescription:
+    """One partition.
+
+    Attributes:
+        id: its number.
+        leader: id of the broker that leads it; None while there is none.
+        start_offset: the first offset that is still there.
+        end_offset: one more than the last offset.
+        lost: what was removed before the feed has read it, where the source knows its records by other names.
+    """
+
+    id: int
+    leader: int | None
+    start_offset: int
+    end_offset: int
+    lost: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicDescription:
+    """One topic as it is now.
+
+    Attributes:
+        name: its name.
+        topic_id: Kafka's id, which a topic created again under the same name does not share.
+        partitions: in the order of their numbers.
+    """
+
+    name: str
+    topic_id: str
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def records(self) -> int:
+        """Offsets between start and end: all records, if neither compaction nor transactions left gaps."""
+        return sum(each.end_offset - each.start_offset for each in self.partitions)
+
+
+class Topics:
+    """The topics of a cluster.
+
+    Args:
+        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
+        options: Kafka client settings with the prefix ``kafka.``, of which those count that say how to reach
+            the cluster; or librdkafka's own without it.
+
+    Raises:
+        ConfigError: a setting that librdkafka does not know, or a key store that it cannot read.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, options: Mapping[str, Any] | None = None) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap_servers,
+            "socket.connection.setup.timeout.ms": 5000,
+            **librdkafka_settings(options or {}),
+        }
+        try:
+            # librdkafka reports a broker that is away by itself, over and over: our own error says it once.
+            self._admin = AdminClient(settings, logger=_silence, error_cb=lambda error: None)
+        except (KafkaException, TypeError, ValueError) as error:
+            raise ConfigError(
+                f"the Kafka client refuses its settings: {error_text(error)}", where=bootstrap_servers
+            ) from None
+
+    def create(
+        self,
+        name: str,
+        *,
+        partitions: int = 10,
+        replication_factor: int | None = None,
+        config: Mapping[str, str] | None = None,
+        exist_ok: bool = False,
+    ) -> bool:
+        """Creates a topic and waits until it can be written to.
+
+        Args:
+            name: letters, digits, ``.``, ``_`` and ``-``.
+            partitions: how many.
+            replication_factor: copies of each partition; the broker's default if not said.
+            config: topic settings, such as ``{"retention.ms": "3600000"}``.
+            exist_ok: whether a topic that is already there is left as it is.
+
+        Returns:
+            Whether it was created.
+
+        Raises:
+            ConfigError: a wrong name, number or setting, or the topic exists.
+            AccessDenied: these credentials may not create it.
+            Unreachable: no broker answers.
+        """
+        if not _NAME.fullmatch(name) or name in {".", ".."}:
+            raise ConfigError(
+                f"'{name}' cannot name a topic",
+                hint="use up to 249 letters, digits, '.', '_' and '-'",
+            )
+        if partitions < 1:
+            raise ConfigError(f"a topic has at least 1 partition, not {partitions}", where=f"topic {name}")
+        new = NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=-1 if replication_factor is None else replication_factor,
+            config=dict(config or {}),
+        )
+        self._brokers()
+        try:
+            self._answer(self._admin.create_topics([new], request_timeout=_TIMEOUT_SECONDS)[name])
+        except KafkaException as error:
+            if exist_ok and error_code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise self._error(error, name) from None
+        self._settled(lambda: self._describe(name))
+        self.end_offsets(name)
+        return True
+
+    def describe(self, name: str, *, committed: bool = False) -> TopicDescription:
+        """A topic with its partitions and their offsets.
+
+        Args:
+            name: the topic.
+            committed: let a partition end where the first transaction is still open, as for a reader of committed
+                records.
+
+        Raises:
+            ResourceMissing: there is no such topic; the error has the nearest names.
+            AccessDenied: these credentials may not describe it.
+            Unreachable: no broker answers.
+        """
+        found = self.describe_all([name], committed=committed)
+        if name not in found:
+            raise self._missing(name)
+        return found[name]
+
+    def ids(self, names: Sequence[str]) -> dict[str, str]:
+        """The ids of topics, in one request.
+
+        Raises:
+            ResourceMissing: one of them is not there.
+            AccessDenied: these credentials may not describe it.
+            Unreachable: no broker answers.
+        """
+        if not names:
+            return {}
+        answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=_TIMEOUT_SECONDS)
+        found: dict[str, str] = {}
+        for name, answer in answers.items():
+            try:
+                described: Any = self._answer(answer)
+            except KafkaException as error:
+                raise self._error(error, name) from None
+            found[name] = str(described.topic_id)
+        return found
+
+    def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
+        """Topics with their partitions and offsets, in a few requests however many they are.
+
+        Args:
+            names: which; those that are not there are left out.
+            committed: see ``describe``.
+
+        Raises:
+            AccessDenied: these credentials may not describe one of them.
+            Unreachable: no broker answers.
+        """
+        there = [name for name in names if name in self._brokers().topics]
+        if not there:
+            return {}
+        answers = self._admin.describe_topics(TopicCollection(there), request_timeout=_TIMEOUT_SECONDS)
+        found: dict[str, Any] = {}
+        for name in there:
+            try:
+                found[name] = self._answer(answers[name])
+            except KafkaException as error:
+                if error_code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._error(error, name) from None
+        everywhere = [TopicPartition(name, each.id) for name, topic in found.items() for each in topic.partitions]
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        try:
+            starts = self._offsets(everywhere, _EARLIEST)
+            ends = self._offsets(everywhere, _LATEST, level)
+        except KafkaException as error:
+            raise self._error(error, there[0] if len(there) == 1 else None) from None
+        return {
+            name: TopicDescription(
+                name=name,
+                topic_id=str(topic.topic_id),
+                partitions=tuple(
+                    PartitionDescription(
+                        id=each.id,
+                        leader=each.leader.id if each.leader is not None else None,
+                        start_offset=starts[name, each.id],
+                        end_offset=ends[name, each.id],
+                    )
+                    for each in sorted(topic.partitions, key=lambda each: each.id)
+                ),
+            )
+            for name, topic in found.items()
+        }
+
+    def setting(self, name: str, key: str) -> str | None:
+        """A setting of a topic as it holds now, such as ``max.message.bytes``; None if the broker has no such.
+
+        Raises:
+            AccessDenied: these credentials may not see it.
+            Unreachable: no broker answers.
+        """
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        try:
+            found = self._answer(self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource])
+        except KafkaException as error:
+            raise self._error(error, name) from None
+        return str(found[key].value) if key in found else None
+
+    def end_offsets(self, name: str) -> dict[int, int]:
+        """The end offset of each partition: one request to each broker, cheap enough to poll.
+
+        Raises:
+            ResourceMissing: there is no such topic.
+            Unreachable: no broker answers.
+        """
+        return self._offsets_of_all(name, _LATEST)
+
+    def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
+        """The offset of each partition's first record with this timestamp or a later one; without those that have none.
+
+        Raises:
+            ResourceMissing: there is no such topic.
+            Unreachable: no broker answers.
+        """
+        spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
+        found = self._offsets_of_all(name, spec)
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def delete(self, name: str) -> None:
+        """Deletes a topic and what it holds.
+
+        Raises:
+            ResourceMissing: there is no such topic.
+            AccessDenied: these credentials may not delete it.
+            Unreachable: no broker answers.
+        """
+        self._brokers()
+        try:
+            self._answer(self._admin.delete_topics([name], request_timeout=_TIMEOUT_SECONDS)[name])
+        except KafkaException as error:
+            raise self._error(error, name) from None
+
+    def _brokers(self) -> Any:
+        """The cluster's metadata; also the quickest way to learn that nobody answers."""
+        try:
+            return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
+        except KafkaException as error:
+            raise self._error(error, None) from None
+
+    def _describe(self, name: str) -> Any:
+        if name not in self._brokers().topics:
+            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        answer = self._admin.describe_topics(TopicCollection([name]), request_timeout=_TIMEOUT_SECONDS)
+        return self._answer(answer[name])
+
+    def _offsets_of_all(self, name: str, spec: OffsetSpec) -> dict[int, int]:
+        """One offset of each partition of a topic."""
+        try:
+            partitions = [TopicPartition(name, each.id) for each in self._describe(name).partitions]
+            return {partition: offset for (_, partition), offset in self._offsets(partitions, spec).items()}
+        except KafkaException as error:
+            raise self._error(error, name) from None
+
+    def _offsets(
+        self,
+        partitions: Sequence[TopicPartition],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[tuple[str, int], int]:
+        def ask() -> dict[tuple[str, int], int]:
+            wanted = dict.fromkeys(partitions, spec)
+            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
+            return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}
+
+        return self._settled(ask)
+
+    def _answer(self, future: Future[T]) -> T:
+        return future.result(timeout=_TIMEOUT_SECONDS + 2)
+
+    def _settled(self, ask: Callable[[], T]) -> T:
+        """Asks again while partitions have no leader: their topic is new, or a broker has just left."""
+        end = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                return ask()
+            except KafkaException as error:
+                if error_code(error) not in PASSING or time.monotonic() > end:
+                    raise
+            time.sleep(0.1)
+
+    def _missing(self, name: str) -> ResourceMissing:
+        return missing_topic(name, self.list(), where=self.bootstrap_servers)
+
+    def _error(self, error: KafkaException, name: str | None) -> LakefeedError:
+        if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART and name:
+            return self._missing(name)
+        return explained(error, servers=self.bootstrap_servers, topic=name)
+
+    def list(self) -> list[str]:
+        """The names of all topics but Kafka's own, sorted.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        return sorted(name for name in self._brokers().topics if not name.startswith("__"))

@@ -1,0 +1,1 @@
+"""The Spark session, its JVM and jars, and what its errors mean."""

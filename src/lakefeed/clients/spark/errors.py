@@ -1,0 +1,195 @@
+"""Spark's exceptions as lakefeed's errors: the cause that a user can act on, found below the stack traces."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from lakefeed.clients.spark.decode_failures import decode_error_of, registry_error_of
+from lakefeed.errors import (
+    AccessDenied,
+    CheckpointMismatch,
+    ConfigError,
+    JobFailed,
+    LakefeedError,
+    RecordsLost,
+    ResourceMissing,
+    Unreachable,
+)
+from lakefeed.messages.record_values import without_values
+
+TAKEN_OVER = "another driver has taken over this feed; this one has stopped, and the table has every batch once"
+
+
+ONE_PLACE = "run the feed in one place only"
+
+# (what the text shows, the error's class, what it says, what to do next), most specific first.
+KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
+    (
+        r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)",
+        CheckpointMismatch,
+        "another driver works on the same checkpoint",
+        "stop the other run of this pipeline; two cannot share a checkpoint",
+    ),
+    (
+        r"STREAMING_REAL_TIME_MODE",
+        ConfigError,
+        "Spark cannot run this in real time",
+        "trigger: 1 second runs it in batches; the log names the operator",
+    ),
+    (
+        r"lakefeed refuses the commit: another driver has taken over",
+        CheckpointMismatch,
+        TAKEN_OVER,
+        ONE_PLACE,
+    ),
+    (
+        r"lakefeed refuses the commit: (?!.*are dead letters)",
+        CheckpointMismatch,
+        "the commit was refused, nothing of the batch is visible",
+        "lakefeed verify shows what the table holds",
+    ),
+    (
+        r"FATAL: (?:password authentication failed|role .* does not exist|no pg_hba)",
+        AccessDenied,
+        "the catalog's database refuses the user or the password",
+        "check catalogs.<name>.username and password",
+    ),
+    (
+        r"FATAL: database .* does not exist",
+        ResourceMissing,
+        "the catalog's database server has no such database",
+        "create it, or correct catalogs.<name>.uri",
+    ),
+    (
+        r"NotAuthorizedException|ForbiddenException: ",
+        AccessDenied,
+        "the REST catalog refuses the login",
+        "check catalogs.<name>.credential or token; a token may have expired",
+    ),
+    (
+        r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)",
+        ResourceMissing,
+        "a topic of the pipeline is not there any more",
+        "lakefeed topics list",
+    ),
+    (
+        r"Kinesis has no such stream",
+        ResourceMissing,
+        "there is no such stream of Kinesis",
+        "correct source.kinesis.stream, region and endpoint; or create the stream",
+    ),
+    (
+        r"Kinesis refuses the credentials",
+        AccessDenied,
+        "Kinesis refuses the credentials",
+        "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and what that key may do: "
+        "DescribeStreamSummary, ListShards, GetShardIterator, GetRecords",
+    ),
+    (
+        r"Kinesis (?:does not answer|throttles all requests)",
+        Unreachable,
+        "Kinesis does not answer",
+        "check source.kinesis.endpoint and region; a shard takes five reads a second of all that read it",
+    ),
+    (
+        r"Kinesis has lost records",
+        RecordsLost,
+        "the stream no longer holds records that have not been read",
+        "lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's ledger",
+    ),
+    (
+        r"(?:NoSuchBucket|UnknownStoreException)",
+        ResourceMissing,
+        "the S3 bucket does not exist",
+        "create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
+    ),
+    (
+        r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403|\(Service: S3, Status Code: 403)",
+        AccessDenied,
+        "the S3 store refuses the credentials",
+        "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
+    ),
+    (
+        r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange)",
+        RecordsLost,
+        "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
+        "or the topic was made again",
+        "start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss resumes without "
+        "them, and records the gap in the table's ledger",
+    ),
+    (
+        r"(?:TimeoutException.*(?:node assignment|metadata|listTopics|describeTopics)|"
+        r"Failed to create new KafkaAdminClient|No resolvable bootstrap urls)",
+        Unreachable,
+        "no Kafka broker answers",
+        "check source.kafka.bootstrap_servers and that the broker runs",
+    ),
+    (
+        r"(?:Connection refused|UnknownHostException|ConnectException|Unable to execute HTTP request)",
+        Unreachable,
+        "a server that the pipeline needs does not answer",
+        "lakefeed check --connect says which one",
+    ),
+)
+
+
+def translated(error: BaseException) -> LakefeedError:
+    """The lakefeed error that stands behind one of Spark's.
+
+    Args:
+        error: what PySpark raised: a captured Java exception or one of its own.
+    """
+    if isinstance(error, LakefeedError):
+        return error
+    if known := decode_error_of(error) or registry_error_of(error):
+        return known
+    text = str(error)
+    for pattern, kind, what, hint in KNOWN:
+        if match := re.search(pattern, text, re.DOTALL):
+            return kind(what, where=without_values(_line_around(text, match.start())), hint=hint)
+    return JobFailed(
+        "Spark stopped the job",
+        where=without_values(_root_cause(text)),
+        hint="set LAKEFEED_DEBUG=1 for the stack trace; the JVM's log is named above where one is written",
+    )
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Keeps PySpark from writing an error to stderr, with its stack trace, that is going to be told in a sentence."""
+    from pyspark.logger import PySparkLogger
+
+    logs = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    before = [log.disabled for log in logs]
+    for log in logs:
+        log.disabled = True
+    try:
+        yield
+    finally:
+        for log, was in zip(logs, before, strict=True):
+            log.disabled = was
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """Lets what PySpark raises inside out as lakefeed's errors."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise translated(error) from error
+
+
+def _root_cause(text: str) -> str:
+    causes = re.findall(r"Caused by: (.*?)(?=\n\s*at |\nCaused by: |\Z)", text, re.DOTALL)
+    return causes[-1] if causes else text.lstrip().partition("\n\nJVM stacktrace:")[0]
+
+
+def _line_around(text: str, position: int) -> str:
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    return text[start : end if end >= 0 else len(text)].strip()[:500]

@@ -1,0 +1,267 @@
+"""The locked jars: fetched once over HTTPS into a per-user cache, checked by SHA-256 at each use.
+
+Nothing is resolved at run time. ``jars.lock`` names every file exactly; ``tools/lock_jars.py`` writes it.
+
+Environment:
+    LAKEFEED_CACHE: where the jars are kept; default ``$XDG_CACHE_HOME/lakefeed`` or ``~/.cache/lakefeed``.
+    LAKEFEED_MAVEN_REPOSITORY: a mirror or private repository, ``https://``, ``http://`` or ``file://``.
+    LAKEFEED_MAVEN_USER, LAKEFEED_MAVEN_PASSWORD: HTTP basic credentials for it.
+    SSL_CERT_FILE, HTTPS_PROXY, HTTP_PROXY, NO_PROXY: as everywhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from lakefeed.clients.spark.download import Order, Stopped, download
+from lakefeed.errors import ConfigError
+
+Progress = Callable[[int, int], None]
+"""Called with (bytes fetched, bytes to fetch); one call at a time, but from any thread."""
+
+State = Literal["ok", "missing", "damaged"]
+
+_WORKERS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """One file of the lock.
+
+    Attributes:
+        coordinate: ``group:artifact[:classifier][@type]:version``; the type is ``jar`` if not said.
+        groups: the groups that use it.
+        sha256: hexadecimal digest of the whole file.
+        size: bytes.
+    """
+
+    coordinate: str
+    groups: tuple[str, ...]
+    sha256: str
+    size: int
+
+    @property
+    def path(self) -> Path:
+        """Where it is in the cache, whether it has been fetched or not."""
+        return cache_directory() / "jars" / artifact_path(self.coordinate)
+
+    def state(self) -> State:
+        """Whether the cached file is there and is what the lock says; reads all of it."""
+        try:
+            if self.path.stat().st_size != self.size:
+                return "damaged"
+            with self.path.open("rb") as file:
+                return "ok" if hashlib.file_digest(file, "sha256").hexdigest() == self.sha256 else "damaged"
+        except FileNotFoundError:
+            return "missing"
+        except OSError:  # Such as no permission to read: a fresh copy, or its error, tells more.
+            return "damaged"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """The lock file: where from by default, and what, in class path order."""
+
+    repository: str
+    artifacts: tuple[Artifact, ...]
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of all groups."""
+        return tuple(dict.fromkeys(group for artifact in self.artifacts for group in artifact.groups))
+
+    @property
+    def usual_groups(self) -> tuple[str, ...]:
+        """Those that a user can need; the others are servers that lakefeed's own tests start."""
+        return tuple(group for group in self.groups if not group.startswith("test-"))
+
+    def of(self, groups: Iterable[str]) -> list[Artifact]:
+        """The artifacts of some groups, each once, in class path order.
+
+        Raises:
+            ConfigError: there is no such group.
+        """
+        wanted = set(groups)
+        if unknown := sorted(wanted - set(self.groups)):
+            raise ConfigError(
+                f"there is no group of jars named {', '.join(unknown)}",
+                hint=f"the groups are: {', '.join(self.groups)}",
+            )
+        return [artifact for artifact in self.artifacts if wanted & set(artifact.groups)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """Where jars come from. ``url`` never holds credentials, so it can be shown."""
+
+    url: str
+    authorization: str | None = field(default=None, repr=False)
+
+
+def cache_directory() -> Path:
+    """``LAKEFEED_CACHE``, else ``$XDG_CACHE_HOME/lakefeed``, else ``~/.cache/lakefeed``."""
+    if explicit := os.environ.get("LAKEFEED_CACHE"):
+        return Path(explicit).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "lakefeed"
+
+
+def artifact_path(coordinate: str) -> str:
+    """The path of a coordinate in any Maven repository."""
+    *names, version = coordinate.split(":")
+    name, _, kind = ":".join(names).partition("@")
+    group, artifact, *classifier = name.split(":")
+    file = "-".join([artifact, version, *classifier])
+    return f"{group.replace('.', '/')}/{artifact}/{version}/{file}.{kind or 'jar'}"
+
+
+def read_lock() -> Lock:
+    """The lock file that is part of this package."""
+    document = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
+    return Lock(
+        repository=document["repository"],
+        artifacts=tuple(
+            Artifact(
+                coordinate=item["coordinate"],
+                groups=tuple(item["groups"]),
+                sha256=item["sha256"],
+                size=item["size"],
+            )
+            for item in document["artifacts"]
+        ),
+    )
+
+
+def repository_from_environment(default: str) -> Repository:
+    """The repository that ``LAKEFEED_MAVEN_REPOSITORY`` names, or the default one.
+
+    Credentials come from ``LAKEFEED_MAVEN_USER`` and ``LAKEFEED_MAVEN_PASSWORD``, or from the URL; they
+    are sent only to a repository that was set this way, and never along a redirect.
+
+    Raises:
+        ConfigError: the variable is not a URL that jars can come from.
+    """
+    given = os.environ.get("LAKEFEED_MAVEN_REPOSITORY")
+    if not given:
+        return Repository(url=default.rstrip("/"))
+    parts = urlsplit(given)
+    if parts.scheme not in ("https", "http", "file"):
+        raise ConfigError(
+            "LAKEFEED_MAVEN_REPOSITORY is not a https://, http:// or file:// URL",
+            hint="set it to a Maven repository, such as file:///srv/maven, or unset it",
+        )
+    user = os.environ.get("LAKEFEED_MAVEN_USER") or unquote(parts.username or "")
+    password = os.environ.get("LAKEFEED_MAVEN_PASSWORD") or unquote(parts.password or "")
+    authorization = None
+    if user and parts.scheme != "file":
+        authorization = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+    bare = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+    return Repository(url=bare.rstrip("/"), authorization=authorization)
+
+
+def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Path]:
+    """Makes sure that all jars of some groups are in the cache, whole and as locked.
+
+    With a warm cache this reads and hashes the files and needs no network. Safe when several processes do
+    it at once: each writes a temporary file and renames it.
+
+    Args:
+        groups: names of groups, such as ``["spark"]``.
+        progress: called as bytes arrive; by default a bar on a terminal's stderr, otherwise one line.
+
+    Returns:
+        The files in class path order, without duplicates.
+
+    Raises:
+        DownloadError: a file did not arrive, or is not what the lock says. Nothing half-written is left.
+        ConfigError: no such group, an unusable repository URL or cache directory.
+    """
+    lock = read_lock()
+    artifacts = lock.of(groups)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        states = list(pool.map(Artifact.state, artifacts))
+    wanted = [artifact for artifact, state in zip(artifacts, states, strict=True) if state != "ok"]
+    if wanted:
+        repository = repository_from_environment(lock.repository)
+        if progress is not None:
+            _download_all(wanted, repository, progress)
+        else:
+            with _shown(wanted, source=repository.url) as shown:
+                _download_all(wanted, repository, shown)
+    return [artifact.path for artifact in artifacts]
+
+
+def _download_all(artifacts: list[Artifact], repository: Repository, progress: Progress) -> None:
+    """Downloads in parallel; the first failure stops the rest."""
+    total = sum(artifact.size for artifact in artifacts)
+    arrived: dict[str, int] = {}
+    reporting = threading.Lock()
+    stop = threading.Event()
+
+    def bring(artifact: Artifact) -> None:
+        def report(count: int) -> None:
+            with reporting:
+                arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at nothing.
+                progress(sum(arrived.values()), total)
+
+        try:
+            download(_order(artifact, repository), report=report, stop=stop)
+        except Stopped:
+            return
+        except BaseException:
+            stop.set()
+            raise
+
+    # Big ones first, so that no worker is left alone with one at the end.
+    ordered = sorted(artifacts, key=lambda artifact: -artifact.size)
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        futures = [pool.submit(bring, artifact) for artifact in ordered]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _order(artifact: Artifact, repository: Repository) -> Order:
+    return Order(
+        name=artifact.coordinate,
+        url=f"{repository.url}/{artifact_path(artifact.coordinate)}",
+        target=artifact.path,
+        sha256=artifact.sha256,
+        size=artifact.size,
+        authorization=repository.authorization,
+    )
+
+
+@contextmanager
+def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
+    """A bar on a terminal's stderr, otherwise one line."""
+    size = sum(artifact.size for artifact in artifacts)
+    title = f"fetching {len(artifacts)} jars ({size / 1e6:.0f} MB)"
+    if not sys.stderr.isatty():
+        print(f"{title} from {source}", file=sys.stderr)
+        yield lambda _done, _total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn(title), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=size)
+        yield lambda done, _total: bar.update(task, completed=done)

@@ -1,0 +1,354 @@
+"""The SparkSession: the only place that writes ``spark.*`` keys and adds jars.
+
+``settings`` says everything that is not secret, as ``lakefeed conf`` prints it. Secrets are set on the running
+session instead, because PySpark hands its configuration to the JVM on a command line that ``ps`` shows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.spark import driver_jvm
+from lakefeed.clients.spark.signals import python_keeps_its_handler
+from lakefeed.config import secrets
+from lakefeed.errors import ConfigError, MissingExtra
+from lakefeed.messages.redaction import HIDDEN
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+    from pyspark.sql import SparkSession
+
+    from lakefeed.config.connections import Catalog, Connections
+
+# Settings that hold several: what a user adds stands behind what lakefeed needs.
+_LISTS = {
+    "spark.jars": ",",
+    "spark.driver.extraClassPath": os.pathsep,
+    "spark.sql.extensions": ",",
+    "spark.plugins": ",",
+    "spark.redaction.regex": "|",
+    "spark.sql.redaction.options.regex": "|",
+}
+# S3A and S3FileIO with fewer requests: docs/s3-requests.md.
+S3A = "io.lakefeed.s3.DataFileSystem"
+S3_FILE_IO = "io.lakefeed.sink.TableFileIO"
+# Iceberg's SparkCatalog, whose commits are compare-and-sets on a feed's progress: docs/exactly-once.md.
+FEED_CATALOG = "io.lakefeed.commit.FeedCatalog"
+
+
+def settings(
+    name: str = "lakefeed",
+    *,
+    connections: Connections | None = None,
+    master: str | None = None,
+    secret_keys: Iterable[str] = (),
+) -> dict[str, str]:
+    """Spark settings for lakefeed, without any secret.
+
+    Args:
+        name: application name.
+        connections: store and catalogs; default from the environment.
+        master: Spark master; ``local[*]`` by default. On anything but ``local`` the jars travel to the executors.
+        secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
+    """
+    connections = connections or default_connections()
+    master = master or "local[*]"
+    pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
+    return {
+        "spark.master": master,
+        "spark.app.name": name,
+        **_class_path(connections, local=_is_local(master)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": pattern,
+        "spark.sql.redaction.options.regex": f"{pattern}|url",
+        "spark.speculation": "false",
+        "spark.sql.session.timeZone": "UTC",
+        # One PUT for each checkpoint entry, and two drivers never on one checkpoint: docs/checkpoint-manager.md.
+        "spark.sql.streaming.checkpointFileManagerClass": "io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager",
+        # The store has checksums of its own, and Spark's are a file and a listing beside each file of state; of RocksDB
+        # only what has changed: docs/s3-requests.md.
+        "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Brings the executors' counts of S3 requests to the driver.
+        "spark.plugins": "io.lakefeed.s3.MeterPlugin",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        **_s3a(connections),
+        **{
+            key: value
+            for catalog_name, catalog in connections.catalogs.items()
+            for key, value in _catalog(catalog_name, catalog, connections).items()
+        },
+    }
+
+
+def pools() -> dict[str, str]:
+    """Settings with which upkeep's jobs get what a feed's batches leave, in the same application."""
+    return {
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": Path(str(files("lakefeed") / "maintenance" / "pools.xml")).as_uri(),
+    }
+
+
+def session(
+    name: str = "lakefeed",
+    *,
+    connections: Connections | None = None,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    log_file: Path | None = None,
+    secret_keys: Iterable[str] = (),
+) -> SparkSession:
+    """A SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
+
+    A session that already runs is used as it is, with the catalogs and credentials added to it; it must have
+    been started with the settings that ``lakefeed conf`` prints.
+
+    Args:
+        name: application name.
+        connections: store and catalogs. Default: from the environment (AWS_ENDPOINT_URL_S3, AWS_REGION, the AWS
+            key variables, LAKEFEED_CATALOG_URI, LAKEFEED_WAREHOUSE), else the local stack that is running.
+        master: Spark master. Default: ``local[*]``.
+        conf: further Spark settings. They win over lakefeed's, and are added to it where a setting is a list: jars,
+            class path, extensions, plugins.
+        log_file: where the JVM writes its log, instead of this process's stderr.
+        secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
+
+    Raises:
+        MissingExtra: PySpark is not installed.
+        JavaError: no Java, or one that Spark does not run on.
+        DownloadError: a jar could not be fetched.
+        ConfigError: a session without lakefeed's jars is already running.
+
+    Example:
+        >>> import lakefeed as lf
+        >>> lf.session("explore").range(3).count()
+        3
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra.of("pyspark", "spark", "lakefeed.session()") from None
+
+    connections = connections or default_connections()
+    running = _running()
+    if running is None:
+        submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+        wanted = settings(name, connections=connections, master=master, secret_keys=secret_keys)
+        if submitted:
+            # spark-submit has chosen master and class path; what it was given wins.
+            wanted = {key: value for key, value in wanted.items() if not _fixed_at_launch(key)}
+        else:
+            from lakefeed.clients.spark.java import require_java
+
+            require_java()
+            if _is_local(wanted["spark.master"]):
+                # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = SparkSession.Builder()
+        whole = with_own(wanted, conf or {})
+        # Spark's event log has each job's settings, and hides only those that the application's settings have too.
+        hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
+        for key, value in {**hidden, **whole}.items():
+            builder = builder.config(key, value)
+        # PySpark sets what is left out here once the JVM runs: not on the command line that it is started with.
+        driver_jvm.start(secrets.shown(whole), log_file=log_file)
+        with python_keeps_its_handler():
+            running = builder.getOrCreate()
+    else:
+        for key, value in settings(name, connections=connections, secret_keys=secret_keys).items():
+            if key.startswith("spark.sql.catalog.") or key == "spark.sql.redaction.options.regex":
+                running.conf.set(key, value)
+        for key, value in _s3a(connections).items():
+            _hadoop_configuration(running).set(key.removeprefix("spark.hadoop."), value)
+    _require_jars(running)
+    _set_secrets(running, connections)
+    return running
+
+
+def with_own(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+    """Lakefeed's settings with the user's: theirs win, or stand behind lakefeed's in a setting that is a list."""
+    lists = {key: f"{wanted[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in wanted.keys() & own.keys()}
+    return {**wanted, **own, **lists}
+
+
+def activate(spark: SparkSession) -> None:
+    """Makes it the session of this thread.
+
+    Spark and Iceberg look up catalogs and settings in the thread's session, and a thread of a driver's own has none.
+    """
+    own: Any = spark
+    own._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(own._jsparkSession)
+
+
+def is_running() -> bool:
+    """Whether a session runs in this process already, which ``session`` would take."""
+    return "pyspark.sql" in sys.modules and _running() is not None
+
+
+def _running() -> SparkSession | None:
+    """The thread's active session, or else the process's: a thread that the caller starts has no active one."""
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    try:
+        found = SparkSession.active()
+    except PySparkRuntimeError:
+        return None
+    context: Any = found.sparkContext
+    return found if context._jsc is not None else None  # Without one it is stopped.
+
+
+def default_environment() -> dict[str, str]:
+    """The environment, with the endpoints of the local stack that is running where it names none itself."""
+    from lakefeed.local import running_endpoints
+
+    named = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_ENDPOINT_URL_S3", "LAKEFEED_CATALOG_URI"}
+    if named & os.environ.keys():
+        return dict(os.environ)
+    endpoints = running_endpoints()
+    return {**os.environ, **(endpoints.as_environment() if endpoints else {})}
+
+
+def default_connections() -> Connections:
+    """Store and catalog from ``default_environment``."""
+    from lakefeed.config.connections import Connections
+
+    return Connections.from_environment(default_environment())
+
+
+def log_path(name: str) -> Path:
+    """Where commands let the JVM write its log: one file for each name, in the per-user cache."""
+    from lakefeed.clients.spark.jars import cache_directory
+
+    return cache_directory() / "logs" / f"{name}.log"
+
+
+def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
+    from lakefeed.clients.spark import jars, jvm
+
+    wanted = ["spark"]
+    wanted += ["glue"] if any(each.type == "glue" for each in connections.catalogs.values()) else []
+    wanted += ["kinesis"] if connections.kinesis is not None else []
+    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(wanted))]
+    if local:
+        # One JVM: no need to copy 80 MB of jars to an "executor".
+        return {"spark.driver.extraClassPath": os.pathsep.join(paths)} | {
+            "spark.driver.memory": "3g",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    return {"spark.jars": ",".join(Path(path).as_uri() for path in paths)}
+
+
+def _is_local(master: str) -> bool:
+    return re.fullmatch(r"local(\[.*\])?", master) is not None
+
+
+def _fixed_at_launch(key: str) -> bool:
+    return key in {"spark.master", "spark.jars", "spark.driver.memory"} or key.endswith("extraClassPath")
+
+
+def _s3a(connections: Connections) -> dict[str, str]:
+    s3 = connections.s3
+    options = {
+        "fs.s3a.endpoint.region": s3.region,
+        "fs.s3a.path.style.access": str(s3.uses_path_style).lower(),
+        # A wrong endpoint is to fail in seconds, not in the quarter of an hour that S3A's defaults take.
+        "fs.s3a.connection.establish.timeout": "5s",
+        "fs.s3a.attempts.maximum": "3",
+        "fs.s3a.retry.limit": "4",
+        "fs.s3a.retry.interval": "300ms",
+        # One PUT a file up to this size instead of the four requests of a multipart upload.
+        "fs.s3a.multipart.size": "128M",
+        "fs.s3a.multipart.threshold": "128M",
+    }
+    if s3.endpoint:
+        options["fs.s3a.endpoint"] = s3.endpoint
+        options["fs.s3a.connection.ssl.enabled"] = str(s3.endpoint.startswith("https://")).lower()
+    return {f"spark.hadoop.{key}": value for key, value in options.items()} | {
+        "spark.hadoop.fs.s3a.impl": S3A,
+        "spark.hadoop.fs.s3.impl": S3A,
+    }
+
+
+def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str, str]:
+    s3 = connections.s3
+    properties = {
+        "io-impl": S3_FILE_IO,
+        # The ledger is read from the table: a cached table would show a stale position.
+        "cache-enabled": "false",
+        "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
+        # For Iceberg's other AWS clients: its apache client wants a newer SDK than Hadoop's.
+        "http-client.type": "urlconnection",
+        "client.region": s3.region,
+        "s3.endpoint": s3.endpoint,
+        "s3.path-style-access": str(s3.uses_path_style).lower(),
+        # One PUT a data file: multipart begins above any size that the sink writes by default.
+        "s3.multipart.part-size-bytes": str(128 * 1024 * 1024),
+        **catalog.settings(),
+    }
+    prefix = f"spark.sql.catalog.{name}"
+    return {prefix: FEED_CATALOG} | {f"{prefix}.{key}": value for key, value in properties.items() if value is not None}
+
+
+def _set_secrets(spark: SparkSession, connections: Connections) -> None:
+    """Hands secrets to the running JVM: never on its command line, never in the SparkConf that the UI shows."""
+    s3 = connections.s3
+    hadoop = _hadoop_configuration(spark)
+    for key, secret in {
+        "fs.s3a.access.key": s3.access_key,
+        "fs.s3a.secret.key": s3.secret_key,
+        "fs.s3a.session.token": s3.session_token,
+    }.items():
+        if secret is not None:
+            hadoop.set(key, secret.get_secret_value())
+    for key, secret in _catalog_secrets(connections).items():
+        spark.conf.set(key, secret.get_secret_value())
+
+
+def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
+    s3 = connections.s3
+    keys = {
+        "s3.access-key-id": s3.access_key,
+        "s3.secret-access-key": s3.secret_key,
+        "s3.session-token": s3.session_token,
+    }
+    found: dict[str, SecretStr] = {}
+    for name, catalog in connections.catalogs.items():
+        # Vended keys come with each table; ours beside them would be mixed with theirs.
+        known = {} if catalog.vended_credentials else keys
+        for key, secret in {**known, **catalog.secrets()}.items():
+            if secret is not None:
+                found[f"spark.sql.catalog.{name}.{key}"] = secret
+    return found
+
+
+def _hadoop_configuration(spark: SparkSession):  # type: ignore[no-untyped-def]  # a py4j object
+    return spark.sparkContext._jsc.hadoopConfiguration()
+
+
+def _require_jars(spark: SparkSession) -> None:
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    missing = [
+        name
+        for name in (
+            "io/lakefeed/decode/DecodeCatalog.class",
+            "org/apache/iceberg/spark/SparkCatalog.class",
+            "org/apache/hadoop/fs/s3a/S3AFileSystem.class",
+        )
+        if loader.getResource(name) is None
+    ]
+    if missing:
+        raise ConfigError(
+            "the Spark session that is running has not got lakefeed's jars",
+            where=f"not on its class path: {', '.join(re.sub('[.]class$', '', name) for name in missing)}",
+            hint="stop that session and call lakefeed.session(), or start Spark with the settings that "
+            "'lakefeed conf' prints",
+        )

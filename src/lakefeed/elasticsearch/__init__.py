@@ -1,1 +1,0 @@
-"""A feed's rows as documents of Elasticsearch or OpenSearch."""

@@ -1,0 +1,128 @@
+"""A pipeline as one batch: the records that are there now, through the same steps into the same sink, in one commit.
+
+The result is that of the stream, over the same records; with state it is what the stream would have landed once its
+watermark had passed them all, so no record is late. Without state the feed resumes from there, as a stream or as the
+next batch. With state there is none that a stream could go on with: such a batch is the table's first and last.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.facts import collect_facts
+from lakefeed.feed.recovery import decide
+from lakefeed.ledger.checkpoint import Owner
+from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.stateful_batches import with_batch
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.sources.source import read_batch
+from lakefeed.records.sources.topic_ids import SourceTopics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+AS_BATCH = "a batch"
+"""In place of a query's id: no query can go on from there."""
+
+
+@dataclass(frozen=True)
+class BatchSummary:
+    """What a run as a batch did.
+
+    Attributes:
+        records: records read.
+        rows: rows landed; None where the sink does not say.
+        dead_letters: records that became dead letters.
+        skipped: records left out because the pipeline says so.
+        seconds: how long it took.
+        notes: what the user should hear of.
+    """
+
+    records: int
+    rows: int | None
+    dead_letters: int
+    skipped: int
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, landed: Landed, seconds: float) -> BatchSummary:
+        """From what was landed."""
+        counts = landed.counts
+        return cls(counts.records, landed.rows, counts.dead_letters, counts.skipped, round(seconds, 3), landed.notes)
+
+
+def run_bounded(feed: Assembly, spark: SparkSession, selection: Selection) -> tuple[Landed, float]:
+    """Lands the chosen records in one commit.
+
+    Args:
+        feed: the pipeline's parts; its checkpoint is not touched.
+        spark: the session.
+        selection: which records. As it stands, all from where the feed stands to what is there now.
+
+    Returns:
+        What has landed, and how many seconds it took.
+
+    Raises:
+        ConfigError: the sink's log is numbered by a stream's batches.
+        CheckpointMismatch: the records do not go on where the feed stands, or it has state.
+    """
+    began = time.monotonic()
+    config = feed.config
+    if config.sink.logged_path is not None:
+        raise ConfigError(
+            "a feed of files cannot be run as a batch: their log is numbered by the stream's batches",
+            where=config.sink.logged_path,
+            hint="lakefeed read pipeline.yaml --to files writes chosen records to a path of their own",
+        )
+    stateful = feed.plan(spark).stateful
+    sink = feed.sink(spark, feed.claim(spark))
+    position = sink.position()
+    if stateful and position is not None:
+        raise CheckpointMismatch(
+            f"feed '{config.name}' keeps state, and its table has batches already: a batch beside them would count by "
+            "itself",
+            where=sink.location(),
+            hint="run it into a new table",
+        )
+    topics = SourceTopics(config.kafka)
+    owner, described = Owner.of(config), topics.described()
+    # The checkpoint stays as it is: a batch resumes where the sink is.
+    unread = CheckpointState()
+    decide(collect_facts(owner, sink, checkpoint=unread, note=None, topics=described, stateful=stateful))
+    ranges = topics.identify(_ranges(config.kafka, selection, position))
+    headers = config.kafka.deduplicate or "headers" in config.decode.metadata
+    records = feed.once(read_batch(spark, config.kafka, ranges=ranges.ranges, headers=headers))
+    landing = feed.landing(spark, sink, records, alone=True)
+    if not ranges.records:
+        return Landed(batch_id=0, rows=0, replayed=True), time.monotonic() - began
+    number = next((each.batch_id + 1 for each in sink.commits() if each.move is None), 0)
+    marked = with_batch(ranges, batch_id=0, query_id=AS_BATCH) if stateful else ranges
+    return landing.land(records, marked, number), time.monotonic() - began
+
+
+def _ranges(source: KafkaSource, selection: Selection, position: Position | None) -> OffsetRanges:
+    """The chosen ranges with a range for every partition, so that the commit alone says where each stands."""
+    chosen = {(each.topic, each.partition): each for each in offset_ranges(source, selection)}
+    stands = {(each.topic, each.partition): each.end for each in position.ranges.ranges} if position else {}
+    ranges = []
+    for name, topic in topics_of(source).items():
+        for each in topic.partitions:
+            key = (name, each.id)
+            found = chosen.get(key)
+            at = stands.get(key, each.start_offset)
+            if found is None:
+                ranges.append(OffsetRange(*key, at, at))
+                continue
+            # Without a time it is meant: from where the feed stands.
+            start = found.start if selection.since is not None else max(found.start, at)
+            ranges.append(OffsetRange(*key, start, max(start, found.end)))
+    return OffsetRanges(tuple(ranges))

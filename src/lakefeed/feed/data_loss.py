@@ -1,0 +1,83 @@
+"""Whether the topics still are what a feed has read, and still hold what it has not. Nothing is asked here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.offsets.ranges import Partition
+
+Kind = Literal["recreated", "overtaken", "ahead", "gone", "unread"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Records of one partition that a feed can never read, or that it cannot tell from others.
+
+    Attributes:
+        kind: ``recreated``: another topic has the name now; ``overtaken``: retention has removed records before they
+            were read; ``ahead``: the topic ends before the feed's position; ``gone``: there is no such topic or
+            partition any more; ``unread``: the pipeline does not read the topic any more.
+        topic: its name.
+        partition: the partition.
+        position: where the feed stands.
+        go_on_at: where it can go on; None if there is nothing to go on with.
+        what: one sentence.
+    """
+
+    kind: Kind
+    topic: str
+    partition: int
+    position: int
+    go_on_at: int | None
+    what: str
+
+
+def losses(
+    positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Mapping[str, TopicDescription | None]
+) -> Iterator[Loss]:
+    """What stands between a feed and going on.
+
+    Args:
+        positions: where it stands.
+        ids: of the topics when it read them; empty or absent where that is not known.
+        topics: those that the pipeline reads, as they are now; None if one is not there.
+    """
+    for (topic, number), position in sorted(positions.items()):
+        name = f"{topic}-{number}"
+        described = topics.get(topic)
+        found = next((each for each in described.partitions if each.id == number), None) if described else None
+        first = ids.get(topic, "")
+        kind: Kind
+        if described is not None and first and first != described.topic_id:
+            kind, go_on = "recreated", found.start_offset if found else None
+            there = f"[{found.start_offset}, {found.end_offset})" if found else "nothing"
+            what = (
+                f"{name}: the topic was made again (its id was {first}, and is {described.topic_id}); the feed has "
+                f"read the old one up to {position}, the new one holds {there}"
+            )
+        elif topic not in topics:
+            kind, go_on = "unread", None
+            what = f"{name}: the pipeline does not read this topic any more; the feed has read it up to {position}"
+        elif found is None:
+            kind, go_on = "gone", None
+            what = f"{name}: it is not there any more; the feed has read it up to {position}"
+        elif found.lost is not None:
+            kind, go_on, what = "overtaken", position, f"{topic}: {found.lost}"
+        elif position < found.start_offset:
+            kind, go_on = "overtaken", found.start_offset
+            what = (
+                f"{name}: the feed stands at {position}, the topic begins at {found.start_offset}: "
+                f"{found.start_offset - position:,} offsets were removed before they were read"
+            )
+        elif position > found.end_offset:
+            kind, go_on = "ahead", found.end_offset
+            what = (
+                f"{name}: the feed stands at {position}, the topic ends at {found.end_offset}: the broker has lost "
+                "records, or it is another cluster"
+            )
+        else:
+            continue
+        yield Loss(kind=kind, topic=topic, partition=number, position=position, go_on_at=go_on, what=what)

@@ -1,0 +1,121 @@
+"""Collects the facts that decide how a feed starts, for a run, ``write_table``, ``offsets show`` and ``plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.feed.data_loss import Loss
+from lakefeed.ledger.checkpoint import Note, Owner
+from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.protocol import SinkState
+from lakefeed.offsets.ranges import OffsetRanges, Partition
+
+
+def collect_facts(
+    owner: Owner,
+    sink: SinkState,
+    *,
+    checkpoint: CheckpointState,
+    note: Note | None,
+    topics: Mapping[str, TopicDescription | None],
+    stateful: bool,
+    rewinds: bool = True,
+    letters: OffsetRanges | None = None,
+    letters_table: str = "",
+) -> Facts:
+    """Collects what ``decide`` needs; asks the sink only.
+
+    Args:
+        owner: the feed, and its sink as messages name it.
+        sink: where its rows go.
+        checkpoint: how far the checkpoint has come.
+        note: what lakefeed noted beside the checkpoint; None without one.
+        topics: those that the feed reads, as they are now.
+        stateful: whether the query keeps state from batch to batch, or its source has no offsets.
+        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        letters: the newest commit of the feed's dead letters. A run leaves it out: its writer compares them, with the
+            requests that it makes anyway.
+        letters_table: the table of the dead letters.
+
+    Raises:
+        CheckpointMismatch: the table was rolled back, and its position is unknown.
+    """
+    position = sink.position()
+    moved_by = position.moved_by if position is not None else None
+    return Facts(
+        feed=owner.feed,
+        sink=owner.sink,
+        keeps_ledger=sink.keeps_ledger,
+        keeps_log=sink.keeps_log,
+        checkpoint=checkpoint,
+        last=position,
+        unknown_move=moved_by not in (None, note.move if note else None),
+        logged=sink.logged(),
+        topics=topics,
+        noted_ids=note.topic_ids if note else {},
+        rewinds=rewinds,
+        stateful=stateful,
+        had_state=bool(note and note.state),
+        letters=letters,
+        letters_table=letters_table,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known before a feed starts.
+
+    Attributes:
+        feed: its name.
+        sink: the table or the path.
+        keeps_ledger: whether the sink says which offsets it holds.
+        checkpoint: how far the checkpoint has come.
+        last: where the feed stands in the sink's ledger; None if that has nothing of it.
+        unknown_move: whether that is a move that the checkpoint was not made for.
+        logged: the newest batch in the log of a sink without a ledger.
+        topics: those that the pipeline reads, as the broker describes them; None if one is not there.
+        noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
+        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        stateful: whether the query keeps state from batch to batch.
+        had_state: whether a query that kept state has made the checkpoint.
+        keeps_log: for a sink without a ledger, whether it has a log of its batches.
+        letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
+        letters_table: the table of the dead letters, as messages name it.
+    """
+
+    feed: str
+    sink: str
+    keeps_ledger: bool
+    checkpoint: CheckpointState
+    last: Position | None = None
+    unknown_move: bool = False
+    logged: int | None = None
+    topics: Mapping[str, TopicDescription | None] = field(default_factory=dict)
+    noted_ids: Mapping[str, str] = field(default_factory=dict)
+    rewinds: bool = True
+    stateful: bool = False
+    had_state: bool = False
+    keeps_log: bool = True
+    letters: OffsetRanges | None = None
+    letters_table: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """How a feed starts.
+
+    Attributes:
+        discard: remove the checkpoint first.
+        positions: where it begins, for partitions that it knows; others begin at their first record. None to leave
+            that to the checkpoint, or where there is none, to the pipeline file.
+        told: what the user should hear; None if all is as it should be.
+        lost: what is given up, and to be recorded in the ledger.
+    """
+
+    discard: bool = False
+    positions: Mapping[Partition, int] | None = None
+    told: str | None = None
+    lost: tuple[Loss, ...] = ()

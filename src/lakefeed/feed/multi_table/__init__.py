@@ -1,0 +1,1 @@
+"""Many topics in one job, each with a table of its own."""

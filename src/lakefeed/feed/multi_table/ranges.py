@@ -1,0 +1,48 @@
+"""Which offsets of a topic a table takes next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+
+
+def backlog(position: Mapping[int, int], topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
+    """How many offsets are there that the table has not taken.
+
+    Args:
+        position: where the table stands, by partition; one that is missing begins at the topic's first offset.
+        topic: as it is now.
+        until: not beyond these. Default: up to the topic's end.
+    """
+    return sum(_lags(position, topic, until).values())
+
+
+def next_ranges(
+    position: Mapping[int, int], topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
+) -> OffsetRanges:
+    """The next batch: every partition, each with its share of the limit, and at least one offset if it has any.
+
+    Args:
+        position: where the table stands, by partition; one that is missing begins at the topic's first offset.
+        topic: as it is now.
+        limit: so many offsets at most, but for one of each partition.
+        until: not beyond these. Default: up to the topic's end.
+    """
+    lags = _lags(position, topic, until)
+    wanted = sum(lags.values())
+    ranges = []
+    for each in topic.partitions:
+        start = position.get(each.id, each.start_offset)
+        lag = lags[each.id]
+        share = lag if wanted <= limit else min(lag, max(1, limit * lag // wanted))
+        ranges.append(OffsetRange(topic.name, each.id, start, start + share))
+    return OffsetRanges(tuple(ranges), {topic.name: topic.topic_id})
+
+
+def _lags(position: Mapping[int, int], topic: TopicDescription, until: Mapping[int, int] | None) -> dict[int, int]:
+    ends = {each.id: each.end_offset for each in topic.partitions}
+    if until is not None:
+        ends = {number: min(end, until.get(number, end)) for number, end in ends.items()}
+    return {each.id: max(0, ends[each.id] - position.get(each.id, each.start_offset)) for each in topic.partitions}

@@ -1,0 +1,236 @@
+"""One topic's way into its table, beside those of the others."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.spark.errors import translated
+from lakefeed.config.many import OnFailure
+from lakefeed.config.topic_tables import require_fit
+from lakefeed.errors import LakefeedError, RecordsLost
+from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.batch_writer import Landed, Landing
+from lakefeed.feed.data_loss import Loss, losses
+from lakefeed.feed.facts import collect_facts
+from lakefeed.feed.multi_table.ranges import backlog, next_ranges
+from lakefeed.feed.multi_table.sharing import has_landed, require_own
+from lakefeed.feed.open import loss_move
+from lakefeed.feed.recovery import ACCEPT, decide
+from lakefeed.feed.run import TableSummary
+from lakefeed.ledger.checkpoint import Owner
+from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.outcomes import ZERO, Counts
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.records.sources.source import read_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+MOST_TOLD = 3
+
+
+@dataclass
+class TopicTable:
+    """Lands one topic in its table, batch by batch; keeps its failures to itself.
+
+    The table's own ledger says where it resumes: a failed table is simply behind, and nothing else knows its position.
+
+    Attributes:
+        topic: the topic's name.
+        feed: of this topic alone.
+        on_failure: what becomes of it then.
+        failure: why it does not go on at present.
+    """
+
+    topic: str
+    feed: Assembly
+    spark: SparkSession
+    on_failure: OnFailure
+    retry_seconds: int
+    from_latest: bool = False
+    accept_loss: bool = False
+    failure: LakefeedError | None = None
+    batches: int = 0
+    rows: int = 0
+    counts: Counts = ZERO
+    _landing: Landing | None = None
+    _latest: Mapping[int, int] | None = None
+    _position: dict[int, int] | None = None
+    _ids: Mapping[str, str] = field(default_factory=dict)
+    _retry_at: float = 0.0
+    _waiting_since: float | None = None
+    _batch_id: int = 0
+
+    @property
+    def table(self) -> str:
+        """Where its rows go."""
+        iceberg = self.feed.config.sink.iceberg
+        assert iceberg is not None
+        return iceberg.table
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it waits for the next start."""
+        return self.failure is not None and self.on_failure == "stop"
+
+    def is_due(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> bool:
+        """Whether there is something to do, and it may be done now."""
+        if self.is_stopped or (self.failure is not None and time.monotonic() < self._retry_at):
+            return False
+        if self.from_latest and self._latest is None:
+            self._latest = {each.id: each.end_offset for each in topic.partitions}
+        if self._landing is None:
+            # A topic without a record may be without a schema too.
+            return any(each.end_offset for each in topic.partitions)
+        return self._is_gathered(self.backlog(topic, until=until), ends=until is not None)
+
+    def _is_gathered(self, lag: int, *, ends: bool) -> bool:
+        """Whether a batch has come together, or the first record of it has waited for long enough."""
+        source = self.feed.config.kafka
+        if lag == 0 or ends or lag >= (source.min_records_per_batch or 0):
+            return lag > 0
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        return now - self._waiting_since >= source.max_wait_seconds
+
+    def backlog(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
+        """How many offsets it has not landed; all that there are if it has not begun."""
+        return backlog(self._position or {}, topic, until=until)
+
+    def step(
+        self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
+    ) -> tuple[Landed | None, str | None]:
+        """Lands the next batch, if there is any.
+
+        Returns:
+            What has landed, and what the user should hear of.
+
+        Raises:
+            LakefeedError: it failed, and the whole job is to end then.
+        """
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            landed = self._step(topic, limit=limit, until=until)
+        except (LakefeedError, Py4JError, PySparkException) as error:
+            return None, self._failed(translated(error))
+        told = None if self.failure is None else "resumes"
+        self.failure = None
+        return landed, told
+
+    def refuse(self, error: LakefeedError) -> None:
+        """It cannot go on before the pipeline file is another."""
+        self.on_failure = "stop"
+        self.failure = error
+
+    def has_landed(self) -> bool:
+        """Whether the table has rows of this topic; not, if it cannot be asked."""
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
+
+        try:
+            position = self.feed.iceberg_table(self.spark).position()
+        except (LakefeedError, Py4JError, PySparkException):
+            return False
+        return has_landed(position, self.topic)
+
+    def summary(self) -> TableSummary:
+        """What was done until now."""
+        return TableSummary(
+            topic=self.topic,
+            table=self.table,
+            batches=self.batches,
+            counts=self.counts,
+            rows=self.rows,
+            failure=None if self.failure is None else str(self.failure),
+        )
+
+    def _step(self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None) -> Landed | None:
+        landing = self._landing or self._begin(topic)
+        assert self._position is not None
+        if lost := self._lost(self._position, self._ids, topic):
+            raise self._records_lost(lost)
+        ranges = next_ranges(self._position, topic, limit=limit, until=until)
+        if not ranges.records:
+            return None
+        landed = landing.land(self._records(ranges), ranges, self._batch_id)
+        self._position = {each.partition: each.end for each in ranges.ranges}
+        self._ids = ranges.topic_ids
+        self._batch_id += 1
+        self._waiting_since = None
+        self.batches += not landed.replayed
+        self.rows += landed.rows or 0
+        self.counts += landed.counts
+        return landed
+
+    def _begin(self, topic: TopicDescription) -> Landing:
+        """Makes table and ledger ready. Not before there is need: a job may have hundreds."""
+        require_fit(self.feed.config)
+        sink = self.feed.iceberg_table(self.spark)
+        owner, topics = Owner.of(self.feed.config), {self.topic: topic}
+        facts = collect_facts(owner, sink, checkpoint=CheckpointState(), note=None, topics=topics, stateful=False)
+        require_own(facts.last, self.topic, self.table)
+        lost = decide(facts, accept_loss=self.accept_loss).lost
+        nothing = next_ranges({}, topic, limit=0)
+        gone = {(each.topic, each.partition) for each in lost}
+        landing = self.feed.landing(self.spark, sink, self._records(nothing), lost=gone)
+        # Again: now no other driver can move the table.
+        position = sink.position()
+        if position is not None and lost:
+            move = loss_move(self.feed.config.name, position.ranges, lost, topics, fence=landing.fence)
+            sink.land_move(move, commit_id=uuid.uuid4().hex)
+            position = sink.position()
+            landing.follow()
+        newest = next(sink.commits(), None)
+        self._batch_id = newest.batch_id + 1 if newest else 0
+        self._position = _ends(position) if position else {}
+        self._ids = position.ranges.topic_ids if position else {}
+        if position is None and (ends := self._latest) is not None:
+            # Noted before the first batch: a restart must not begin at a later end.
+            ranges = OffsetRanges.between({self.topic: ends}, {self.topic: ends}, {self.topic: topic.topic_id})
+            commit = Commit(self.feed.config.name, 0, ranges, fence=landing.fence)
+            sink.land_move(commit, commit_id=uuid.uuid4().hex)
+            self._position, self._ids, self._batch_id = dict(ends), ranges.topic_ids, 1
+        self._landing = landing
+        return landing
+
+    def _lost(self, position: Mapping[int, int], ids: Mapping[str, str], topic: TopicDescription) -> list[Loss]:
+        stands = {(self.topic, number): offset for number, offset in position.items()}
+        return list(losses(stands, ids, {self.topic: topic}))
+
+    def _records_lost(self, lost: list[Loss]) -> RecordsLost:
+        return RecordsLost(
+            f"topic {self.topic} cannot go on: {'; '.join(each.what for each in lost[:MOST_TOLD])}",
+            where=self.table,
+            hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
+        )
+
+    def _records(self, ranges: OffsetRanges) -> Any:
+        source = self.feed.config.kafka
+        headers = "headers" in self.feed.config.decode.metadata
+        return read_batch(self.spark, source, ranges=ranges.ranges, headers=headers)
+
+    def _failed(self, error: LakefeedError) -> str:
+        if self.on_failure == "fail":
+            raise error
+        told = self.failure is None or self.failure.what != error.what
+        self.failure = error
+        # Whatever was known of the table may be what is wrong: it is looked at anew.
+        self._landing = self._position = None
+        self._retry_at = time.monotonic() + self.retry_seconds
+        then = "stopped until the next start" if self.on_failure == "stop" else f"tried again in {self.retry_seconds} s"
+        return f"{error.what}; {then}" if told else ""
+
+
+def _ends(position: Position) -> dict[int, int]:
+    return {each.partition: each.end for each in position.ranges.ranges}

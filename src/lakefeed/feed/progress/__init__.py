@@ -1,0 +1,1 @@
+"""The progress of a running feed: as numbers, and as lines in a terminal."""

@@ -1,0 +1,148 @@
+"""A pipeline in real time: Spark hands each record on by itself, from topic to topic, without waiting for a batch.
+
+Spark's real-time mode runs a batch's tasks as long as the interval says, and notes at its end how far they have come.
+Guarantee: at-least-once. What was sent since the last note is sent again after a crash or a stop; its headers are those
+of the Kafka sink, and a reader tells the copies (docs/kafka-sink.md). There are no batches that could be judged before
+they are written: a record that cannot be read stops the query, and what was sent before it stays.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.spark import jvm
+from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.triggers import interval_of
+from lakefeed.config.upserts import POSITION_COLUMNS
+from lakefeed.errors import ConfigError
+from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.open import Opening
+from lakefeed.feed.progress.requests import S3Requests, s3_requests
+from lakefeed.feed.query import MicroBatches, watch
+from lakefeed.ledger.checkpoint import Owner
+from lakefeed.records.decode.resolve import put_credentials
+from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.sinks.kafka import TopicSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from lakefeed.config.models import PipelineConfig
+    from lakefeed.feed.run import How, RunSummary
+
+CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
+PROMPT = {"kafka.linger.ms": "0"}
+"""A record waits for no other."""
+
+
+def run_real_time(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
+    """Runs a feed from topic to topic until it is stopped; see ``Pipeline.run``.
+
+    Raises:
+        ConfigError: the transform is more than columns and filters, or the session has too few task slots.
+        LakefeedError: see ``lakefeed.errors``.
+    """
+    from pyspark.sql import functions as sf
+
+    from lakefeed.feed.run import RunSummary
+
+    config, before, began = feed.config, s3_requests(spark), time.monotonic()
+    put_credentials(spark, config.decode)
+    spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
+    topics = SourceTopics(config.kafka).described()
+    _require_slots(spark, topics)
+    require_fit(feed.rows(feed.read(spark)))
+    claim, block = feed.claim(spark), config.sink.kafka
+    assert isinstance(block, KafkaSink)  # So says the configuration.
+    prompt = block.model_copy(update={"options": {**PROMPT, **block.options}})
+    sink = TopicSink(spark, prompt, claim, source=config.source.kafka)
+    opening = Opening(
+        Owner.of(config),
+        claim,
+        sink,
+        topics,
+        accept_loss=how.accept_loss,
+        rewinds=config.sink.chosen.rewinds,
+        transform_id=feed.transform_id,
+    )
+    if told := opening.look().told:
+        how.on_note(told)
+    rows = feed.rows(feed.read(spark, starting=opening.starting, bounded=False))
+    sink.follow(rows.schema)
+    opening.prepare(fence=None)
+    interval = interval_of(config.trigger)
+    how.on_note(
+        f"in real time, at-least-once: what was sent in the last {interval} is sent again after a stop or a crash; the "
+        "records' headers tell it, and source.kafka.deduplicate leaves it out"
+    )
+    batches = MicroBatches(how.stop)
+    call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
+    query = _started(spark, sink.records(rows, batch=call), sink.options, config=config, interval=str(interval))
+    seconds = watch(query, batches, on_batch=how.on_batch)
+    requests = s3_requests(spark) - before
+    return RunSummary(
+        batches=batches.finished,
+        records=batches.records,
+        rows=batches.sent,
+        dead_letters=0,
+        skipped=0,
+        files=None,
+        seconds=round(seconds or time.monotonic() - began, 3),
+        s3_requests=requests.by_operation,
+        requests=requests,
+        startup_requests=S3Requests(),
+        batches_over_budget=0,
+    )
+
+
+def require_fit(rows: DataFrame) -> None:
+    """Looks whether rows can be made of records one by one, and say of which.
+
+    Args:
+        rows: of the stream.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    frame: Any = rows
+    if not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
+        raise ConfigError(
+            "in real time each record makes one row or none: the transform has to be columns and a WHERE, without "
+            "joins, groups and explode",
+            where="transform, trigger: real-time",
+            hint="trigger: 1 second runs it in batches",
+        )
+    if missing := [name for name in POSITION_COLUMNS if name not in rows.columns]:
+        raise ConfigError(
+            f"the rows do not say which record they are made of: they lack {', '.join(missing)}",
+            where="transform, trigger: real-time",
+            hint="keep these columns: SELECT *, … or by name; they go into the headers",
+        )
+
+
+def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | None]) -> None:
+    """Spark has a task for each partition at work all the time."""
+    partitions = sum(len(each.partitions) for each in topics.values() if each is not None)
+    slots = spark.sparkContext.defaultParallelism
+    if partitions > slots:
+        raise ConfigError(
+            f"in real time each partition keeps a task at work: there are {partitions} partitions, and {slots} tasks "
+            "at a time",
+            where="trigger: real-time",
+            hint=f"a master with as many cores, as --master 'local[{partitions + 1}]'; or trigger: 1 second",
+        )
+
+
+def _started(
+    spark: SparkSession, records: DataFrame, options: dict[str, str], *, config: PipelineConfig, interval: str
+) -> StreamingQuery:
+    # Spark's real-time mode wants update, which is append where there are no groups.
+    writer: Any = records.writeStream.format("kafka").options(**options).outputMode("update").queryName(config.name)
+    gateway: Any = spark._jvm
+    # PySpark 4.1 has no word for this trigger.
+    writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
+    query: StreamingQuery = writer.option("checkpointLocation", config.checkpoint).start()
+    return query

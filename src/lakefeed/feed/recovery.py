@@ -1,0 +1,219 @@
+"""How a feed starts: its checkpoint, its sink and its topics, held against each other. Nothing is asked or changed.
+
+The table is the truth, and the checkpoint derived from it: where the two differ and the table knows more, the feed goes
+on where the table is, with a new checkpoint. Where the table knows less, or a topic is another, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.feed.data_loss import losses
+from lakefeed.feed.facts import Facts, Start
+from lakefeed.feed.stateful_recovery import lost_under_state, require_no_state, require_state
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.stateful_batches import BATCHES
+from lakefeed.ledger.step_back import letters_ahead, step_back
+from lakefeed.offsets.ranges import Partition
+
+MOST_TOLD = 10
+ACCEPT = "lakefeed run pipeline.yaml --accept-loss"
+TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
+WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
+
+
+def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
+    """How a feed starts, given what is known.
+
+    Args:
+        facts: all that is known.
+        accept_loss: go on although records are lost.
+
+    Raises:
+        CheckpointMismatch: the sink lacks what the checkpoint takes for landed, or what its dead letters follow.
+        RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
+    """
+    start = _start(facts, accept_loss=accept_loss)
+    if facts.letters is not None and not (facts.last and facts.last.is_move):
+        position = facts.last.ranges if facts.last else None
+        if step_back(facts.feed, facts.letters, position) is not None:
+            raise letters_ahead(facts.feed, where=facts.letters_table)
+    return start
+
+
+def _start(facts: Facts, *, accept_loss: bool) -> Start:
+    if not facts.stateful:
+        require_no_state(facts)
+    if facts.keeps_ledger:
+        start = require_state(facts) if facts.stateful else _from_ledger(facts)
+    else:
+        start = _from_log(facts) if facts.keeps_log else _from_checkpoint(facts)
+    positions, ids = _position(facts, start)
+    lost = tuple(losses(positions, ids, facts.topics))
+    if not lost and facts.stateful:
+        return start
+    if not lost:
+        return _without_a_plan_that_cannot_be_read(facts, start, positions)
+    told = "; ".join(each.what for each in lost[:MOST_TOLD])
+    told += f"; and {len(lost) - MOST_TOLD} partitions more" if len(lost) > MOST_TOLD else ""
+    if facts.stateful:
+        raise lost_under_state(facts, told)
+    if not facts.keeps_ledger:
+        raise RecordsLost(
+            f"feed '{facts.feed}' cannot go on: {told}",
+            where=facts.sink,
+            hint="bring the records back, or name another path and another checkpoint location, which reads what the "
+            "topics have; the sink has no place to record a loss in",
+        )
+    if not accept_loss:
+        raise RecordsLost(
+            f"feed '{facts.feed}' cannot go on: {told}",
+            where=facts.sink,
+            hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
+        )
+    given_up = {(each.topic, each.partition): each.go_on_at for each in lost}
+    on = {key: given_up.get(key, position) for key, position in positions.items()}
+    return Start(
+        discard=True,
+        positions={key: position for key, position in on.items() if position is not None},
+        told=f"resumes although records are lost: {told}",
+        lost=lost if facts.last else (),
+    )
+
+
+def ends(position: Position) -> dict[Partition, int]:
+    """Where a feed resumes, for each partition of its topics."""
+    return {(each.topic, each.partition): each.end for each in position.ranges.ranges if each.topic != BATCHES}
+
+
+def _from_ledger(facts: Facts) -> Start:
+    state = facts.checkpoint
+    if facts.last is None:
+        return _without_commits(facts)
+    table = ends(facts.last)
+    resume = Start(discard=True, positions=table)
+    if facts.unknown_move:
+        return _told(resume, "resumes where the feed was moved to")
+    if state.batch_id is None:
+        return _told(resume, "the checkpoint is empty; resumes where the table is, with a new one")
+    if state.damage is not None:
+        return _told(resume, f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one")
+    position = state.position or {}
+    if state.batch_id == 0 and not state.committed:
+        # Nothing is landed for it, and a partition that is new to the table begins where it begins.
+        position = {key: at for key, at in position.items() if key in table}
+    if table in (_known(state.end, table), _known(position, table)):
+        # The last batch is in the table, whether Spark knows it or not; or the next one was planned and not landed.
+        return Start()
+    if ahead := {key: at for key, at in position.items() if at > table.get(key, 0)}:
+        told = "; ".join(
+            f"{key[0]}-{key[1]} is landed up to {at} for the checkpoint, and up to {table.get(key, 0)} in the table"
+            for key, at in sorted(ahead.items())[:MOST_TOLD]
+        )
+        raise _table_behind(facts, told)
+    return _told(resume, "the checkpoint is older than the table; resumes where the table is, with a new one")
+
+
+def _without_commits(facts: Facts) -> Start:
+    state = facts.checkpoint
+    if state.batch_id is None:
+        # Also what a removal of the checkpoint has left that was cut off.
+        return Start(discard=state.damage is not None)
+    if state.batch_id == 0 and not state.committed and state.start is not None:
+        return Start()
+    raise _table_behind(
+        facts, f"the checkpoint is at batch {state.batch_id}, and the table holds no commit of the feed"
+    )
+
+
+def _table_behind(facts: Facts, told: str) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {told}. The table was rolled "
+        "back, made again, or is another one",
+        where=facts.sink,
+        hint=f"restore the table; or land these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}",
+    )
+
+
+def _from_log(facts: Facts) -> Start:
+    """A file sink's log knows batch ids only: they have to be the checkpoint's, or a batch would be lost or doubled."""
+    state, logged = facts.checkpoint, -1 if facts.logged is None else facts.logged
+    planned = -1 if state.batch_id is None else state.batch_id
+    landed = planned if state.committed else planned - 1
+    if max(landed, -1) <= logged <= planned:
+        return Start()
+    if logged > planned:
+        raise CheckpointMismatch(
+            f"the path of feed '{facts.feed}' has batches up to {logged} in its log, the checkpoint "
+            f"{f'is at batch {planned}' if planned >= 0 else 'is empty'}: it was lost or rolled back. Spark would take "
+            "the next batches for landed and leave their records out",
+            where=facts.sink,
+            hint="restore the checkpoint; or name another path and another checkpoint location, which reads the topics "
+            "again. An Iceberg table can go on without its checkpoint",
+        )
+    raise CheckpointMismatch(
+        f"the log of the path of feed '{facts.feed}' {f'ends at batch {logged}' if logged >= 0 else 'is empty'}, the "
+        f"checkpoint has landed up to batch {landed}: files or log were removed, or it is another path",
+        where=f"{facts.sink}/_spark_metadata",
+        hint="restore the path; or name another path and another checkpoint location, which reads the topics again",
+    )
+
+
+def _from_checkpoint(facts: Facts) -> Start:
+    """The sink says nothing: the checkpoint is all that is known."""
+    state = facts.checkpoint
+    if state.damage is None:
+        return Start()
+    if facts.stateful:
+        raise CheckpointMismatch(
+            f"the state of feed '{facts.feed}' is lost: the checkpoint is damaged: {state.damage}",
+            where=facts.sink,
+            hint="restore the checkpoint; or name another one, which begins anew",
+        )
+    return Start(discard=True, told=f"the checkpoint is damaged: {state.damage}; begins anew")
+
+
+def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:
+    """Where the feed stands, and in which topics."""
+    if facts.last is not None:
+        return ends(facts.last), facts.last.ranges.topic_ids
+    if start.discard:
+        return {}, {}
+    return facts.checkpoint.position or {}, facts.noted_ids
+
+
+def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
+    """A batch that was planned, not landed, and reaches further than its topic now does, is planned anew."""
+    state = facts.checkpoint
+    if start.discard or state.batch_id is None or state.committed or not facts.keeps_ledger:
+        return start
+    there = {
+        (name, each.id): each.end_offset for name, found in facts.topics.items() if found for each in found.partitions
+    }
+    if all(end <= there.get(key, -1) for key, end in state.end.items()):
+        return start
+    return Start(discard=True, positions=positions, told="the batch that was planned is not in the topics any more")
+
+
+def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> Mapping[Partition, int] | None:
+    """Offsets of the table's partitions; those that are new to it have to begin at their first record."""
+    if any(key not in table and at > 0 for key, at in offsets.items()):
+        return None
+    return {key: at for key, at in offsets.items() if key in table}
+
+
+def _told(start: Start, told: str) -> Start:
+    return Start(discard=start.discard, positions=start.positions, told=told, lost=start.lost)
+
+
+def starting_offsets(
+    positions: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
+) -> dict[str, dict[int, int]]:
+    """For Spark, which wants every partition: those without a position begin at their first record (-2)."""
+    return {
+        name: {each.id: positions.get((name, each.id), -2) for each in found.partitions}
+        for name, found in topics.items()
+        if found is not None
+    }

@@ -1,0 +1,110 @@
+"""Decides how a feed with state starts: only where its state is."""
+
+from __future__ import annotations
+
+from lakefeed.errors import CheckpointMismatch, RecordsLost
+from lakefeed.feed.facts import Facts, Start
+from lakefeed.ledger.stateful_batches import BATCHES, has_state, without_batches
+
+
+def require_state(facts: Facts) -> Start:
+    """How a feed with state starts: only where its state is.
+
+    Raises:
+        CheckpointMismatch: checkpoint and sink do not belong together, so that the state is lost or is another one.
+    """
+    from lakefeed.feed.facts import Start
+
+    state, last = facts.checkpoint, facts.last
+    planned = -1 if state.batch_id is None else state.batch_id
+    if last is None:
+        if planned < 0:
+            return Start(discard=state.damage is not None)
+        if planned == 0 and not state.committed:
+            return Start()
+        raise _behind(facts, f"the checkpoint is at batch {planned}, and the table holds no commit of the feed")
+    if not has_state(last.ranges):
+        if _has_unlogged_state(facts):
+            return Start()
+        if state.has_state:
+            raise _lost(facts, "the table has no log of its batches, and is at other offsets than the checkpoint")
+        raise CheckpointMismatch(
+            f"the query of feed '{facts.feed}' keeps state now, and the table was filled by one that kept none",
+            where=facts.sink,
+            hint="name a new table and a new checkpoint location, which read the topics again",
+        )
+    landed = next(each.end for each in last.ranges.ranges if each.topic == BATCHES)
+    if planned < 0 or state.damage is not None:
+        told = "is empty" if planned < 0 and state.damage is None else f"is damaged: {state.damage}"
+        raise _lost(facts, f"the checkpoint {told}, and the table has {landed} batches")
+    if state.query_id != last.ranges.topic_ids[BATCHES]:
+        raise _lost(
+            facts,
+            f"the checkpoint is of query {state.query_id}, the table's batches are of {last.ranges.topic_ids[BATCHES]}",
+        )
+    if landed > planned + 1:
+        raise _lost(facts, f"the checkpoint is at batch {planned}, and the table has {landed} batches")
+    if landed < (planned + 1 if state.committed else planned):
+        raise _behind(facts, f"the checkpoint is at batch {planned}, and the table has {landed} batches")
+    ends = {(each.topic, each.partition): each.end for each in without_batches(last.ranges).ranges}
+    if landed == planned + 1 and any(state.end.get(key, end) != end for key, end in ends.items()):
+        raise _lost(facts, f"batch {planned} is landed with other records than the checkpoint has for it")
+    return Start()
+
+
+def _has_unlogged_state(facts: Facts) -> bool:
+    """Whether an older version of ``write_table`` landed the state's batches, which wrote no log of them.
+
+    The state is in the checkpoint, and the offsets of both agree. The next commit begins the log.
+    """
+    state = facts.checkpoint
+    if facts.last is None or state.batch_id is None or not state.has_state or state.damage is not None:
+        return False
+    table = {(each.topic, each.partition): each.end for each in facts.last.ranges.ranges}
+    positions = [state.end] if state.committed else [state.end, state.start]
+    return table in [{key: at for key, at in (each or {}).items() if key in table} for each in positions]
+
+
+def require_no_state(facts: Facts) -> None:
+    """Refuses to go on without the state that the table's batches were made with.
+
+    Raises:
+        CheckpointMismatch: if they were.
+    """
+    begun = (facts.had_state or facts.checkpoint.has_state) and facts.checkpoint.batch_id is not None
+    if begun or (facts.last is not None and has_state(facts.last.ranges)):
+        raise CheckpointMismatch(
+            f"the table of feed '{facts.feed}' was filled by a transform that keeps state, and this one keeps none",
+            where=facts.sink,
+            hint="put the transform back; or name a new table and a new checkpoint location, which read the topics "
+            "again",
+        )
+
+
+def lost_under_state(facts: Facts, told: str) -> RecordsLost:
+    """Why a feed with state cannot go on without records that are gone."""
+    return RecordsLost(
+        f"feed '{facts.feed}' cannot go on: {told}",
+        where=facts.sink,
+        hint="bring the records back; or name a new table and a new checkpoint location, which read what the topics "
+        "have. State cannot be moved over a gap",
+    )
+
+
+def _lost(facts: Facts, told: str) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"the state of feed '{facts.feed}' is lost: {told}. What its windows and keys have counted so far, and what it "
+        "has read of a source without offsets, is only in the checkpoint; going on without it would land wrong rows",
+        where=facts.sink,
+        hint="restore the checkpoint; or name a new table and a new checkpoint location, which read the topics again",
+    )
+
+
+def _behind(facts: Facts, told: str) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {told}. The table was rolled "
+        "back, made again, or is another one",
+        where=facts.sink,
+        hint="restore the table; or name a new table and a new checkpoint location, which read the topics again: state "
+        "cannot go back",
+    )

@@ -1,0 +1,197 @@
+"""One run: a streaming query into one sink, or rounds over many tables; and what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.kafka.monitoring import MonitoringGroup
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.triggers import AVAILABLE_NOW, interval_of
+from lakefeed.errors import ConfigError
+from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
+from lakefeed.feed.multi_table.scheduler import Rounds
+from lakefeed.feed.open import Opening
+from lakefeed.feed.progress.requests import FeedRequests, S3Requests, s3_requests
+from lakefeed.feed.query import MicroBatches, trigger_of, watch
+from lakefeed.feed.real_time import run_real_time
+from lakefeed.feed.run import How, RunSummary
+from lakefeed.feed.stateful import PlannedRestart, StatefulLanding
+from lakefeed.ledger.checkpoint import Owner
+from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
+from lakefeed.ledger.stateful_batches import with_batch
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.sources.source import batch_ranges, query_id, read_batch
+from lakefeed.sinks.fan_out import SeveralSinks
+from lakefeed.sinks.iceberg.table import IcebergTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
+    """Runs a feed into its sink, as a streaming query; see ``Pipeline.run``."""
+    if interval_of(feed.config.trigger) is not None and not how.once:
+        return run_real_time(feed, spark, how)
+    before = s3_requests(spark)
+    batches = MicroBatches(how.stop)
+    kafka = feed.config.source.kafka
+    topics = feed.described(spark)
+    claim = feed.claim(spark)
+    # What a source without offsets has given is known to the checkpoint alone, as state is.
+    stateful = feed.plan(spark).stateful or topics is None
+    sink = feed.sink(spark, claim, note=how.on_note)
+    for name, side in feed.config.sinks.items():
+        if stateful and side.pauses:
+            raise ConfigError(
+                "the transform keeps state, and a sink that pauses could not be given what it has missed",
+                where=f"sinks.{name}.on_failure",
+                hint="on_failure: stop",
+            )
+    opening = Opening(
+        Owner.of(feed.config),
+        claim,
+        sink,
+        topics.described(sink.position()) if topics is not None else {},
+        accept_loss=how.accept_loss,
+        stateful=stateful,
+        is_numbered=topics is not None,
+        rewinds=feed.config.sink.chosen.rewinds,
+        transform_id=feed.transform_id,
+    )
+    opening.look()
+    lost = {(each.topic, each.partition) for each in opening.start.lost}
+
+    def again(ranges: Sequence[OffsetRange]) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
+        headers = "headers" in feed.config.decode.metadata
+        return landing.again(read_batch(spark, feed.config.kafka, ranges=ranges, headers=headers))
+
+    ready = feed.ready(claim, begins=opening.begins) if stateful else None
+    landing = feed.landing(spark, sink, feed.read(spark), lost=lost, ready=ready)
+    # Again: now no other driver can move the table.
+    if told := opening.look().told:
+        how.on_note(told)
+    opening.prepare(fence=landing.fence)
+    landing.follow()
+    if isinstance(sink, SeveralSinks):
+        sink.begin(None if stateful else again)
+
+    named = kafka.monitoring_group if kafka is not None else None
+    group = MonitoringGroup(kafka, named) if kafka is not None and named is not None else None
+
+    def land(batch: DataFrame, batch_id: int) -> Landed:
+        ranges = OffsetRanges(())
+        if topics is not None:
+            ranges = topics.identify(batch_ranges(spark, feed.config.name))
+        marked = ranges
+        if stateful:
+            marked = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed.config.name))
+        landed = landing.land(batch, marked, batch_id)
+        told = group.publish(ranges.ranges) if group is not None else None
+        return landed if told is None else replace(landed, notes=(*landed.notes, told))
+
+    ends = how.once or feed.config.trigger == AVAILABLE_NOW
+
+    def started() -> StreamingQuery:
+        records = feed.read(spark, starting=opening.starting, marks=opening.marks, gather=not ends)
+        if isinstance(landing, StatefulLanding):
+            writer = landing.stream(records).writeStream.outputMode(feed.config.output_mode)
+        else:
+            writer = records.writeStream
+        with feed.plan(spark).settings(spark):
+            return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=ends)
+
+    budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None
+    with (
+        FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=sink.location(), since=before) as requests,
+        UpkeepBesideFeed(feed.config, spark=spark, connections=feed.connections) as upkeep,
+    ):
+        began, over = time.monotonic(), False
+        while not over:
+            try:
+                watch(
+                    started(),
+                    batches,
+                    on_batch=upkeep.telling(how.on_batch),
+                    requests=requests,
+                    request_budget=budget,
+                )
+                over = True
+            except PlannedRestart as restart:
+                batches.failure = None
+                how.on_note("; ".join((restart.what, *landing.notes())))
+        seconds = time.monotonic() - began
+        if isinstance(landing, StatefulLanding):
+            landing.close()
+        startup, total = requests.of_startup(), requests.total()
+    landed = [each for each in batches.landed if not each.replayed]
+    doubles = any(
+        each.chosen.doubles(feed.config.output_mode) for each in (feed.config.sink, *feed.config.sinks.values())
+    )
+    again_landed = [each for each in landed if doubles and each.batch_id == opening.cut_off]
+    counts = sum((each.counts for each in landed), ZERO)
+    return RunSummary(
+        batches=len(landed),
+        records=batches.records,
+        rows=_rows(landed),
+        dead_letters=counts.dead_letters,
+        skipped=counts.skipped,
+        files=sink.files_of(each.batch_id for each in landed) if isinstance(sink, IcebergTable) else None,
+        seconds=round(seconds, 3),
+        s3_requests=(s3_requests(spark) - before).by_operation,
+        requests=total,
+        startup_requests=startup,
+        batches_over_budget=batches.over_budget,
+        paused=sink.paused if isinstance(sink, SeveralSinks) else {},
+        repeated=_rows(again_landed),
+    )
+
+
+def run_many(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
+    """Runs a pipeline whose topics go to a table each; see ``Pipeline.run``."""
+    before, began = s3_requests(spark), time.monotonic()
+    rounds = Rounds(feed, spark, how)
+    with UpkeepBesideFeed(
+        feed.config,
+        spark=spark,
+        connections=feed.connections,
+        tables=lambda: tables_of(*(each.feed.config for each in list(rounds.tables.values()))),
+    ) as upkeep:
+        rounds.run(on_batch=upkeep.telling(how.on_batch))
+    tables = tuple(each.summary() for each in rounds.tables.values())
+    requests = s3_requests(spark) - before
+    counts = sum((each.counts for each in tables), ZERO)
+    return RunSummary(
+        batches=sum(each.batches for each in tables),
+        records=counts.records,
+        rows=sum(each.rows for each in tables),
+        dead_letters=counts.dead_letters,
+        skipped=counts.skipped,
+        files=None,
+        seconds=round(time.monotonic() - began, 3),
+        s3_requests=requests.by_operation,
+        requests=requests,
+        startup_requests=S3Requests(),
+        batches_over_budget=rounds.over_budget,
+        tables=tables,
+    )
+
+
+def _rows(landed: Sequence[Landed]) -> int:
+    return sum(each.rows for each in landed)
+
+
+def _started(config: PipelineConfig, writer: DataStreamWriter, *, once: bool) -> StreamingQuery:
+    return (
+        writer.queryName(config.name)
+        .option("checkpointLocation", config.checkpoint)
+        .trigger(**trigger_of(AVAILABLE_NOW if once else config.trigger))
+        .start()
+    )

@@ -1,1 +1,0 @@
-"""Rows in a PostgreSQL, MariaDB or MySQL database: one transaction for each batch, with its offset ranges."""

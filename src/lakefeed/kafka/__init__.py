@@ -1,1 +1,0 @@
-"""All that talks Kafka: source, topics, client settings."""

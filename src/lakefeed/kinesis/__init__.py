@@ -1,1 +1,0 @@
-"""Kinesis as a source of numbered records."""

@@ -1,0 +1,96 @@
+"""Where a feed stands in its table: the ranges of its newest commit, and all offsets that the table has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lakefeed.errors import ConfigError
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+
+ROLLED_BACK = "rolled-back"
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The offsets of each partition that a table has, as intervals in order that neither touch nor overlap.
+
+    Attributes:
+        intervals: by topic and partition.
+        topic_ids: topic name to the broker's id; a topic that is made again begins anew.
+    """
+
+    intervals: Mapping[tuple[str, int], tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def missing(self, wanted: OffsetRange) -> list[OffsetRange]:
+        """The parts of a range that are not here."""
+        parts, at = [], wanted.start
+        for start, end in self.intervals.get((wanted.topic, wanted.partition), ()):
+            if start >= wanted.end:
+                break
+            if at < start:
+                parts.append(OffsetRange(wanted.topic, wanted.partition, at, start))
+            at = max(at, end)
+        if at < wanted.end:
+            parts.append(OffsetRange(wanted.topic, wanted.partition, at, wanted.end))
+        return parts
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a feed stands.
+
+    Attributes:
+        ranges: of its newest commit; their ends are where it resumes.
+        snapshot_id: of that commit, whether or not the snapshot has expired.
+        commit_id: of that commit.
+        covered: what the table has; None if that is not known, as after a rollback by an engine without the check.
+        is_move: whether that commit is no batch, but moved the feed.
+    """
+
+    ranges: OffsetRanges
+    snapshot_id: int
+    commit_id: str | None = None
+    covered: Covered | None = None
+    is_move: bool = False
+
+    @property
+    def moved_by(self) -> int | None:
+        """The snapshot that moved the feed, if its newest commit did."""
+        return self.snapshot_id if self.is_move else None
+
+    @classmethod
+    def from_json(cls, text: str) -> Position | None:
+        """Reads a table property ``lakefeed.position.<feed>``; None if it says that the position is not known.
+
+        Raises:
+            ConfigError: if it is something else.
+        """
+        if text == ROLLED_BACK:
+            return None
+        try:
+            document = json.loads(text)
+            ranges = OffsetRanges.from_json(json.dumps(document["ranges"]))
+            return cls(
+                ranges=ranges,
+                snapshot_id=int(document["snapshot-id"]),
+                commit_id=document.get("commit-id"),
+                covered=_covered(document["covered"]) if "covered" in document else None,
+                # A position of an older version tells a move only by its lack of records.
+                is_move=bool(document.get("moved", not ranges.records)),
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ConfigError("this is not the position of a feed", where=text[:200]) from None
+
+
+def _covered(topics: Mapping[str, Mapping[str, Mapping[str, list[int]]]]) -> Covered:
+    return Covered(
+        {
+            (topic, int(partition)): tuple(zip(bounds[::2], bounds[1::2], strict=True))
+            for topic, entry in topics.items()
+            for partition, bounds in entry["offsets"].items()
+        },
+        {topic: str(entry["id"]) for topic, entry in topics.items()},
+    )

@@ -1,0 +1,206 @@
+"""What became of the records of one batch, counted while its rows are written: ``io.lakefeed.commit.Outcomes``."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.decode_failures import UNKNOWN_SCHEMA
+from lakefeed.offsets.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CATALOG = "lakefeed_outcomes"
+CATALOG_CLASS = "io.lakefeed.commit.OutcomeCatalog"
+UNBOUNDED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many records there were, and what became of those that are no rows."""
+
+    records: int = 0
+    dead_letters: int = 0
+    skipped: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Records that went on to the transform, or into the table where there is none."""
+        return self.records - self.dead_letters - self.skipped
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.records + other.records, self.dead_letters + other.dead_letters, self.skipped + other.skipped
+        )
+
+
+ZERO = Counts()
+
+
+def counts_by_partition(text: str) -> dict[tuple[str, int], Counts]:
+    """Reads ``{"topic":{"0":[records,dead letters,skipped]}}``, as a snapshot's summary has it."""
+    return {
+        (topic, int(partition)): Counts(*counts)
+        for topic, partitions in json.loads(text).items()
+        for partition, counts in partitions.items()
+    }
+
+
+def checked(spark: SparkSession, commit_id: str) -> str:
+    """What became of a batch's records, as JSON, once its rows are computed; ``{}`` if nothing counts them.
+
+    Raises:
+        Py4JJavaError: the batch must not land.
+    """
+    outcomes = jvm.java(spark).commit.Outcomes.of(commit_id)
+    if outcomes is None:
+        return "{}"
+    outcomes.check()
+    return str(outcomes.toJson())
+
+
+def total(counts: Mapping[tuple[str, int], Counts]) -> Counts:
+    """All partitions together."""
+    return sum(counts.values(), ZERO)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A kind of dead letter: what is wrong, without its numbers; how many there are; and one of them in full."""
+
+    text: str
+    count: int
+    sample: str
+
+
+class BatchOutcomes:
+    """Counts one attempt to write a batch. Use it as a context manager.
+
+    When all tasks are done and nothing is visible yet, the catalog (``io.lakefeed.commit.FeedTable``) checks the counts
+    against ``bound`` and ``cover``, and puts them into the commit's summary.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.commit_id = uuid.uuid4().hex
+        self._spark = spark
+        self._outcomes: Any = None
+
+    def __enter__(self) -> Self:
+        spark: Any = self._spark
+        self._spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
+        self._outcomes = jvm.java(spark).commit.Outcomes.open(spark._jsc.sc(), self.commit_id)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        jvm.java(self._spark).commit.Outcomes.close(self.commit_id)
+
+    def next(self) -> None:
+        """Begins the next batch of a query whose plan has this counter in it for good; under another commit id."""
+        following = uuid.uuid4().hex
+        self._outcomes.next(self.commit_id, following)
+        self.commit_id = following
+
+    def bound(self, *, max_rows: int | None, max_share: float | None, before: Counts = ZERO) -> None:
+        """One more bound on the dead letters, else the commit is refused.
+
+        Args:
+            max_rows: dead letters at most.
+            max_share: dead letters by records, at most.
+            before: earlier batches that count too.
+        """
+        self._outcomes.bound(
+            UNBOUNDED if max_rows is None else max_rows,
+            1.0 if max_share is None else float(max_share),
+            before.records,
+            before.dead_letters,
+        )
+
+    def cover(self, schema_ids: Iterable[int]) -> None:
+        """The writers' schemas that the rows cover: a commit with another one is refused."""
+        gateway: Any = self._spark._jvm
+        ids = gateway.java.util.ArrayList()
+        for each in schema_ids:
+            ids.add(each)
+        self._outcomes.cover(ids)
+
+    def accepted(self, judged: DataFrame) -> DataFrame:
+        """The records that become rows, without the column ``RECORD``; the others are counted and left out."""
+        from pyspark.sql import functions as sf
+
+        # A batch's frame may belong to another session than the one that this was made in.
+        judged.sparkSession.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
+        record = sf.col(f"{RECORD}.record")
+        is_row = sf.call_function(
+            f"{CATALOG}.outcome_{self.commit_id}",
+            record["topic"],
+            record["partition"],
+            record["offset"],
+            sf.col(f"{RECORD}.verdict"),
+            # Never null: generated code hands a null CASE to a function as what it was for the record before.
+            sf.coalesce(sf.col(f"{RECORD}.reason"), sf.lit("")),
+            # An id out of broken bytes is no schema that the rows could cover.
+            sf.coalesce(
+                sf.when(sf.col(f"{RECORD}.reason").startswith(UNKNOWN_SCHEMA), sf.lit(None))
+                .otherwise(sf.col(f"{RECORD}.schema_id"))
+                .cast("int"),
+                sf.lit(-1),
+            ),
+        )
+        return judged.filter(is_row).drop(RECORD)
+
+    @property
+    def refusal(self) -> Literal["schemas", "stop", "budget"] | None:
+        """Why the commit was refused; None if it was not, or not for what was counted."""
+        found: Literal["schemas", "stop", "budget"] | None = self._outcomes.refusal()
+        return found
+
+    @property
+    def stop(self) -> str:
+        """``topic …, partition …, offset …: why``, of a record that stops the feed."""
+        return str(self._outcomes.stop())
+
+    @property
+    def counts(self) -> Counts:
+        """Over all partitions; complete when the tasks are done."""
+        return Counts(self._outcomes.records(), self._outcomes.deadLetters(), self._outcomes.skipped())
+
+    @property
+    def by_partition(self) -> dict[tuple[str, int], Counts]:
+        """The same for each partition that had records."""
+        return counts_by_partition(str(self._outcomes.toJson()))
+
+    @property
+    def schema_ids(self) -> set[int]:
+        """Ids of the writers' schemas of the records."""
+        return {int(each) for each in self._outcomes.schemaIds()}
+
+    @property
+    def reasons(self) -> list[Reason]:
+        """The kinds of dead letters, the commonest first."""
+        return [Reason(str(each.text()), int(each.count()), str(each.sample())) for each in self._outcomes.reasons()]
+
+    @property
+    def dead_ranges(self) -> list[OffsetRange]:
+        """For each partition with dead letters, the range from the first of them to the last."""
+        return ranges_of(str(self._outcomes.deadRanges()))
+
+
+def ranges_of(text: str) -> list[OffsetRange]:
+    """Reads ``{"topic":{"0":[start,end]}}``."""
+    return [
+        OffsetRange(topic, int(partition), start, end)
+        for topic, partitions in json.loads(text).items()
+        for partition, (start, end) in partitions.items()
+    ]
+
+
+RECORD = "_lakefeed"
+"""Column beside the rows' own: ``struct<record, schema_id, reason, verdict>``."""

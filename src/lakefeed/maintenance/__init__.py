@@ -1,0 +1,1 @@
+"""Maintenance of Iceberg tables: what is due, and how it is done beside a writer."""

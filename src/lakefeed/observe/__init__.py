@@ -1,1 +1,0 @@
-"""What a running query shows: progress as numbers, and as a line in a terminal."""

@@ -1,0 +1,1 @@
+"""Offset ranges and sets of offsets; imports nothing else."""

@@ -1,0 +1,192 @@
+"""Offset ranges and their arithmetic: what a micro-batch holds, and what has to come next."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakefeed.errors import ConfigError
+
+Partition = tuple[str, int]
+"""A topic's name and a partition's number."""
+
+
+OLDEST = "oldest"
+"""The mark of a place before all records that there are."""
+
+_WRITTEN = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18}):(\d{1,18})", re.ASCII)
+
+
+@dataclass(frozen=True, order=True)
+class OffsetRange:
+    """Records ``[start, end)`` of one partition of a topic.
+
+    Raises:
+        ConfigError: if the partition or the start is negative, or the end comes before the start.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    marks: tuple[str, str] | None = None
+    """What the source calls start and end, where it does not know them by their number: Kinesis's sequence numbers."""
+
+    def __post_init__(self) -> None:
+        if self.partition < 0 or self.start < 0 or self.end < self.start:
+            raise ConfigError(
+                f"[{self.start}, {self.end}) of partition {self.partition} is no offset range",
+                where=f"topic {self.topic}",
+                hint="offsets and partitions count from 0, and the end is not before the start",
+            )
+
+    @property
+    def records(self) -> int:
+        """How many offsets the range spans; compaction and transactions can leave fewer records in them."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.start}:{self.end}"
+
+    @classmethod
+    def parse(cls, text: str) -> OffsetRange:
+        """Reads ``TOPIC:PARTITION:START:END``, as ``str`` writes it.
+
+        Raises:
+            ConfigError: if it is written otherwise, or is no range.
+        """
+        match = _WRITTEN.fullmatch(text)
+        if match is None:
+            raise ConfigError(
+                f"'{text}' is no offset range",
+                hint="write TOPIC:PARTITION:START:END, such as some-topic:0:110:220; the end is not read any more",
+            )
+        return cls(match[1], int(match[2]), int(match[3]), int(match[4]))
+
+
+@dataclass(frozen=True)
+class OffsetRanges:
+    """The offset ranges of one micro-batch: at most one for each partition, empty ranges included.
+
+    Empty ranges count: they carry the position of a partition that had nothing new, so that one commit alone
+    says where every partition stands.
+    """
+
+    ranges: tuple[OffsetRange, ...]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    """Topic name to the broker's id for it (KIP-516): a topic that is made again has another id."""
+
+    def __post_init__(self) -> None:
+        ordered = tuple(sorted(self.ranges))
+        seen = {(each.topic, each.partition) for each in ordered}
+        if len(seen) != len(ordered):
+            raise ConfigError("a partition has more than one offset range", where=str(ordered))
+        object.__setattr__(self, "ranges", ordered)
+
+    @classmethod
+    def between(
+        cls,
+        start: Mapping[str, Mapping[int, int]],
+        end: Mapping[str, Mapping[int, int]],
+        topic_ids: Mapping[str, str] | None = None,
+        *,
+        marks: Mapping[tuple[str, int], tuple[str, str]] | None = None,
+    ) -> OffsetRanges:
+        """The ranges from one position to another; a partition that is new at the end starts at 0."""
+        known = marks or {}
+        return cls(
+            tuple(
+                OffsetRange(
+                    topic, partition, start.get(topic, {}).get(partition, 0), offset, known.get((topic, partition))
+                )
+                for topic, offsets in end.items()
+                for partition, offset in offsets.items()
+            ),
+            dict(topic_ids or {}),
+        )
+
+    @property
+    def records(self) -> int:
+        """How many offsets all ranges span."""
+        return sum(each.records for each in self.ranges)
+
+    def gap_after(self, previous: OffsetRanges) -> Iterable[tuple[OffsetRange, int]]:
+        """Where these ranges do not begin at the end of ``previous``: each such range, and where it should begin.
+
+        A partition that ``previous`` does not know is new, and begins wherever it begins.
+        """
+        ends = {(each.topic, each.partition): each.end for each in previous.ranges}
+        for each in self.ranges:
+            expected = ends.get((each.topic, each.partition), each.start)
+            if each.start != expected:
+                yield each, expected
+
+    def forgotten_after(self, previous: OffsetRanges) -> Iterable[OffsetRange]:
+        """Partitions of ``previous`` that these ranges do not have."""
+        here = {(each.topic, each.partition) for each in self.ranges}
+        return (each for each in previous.ranges if (each.topic, each.partition) not in here)
+
+    def follows(self, previous: OffsetRanges) -> bool:
+        """Whether these ranges go on exactly where ``previous`` ended, in every partition."""
+        return not any(self.gap_after(previous)) and not any(self.forgotten_after(previous))
+
+    def to_json(self) -> str:
+        """``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``, in a fixed order."""
+        topics: dict[str, dict[str, Any]] = {}
+        for each in self.ranges:
+            entry = topics.setdefault(each.topic, {"id": self.topic_ids.get(each.topic, ""), "ranges": {}})
+            entry["ranges"][str(each.partition)] = [each.start, each.end]
+            if each.marks is not None:
+                entry.setdefault("marks", {})[str(each.partition)] = list(each.marks)
+        return json.dumps(topics, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> OffsetRanges:
+        """Reads what ``to_json`` wrote.
+
+        Raises:
+            ConfigError: if it is something else.
+        """
+        try:
+            topics = json.loads(text)
+            return cls(
+                tuple(
+                    OffsetRange(topic, int(partition), int(start), int(end), _marks(entry.get("marks", {}), partition))
+                    for topic, entry in topics.items()
+                    for partition, (start, end) in entry["ranges"].items()
+                ),
+                {topic: entry["id"] for topic, entry in topics.items() if entry["id"]},
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise ConfigError("these are not the offset ranges of a commit", where=text[:200]) from None
+
+
+def _marks(marks: Mapping[str, list[str]], partition: str) -> tuple[str, str] | None:
+    if partition not in marks:
+        return None
+    start, end = marks[partition]
+    return start, end
+
+
+def spark_offsets(text: str) -> dict[str, dict[int, int]]:
+    """Reads offset JSON: ``{"topic": {"0": 12}}``, or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
+    return {
+        topic: {
+            int(partition): int(offset["at"] if isinstance(offset, dict) else offset)
+            for partition, offset in offsets.items()
+        }
+        for topic, offsets in json.loads(text).items()
+    }
+
+
+def spark_marks(text: str) -> dict[tuple[str, int], str]:
+    """The marks in a source's offset JSON; Kafka's has none."""
+    return {
+        (topic, int(partition)): str(offset["mark"])
+        for topic, offsets in json.loads(text).items()
+        for partition, offset in offsets.items()
+        if isinstance(offset, dict)
+    }

@@ -1,0 +1,1 @@
+"""What a user does with a pipeline beside running it."""

@@ -1,0 +1,220 @@
+"""What the registry has beside what the table has, and what the latest version would change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.upserts import DELETED, kept_metadata, upserting
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.records.decode.avro_schema import table_schema
+from lakefeed.records.decode.debezium import row_type
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.records.decode.resolve import subject_of
+from lakefeed.records.decode.verdict import metadata_column
+from lakefeed.records.schema.columns import columns_of, columns_of_table, types
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.differences import Change, renames
+from lakefeed.records.schema.fit import find
+from lakefeed.records.schema.history import History, read_history
+from lakefeed.records.schema.merge import merged
+from lakefeed.records.schema.reader import Recorded
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A table as its catalog has it.
+
+    Attributes:
+        name: catalog.namespace.table.
+        columns: as Spark shows them.
+        history: what became of them.
+        properties: the table's.
+    """
+
+    name: str
+    columns: StructType
+    history: History
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A column on both sides; None where it is not."""
+
+    path: str
+    registry: str | None
+    table: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outlook:
+    """What would happen if the latest version came now.
+
+    Attributes:
+        latest: the version.
+        changes: of the reader's schema; those of the columns alone if the feed has not run yet.
+        ddl: statements for the table; None if only Spark could say, or there is no table yet.
+        note: what else there is to know; None if nothing.
+    """
+
+    latest: RegisteredSchema
+    changes: tuple[Change, ...]
+    ddl: tuple[str, ...] | None
+    note: str | None
+
+
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+
+
+def registered(config: PipelineConfig) -> list[RegisteredSchema]:
+    """All versions of the pipeline's subject, oldest first, each as the Avro record schema that says the same.
+
+    Protobuf is translated by the JVM, which is started for it.
+
+    Raises:
+        ConfigError: the pipeline has no registry, or the subject schemas of another kind.
+        ResourceMissing: there is no such subject; the hint names those that are spelt alike.
+        Unreachable: the registry does not answer.
+    """
+    decode = config.decode
+    if decode.registry is None:
+        raise ConfigError(
+            "this pipeline decodes without a schema registry, so there are no versions to look at",
+            where=f"decode.{decode.kind}",
+            hint="lakefeed schema history shows what the table remembers, lakefeed schema infer looks at the records",
+        )
+    subject = subject_of(decode.subject, config.kafka, "value")
+    known = decode.registry
+    registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+    versions = registry.versions(subject)
+    if not versions:
+        raise ResourceMissing(f"subject {subject} has no versions", where=registry.url)
+    wanted = KINDS[decode.kind]
+    if other := next((each.kind for each in versions if each.kind != wanted), None):
+        raise ConfigError(
+            f"subject {subject} has {other} schemas, and this pipeline decodes {wanted}",
+            where=registry.url,
+            hint="name another subject, or another format below decode",
+        )
+    message = decode.protobuf.message if decode.protobuf else None
+    spark: Any = session("lakefeed-schema", log_file=log_path("schema")) if wanted == "PROTOBUF" else None
+    return [replace(each, text=table_schema(spark, each, registry=registry.url, message=message)) for each in versions]
+
+
+def table_state(name: str, *, connections: Connections) -> TableState:
+    """The table as it is now.
+
+    Raises:
+        ResourceMissing: there is no such table.
+        MissingExtra: pyiceberg or PySpark is not installed.
+    """
+    from lakefeed.clients.iceberg.reader import open_table
+
+    types()
+    table = open_table(name, connections=connections)
+    properties = dict(table.properties)
+    return TableState(
+        name=name,
+        columns=columns_of_table(table.schema()),
+        history=read_history(properties),
+        properties=properties,
+    )
+
+
+def existing_table(config: PipelineConfig, *, connections: Connections) -> TableState | None:
+    """The pipeline's table; None if it has another sink, or the table is not there yet."""
+    if config.sink.iceberg is None:
+        return None
+    try:
+        return table_state(config.sink.iceberg.table, connections=connections)
+    except ResourceMissing:
+        return None
+
+
+def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Comparison]:
+    """Every column of the latest version and of the table, nested ones too, in the order of the version."""
+    ours = dict(_leaves(columns_of(latest.text), ""))
+    theirs = dict(_leaves(table.columns, "")) if table else {}
+    spelt = {path.lower(): path for path in theirs}
+    lines = [
+        Comparison(path=path, registry=type_, table=theirs.get(spelt.pop(path.lower(), "")))
+        for path, type_ in ours.items()
+    ]
+    return lines + [Comparison(path=path, registry=None, table=theirs[path]) for path in spelt.values()]
+
+
+def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
+    """What the latest version would change.
+
+    Raises:
+        SchemaIncompatible: no reader's schema, or no table, takes both.
+    """
+    changes: tuple[Change, ...] = ()
+    reader, note = latest.text, None
+    recorded = table.properties.get(f"lakefeed.reader.{config.name}") if table else None
+    if recorded is not None:
+        merge = merged(Recorded.of_json(recorded).schema, latest.text)
+        reader, changes = merge.schema, merge.changes
+    want = with_metadata(columns_of(reader), config)
+    if table is None:
+        return Outlook(latest=latest, changes=(), ddl=None, note="the table is not there yet: lakefeed run creates it")
+    if config.transform is not None:
+        note = "transform.sql makes the columns of these fields, so only Spark could say what the table needs"
+        return Outlook(latest=latest, changes=changes, ddl=None, note=note)
+    if recorded is None:
+        changes = tuple(
+            Change("added", each.name, None, each.dataType.simpleString())
+            for each in want.fields
+            if find(table.columns, each.name) is None
+        )
+        note = "the feed has not run with this table yet: only whole columns are compared"
+    ddl = statements(table.name, have=table.columns, want=want, changes=renames(reader))
+    if ddl and (policy := config.schema_.on_change) != "evolve":
+        note = {
+            "ignore": "schema.on_change is ignore: new columns would not come, nor old ones change their names",
+            "fail": "schema.on_change is fail: the feed would stop instead",
+        }[policy]
+    return Outlook(latest=latest, changes=changes, ddl=ddl, note=note)
+
+
+def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
+    """The columns that rows without a transform have, beside those of their values."""
+    t = types()
+    header = t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
+    kinds = {
+        "topic": t.StringType(),
+        "partition": t.IntegerType(),
+        "offset": t.LongType(),
+        "timestamp": t.TimestampType(),
+        "key": t.BinaryType(),
+        "headers": t.ArrayType(header),
+        "sequence_number": t.StringType(),
+    }
+    if config.decode.envelope == "debezium":
+        columns = row_type(columns)
+    kept = [t.StructField(metadata_column(name), kinds[name]) for name in kept_metadata(config)]
+    if (sink := upserting(config)) is not None and sink.on_delete == "mark":
+        kept.append(t.StructField(DELETED, t.BooleanType()))
+    struct: StructType = t.StructType([*columns.fields, *kept])
+    return struct
+
+
+def _leaves(type_: DataType, path: str) -> Iterator[tuple[str, str]]:
+    t = types()
+    if isinstance(type_, t.StructType):
+        for each in type_.fields:
+            yield from _leaves(each.dataType, f"{path}.{each.name}" if path else each.name)
+    elif isinstance(type_, t.ArrayType) and isinstance(type_.elementType, t.StructType | t.ArrayType | t.MapType):
+        yield from _leaves(type_.elementType, f"{path}.element")
+    elif isinstance(type_, t.MapType) and isinstance(type_.valueType, t.StructType | t.ArrayType | t.MapType):
+        yield from _leaves(type_.valueType, f"{path}.value")
+    else:
+        yield path, type_.simpleString()

@@ -1,0 +1,164 @@
+"""Which offsets the first batch of a run takes, and how many batches what is there now takes. Nothing is asked here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.feed.facts import Start
+from lakefeed.feed.multi_table.ranges import next_ranges
+from lakefeed.feed.recovery import ends
+from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.ledger.feed_position import Position
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+
+MOST_BATCHES = 1_000
+"""So many are gone through one by one; those beyond are counted as full ones."""
+
+Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
+"""From what is there to what the next batch takes of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin:
+    """Where a run begins.
+
+    Attributes:
+        batch_id: of its first batch.
+        positions: where each partition resumes after ``again``.
+        again: a batch whose offsets were decided before; None if there is none, or they are not known.
+        again_is_landed: whether the sink has it already, and it is left out.
+    """
+
+    batch_id: int
+    positions: Mapping[Partition, int]
+    again: OffsetRanges | None = None
+    again_is_landed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batches:
+    """The batches that land what is there now.
+
+    Attributes:
+        first: the offset ranges of the first one that lands something, empty ones included.
+        backlog: all that is to be landed.
+        count: how many batches; 0 if there is nothing to land.
+        reads: partitions with records, added up over all batches: as many tasks read them.
+    """
+
+    first: tuple[OffsetRange, ...]
+    backlog: tuple[OffsetRange, ...]
+    count: int
+    reads: int
+
+
+def begin_of_query(
+    start: Start,
+    *,
+    checkpoint: CheckpointState,
+    position: Position | None,
+    logged: int | None,
+    topics: Mapping[str, TopicDescription],
+    from_latest: bool,
+) -> Begin:
+    """Where a streaming query begins that has decided on this start.
+
+    Args:
+        start: what was decided.
+        checkpoint: how far the checkpoint has come.
+        position: where the feed stands in the table.
+        logged: the newest batch in the log of a sink without a ledger.
+        topics: as they are now.
+        from_latest: whether a new feed begins at the topics' ends.
+    """
+    if start.positions is not None:
+        return Begin(batch_id=0, positions=_positions(start.positions, topics))
+    if start.discard or checkpoint.batch_id is None:
+        return Begin(batch_id=0, positions=_positions({}, topics, from_latest=from_latest))
+    # A partition that the checkpoint does not know is new, and its ranges begin at 0.
+    after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}
+    if checkpoint.committed or checkpoint.start is None:
+        return Begin(batch_id=checkpoint.batch_id + checkpoint.committed, positions=after)
+    again = OffsetRanges(
+        tuple(OffsetRange(*key, checkpoint.start.get(key, 0), end) for key, end in checkpoint.end.items())
+    )
+    landed = logged == checkpoint.batch_id if position is None else ends(position) == dict(checkpoint.end)
+    return Begin(batch_id=checkpoint.batch_id, positions=after, again=again, again_is_landed=landed)
+
+
+def begin_of_topic(position: Position | None, topic: TopicDescription, *, from_latest: bool) -> Begin:
+    """Where one topic of many begins, each with a table of its own: the table alone says it."""
+    stands = ends(position) if position is not None else {}
+    at_end = from_latest and position is None
+    return Begin(batch_id=0, positions=_positions(stands, {topic.name: topic}, from_latest=at_end))
+
+
+def spread_by_spark(limit: int) -> Spread:
+    """How Spark's Kafka source shares ``maxOffsetsPerTrigger`` out: ``KafkaMicroBatchStream.rateLimit``, 4.1.3."""
+
+    def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        whole = float(sum(each.records for each in left))
+        if whole < 1:
+            return left
+        taken = []
+        for each in left:
+            share = limit * (each.records / whole)
+            # A small partition is not to starve.
+            offsets = math.ceil(share) if share < 1 else math.floor(share)
+            taken.append(replace(each, end=min(each.end, each.start + offsets)))
+        return tuple(taken)
+
+    return spread
+
+
+def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
+    """How a round shares the limit of one table out: ``lakefeed.feed.multi_table.ranges``."""
+
+    def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+        return next_ranges({each.partition: each.start for each in left}, topic, limit=limit).ranges
+
+    return spread
+
+
+def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int, spread: Spread) -> Batches:
+    """The batches that land what the topics hold now.
+
+    Args:
+        begin: where they begin.
+        topics: as they are now.
+        limit: offsets of one batch.
+        spread: how they are shared out.
+    """
+    end = {(name, each.id): each.end_offset for name, found in topics.items() for each in found.partitions}
+    left = tuple(OffsetRange(*key, at, max(at, end[key])) for key, at in sorted(begin.positions.items()) if key in end)
+    again = () if begin.again is None or begin.again_is_landed else begin.again.ranges
+    starts = {(each.topic, each.partition): each.start for each in again}
+    backlog = tuple(replace(each, start=starts.get((each.topic, each.partition), each.start)) for each in left)
+    first = again or spread(left)
+    count = int(any(each.records for each in again))
+    reads = _read(again)
+    while (wanted := sum(each.records for each in left)) and count < MOST_BATCHES:
+        taken = spread(left)
+        count, reads = count + 1, reads + _read(taken)
+        left = tuple(replace(each, start=now.end) for each, now in zip(left, taken, strict=True))
+    if wanted:
+        more = -(-wanted // limit)
+        count, reads = count + more, reads + more * _read(left)
+    return Batches(first=first, backlog=backlog, count=count, reads=reads)
+
+
+def _read(ranges: Iterable[OffsetRange]) -> int:
+    return sum(each.records > 0 for each in ranges)
+
+
+def _positions(
+    known: Mapping[Partition, int], topics: Mapping[str, TopicDescription], *, from_latest: bool = False
+) -> dict[Partition, int]:
+    return {
+        (name, each.id): known.get((name, each.id), each.end_offset if from_latest else each.start_offset)
+        for name, found in topics.items()
+        for each in found.partitions
+    }

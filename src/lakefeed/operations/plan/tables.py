@@ -1,0 +1,132 @@
+"""What a start says to the catalog, found out as the start itself does: nothing is executed, and no record read.
+
+The rows' columns come of Spark's analysis of decode and transform, over the columns of the Kafka source. The statements
+are those that ``follow`` and ``ensure`` carry out, made by the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.spark.errors import translated
+from lakefeed.config.models import Sink
+from lakefeed.errors import LakefeedError
+from lakefeed.feed.assembly import Assembly
+from lakefeed.operations.status import Survey
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.dead_letters.store import TopicCreation
+from lakefeed.sinks.elasticsearch.index import ElasticsearchIndex
+from lakefeed.sinks.export import Target
+from lakefeed.sinks.files import check_partition_columns
+from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.iceberg.table_change import TableChange
+from lakefeed.sinks.jdbc.table import JdbcTable
+from lakefeed.sinks.kafka_records import require_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+
+@dataclass(kw_only=True)
+class Prepared:
+    """What a start makes ready, as far as it gets.
+
+    Attributes:
+        tables: what becomes of them, in the order of a start: dead letters, history, the feed's own.
+        dead_letter_topic: a topic that is made.
+        notes: what the start would tell.
+        refusal: what it would end with; None if it begins.
+    """
+
+    tables: list[TableChange] = field(default_factory=list)
+    dead_letter_topic: TopicCreation | None = None
+    notes: tuple[str, ...] = ()
+    refusal: LakefeedError | None = None
+
+
+def prepared(feed: Assembly, survey: Survey, *, spark: SparkSession) -> Prepared:
+    """What a start of a feed makes ready.
+
+    Args:
+        feed: made anew, so that it knows the registry's schema of this moment.
+        survey: where the feed stands.
+        spark: a session.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    found = Prepared()
+    try:
+        _prepare(feed, survey, spark, found)
+    except (LakefeedError, Py4JError, PySparkException) as error:
+        found.refusal = translated(error)
+    return found
+
+
+def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepared) -> None:
+    sink: _Foretold
+    if (table := feed.table(spark)) is not None:
+        sink = _Table(table)
+    else:
+        sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None, spark=spark)
+    letters = feed.dead_letter_place(spark) if feed.config.dead_letters is not None else None
+    if letters is not None:
+        change = letters.change()
+        if isinstance(change, TableChange):
+            found.tables.append(change)
+        else:
+            found.dead_letter_topic = change
+    landing = feed.landing_of(spark, sink, letters)
+    landing.begin(feed.read(spark), fenced=False)
+    found.tables += sink.changes
+    found.notes = landing.notes()
+    if letters is not None and isinstance(sink, _Table):
+        position = survey.position
+        letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
+
+
+class _Foretold(Target):
+    """A sink that is told what to follow, and does not.
+
+    Attributes:
+        changes: what it would do.
+    """
+
+    def __init__(self) -> None:
+        self.changes: tuple[TableChange, ...] = ()
+
+
+class _Table(_Foretold):
+    def __init__(self, table: IcebergTable | JdbcTable | ElasticsearchIndex) -> None:
+        super().__init__()
+        self._table = table
+
+    def recorded_schema(self) -> Recorded | None:
+        return self._table.recorded_schema()
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        if isinstance(self._table, IcebergTable):
+            self.changes = self._table.changes(rows, recorded, entries)
+        else:
+            self.changes = self._table.changes(rows)
+
+
+class _Elsewhere(_Foretold):
+    def __init__(self, sink: Sink, schema: str | None, *, spark: SparkSession) -> None:
+        super().__init__()
+        self._spark = spark
+        self._sink = sink
+        self._schema = schema
+
+    def recorded_schema(self) -> Recorded | None:
+        return None if self._schema is None else Recorded.of_json(self._schema)
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        if (files := self._sink.parquet or self._sink.files) is not None:
+            check_partition_columns(files, rows)
+        if self._sink.kafka is not None:
+            require_columns(self._sink.kafka, self._spark.createDataFrame([], rows))

@@ -1,0 +1,399 @@
+"""What a pipeline points at: whether broker, topics, registry, buckets and catalog are there, without Spark.
+
+The same checks serve ``lakefeed check --connect`` and the start of ``lakefeed run``. All of them run at once, each
+with a timeout of a few seconds, so that the answer is complete and quick even if nothing answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from lakefeed.clients import postgresql
+from lakefeed.clients.iceberg_rest import ask_rest_catalog
+from lakefeed.clients.s3 import TIMEOUT_SECONDS, require_bucket
+from lakefeed.clients.s3_signature import Keys
+from lakefeed.config.columns import decoded_columns, missing_columns
+from lakefeed.config.connections import S3, Catalog, Connections, Registry
+from lakefeed.config.decoding import Encoded
+from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.loading.problem import Problem, raise_first_error
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.tls import JavaOnly
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.operations.preflight import table_probe
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["preflight", "raise_first_error"]
+
+Check = Callable[[], list[Problem]]
+
+
+def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
+    """Every problem with what the pipeline points at; none but warnings if a run can begin.
+
+    Args:
+        config: the pipeline.
+        connections: store and catalogs. Default: as declared, the rest from this process's environment.
+        tables: look into the tables too; a run does so by itself.
+    """
+    if connections is None:
+        connections = config.connections(os.environ)
+    checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
+    checks += [*_sink_topics(config), *_search(config), *_columns(config)]
+    with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
+        problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
+    # A catalog that fails its own check is named there; opening tables through it would fail in more words.
+    if tables and not any(each.key.startswith("catalogs.") for each in problems):
+        problems += table_probe.problems(config, connections)
+    waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.pauses)
+    return [
+        replace(each, severity="warning", hint="the feed continues without it, and it catches up by itself")
+        if each.key.startswith(waiting) and issubclass(each.error, Unreachable)
+        else each
+        for each in problems
+    ]
+
+
+def _checked(key: str, ask: Callable[[], object]) -> Check:
+    """A check whose errors become problems of the setting ``key``."""
+
+    def check() -> list[Problem]:
+        try:
+            ask()
+        except LakefeedError as error:
+            return [Problem.of(error, key=key)]
+        return []
+
+    return check
+
+
+def _kafka(config: PipelineConfig) -> list[Check]:
+    checks: list[Check] = []
+    if (source := config.source.kafka) is not None:
+        kafka = source
+        checks.append(lambda: _topics(kafka, may_come=config.has_many_tables))
+        # With many tables a topic without a schema fails alone, and may get one while the others land.
+        topic = None if config.has_many_tables else next(iter(kafka.topics or ()), None)
+        checks += _subjects(config.decode, "decode", "value", topic)
+        if config.decode.key is not None:
+            checks += _subjects(config.decode.key, "decode.key", "key", topic)
+    return checks
+
+
+def _sink_topics(config: PipelineConfig) -> list[Check]:
+    """Whether the topics are there that rows go to, and the registry of their schema answers."""
+    from lakefeed.clients.kafka.topics import Topics
+    from lakefeed.records.decode.registry import SchemaRegistry
+    from lakefeed.sinks.kafka import producer_settings
+
+    def look(sink: KafkaSink, topics: Topics) -> None:
+        found, source = topics.describe(sink.topic), config.source.kafka
+        if source is None or not source.reads(sink.topic):
+            return
+        # Two lists of brokers may be of one cluster. A topic's id is its own in all clusters.
+        read = Topics(source.bootstrap_servers, options=source.options).describe_all([sink.topic]).get(sink.topic)
+        if read is not None and read.topic_id == found.topic_id:
+            raise ConfigError(
+                f"the topic {sink.topic} is one that the source reads, at other brokers of the same cluster: rows "
+                "would go in a circle",
+                where=topics.bootstrap_servers,
+                hint="name another topic, or leave it out of the source",
+            )
+
+    def check(sink: KafkaSink, place: str) -> list[Check]:
+        settings = producer_settings(sink, config.source.kafka)
+        servers, value = settings["kafka.bootstrap.servers"], sink.value
+        try:
+            topics = Topics(servers, options=settings)
+        except ConfigError as error:
+            # As for the source: Spark's client can read a Java key store, the one that asks here cannot.
+            what = f"the topic cannot be looked up before the run: {error.what}"
+            warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
+            return [lambda: [warning]]
+        checks = [_checked(f"{place}.topic", lambda: look(sink, topics))]
+        if (known := value.registry) is not None:
+            registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+            checks.append(_checked(f"{place}.value.{value.kind}.registry", registry.subjects))
+        return checks
+
+    return [
+        each
+        for place, block in config.sink_blocks
+        if block.kafka is not None
+        for each in check(block.kafka, f"{place}.kafka")
+    ]
+
+
+def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
+    from lakefeed.clients.kafka.failures import missing_topic
+    from lakefeed.clients.kafka.topics import Topics
+
+    where, key = source.bootstrap_servers, "source.kafka.bootstrap_servers"
+    try:
+        topics = Topics(where, options=source.options)
+    except ConfigError as error:
+        # A Java key store, say: Spark's client can use it, the one that asks here cannot.
+        what = f"the topics cannot be looked up before the run: {error.what}"
+        return [Problem(what=what, key=key, hint=error.hint, severity="warning")]
+    try:
+        existing = topics.list()
+    except LakefeedError as error:
+        return [Problem.of(error, key=key)]
+    if source.topics_pattern is not None:
+        # As Spark compares: the whole name.
+        if any(re.fullmatch(source.topics_pattern, topic) for topic in existing):
+            return []
+        names = ", ".join(existing[:10]) or "none yet"
+        hint = f"it has to match a whole name; the broker has: {names}"
+        unmatched = ResourceMissing("the pattern matches no topic", where=where, hint=hint)
+        found = [Problem.of(unmatched, key="source.kafka.topics_pattern")]
+    else:
+        found = [
+            Problem.of(missing_topic(topic, existing, where=where), key=f"source.kafka.topics.{index}")
+            for index, topic in enumerate(source.topics or ())
+            if topic not in existing
+        ]
+    # A job with a table for each topic takes up those that are yet to be created.
+    return [replace(each, severity="warning") if may_come else each for each in found]
+
+
+# What a format's subject holds, and what the format for it is called.
+_KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+
+
+def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> list[Check]:
+    """Whether the registry has the schema that the table is to have; answers at all, if it is not known which."""
+    if (registry := encoded.registry) is None:
+        return []
+    key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
+    subject = encoded.subject or (f"{topic}-{part}" if topic is not None else None)
+    given = encoded.avro is not None and encoded.avro.schema_file is not None
+    checks = [_checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
+    for at, name in enumerate(encoded.avro.subjects if encoded.avro is not None else ()):
+        if topic is not None or "{topic}" not in name:
+            allowed = name.replace("{topic}", topic or "")
+            checks.append(_checked(f"{block}.avro.subjects.{at}", partial(_subject, registry, allowed, encoded.kind)))
+    return checks
+
+
+def _subject(registry: Registry, subject: str | None, kind: str) -> None:
+    from lakefeed.records.decode.avro_schema import table_schema
+    from lakefeed.records.decode.registry import SchemaRegistry
+
+    client = SchemaRegistry(registry.url, username=registry.username, password=registry.password)
+    if subject is None:
+        client.subjects()
+        return
+    latest = client.latest(subject)
+    if latest.kind != _KINDS[kind]:
+        called = next((name for name, each in _KINDS.items() if each == latest.kind), None)
+        raise ConfigError(
+            f"the subject {subject} holds a schema of kind {latest.kind}, not {_KINDS[kind]}",
+            where=registry.url,
+            hint=f"decode it as {called}" if called else None,
+        )
+    if kind != "protobuf":
+        table_schema(None, latest, registry=registry.url)
+
+
+def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
+    places = {"checkpoint": config.checkpoint}
+    if config.sink.logged_path is not None:
+        places[f"sink.{config.sink.kind}.path"] = config.sink.logged_path
+    if config.sink.iceberg is not None:
+        name = config.sink.iceberg.catalog
+        if name in connections.catalogs and (warehouse := connections.catalogs[name].warehouse):
+            places[f"catalogs.{name}.warehouse"] = warehouse
+    buckets: dict[str, str] = {}
+    for key, place in places.items():
+        parts = urlsplit(place)
+        if parts.scheme in ("s3", "s3a"):
+            buckets.setdefault(parts.netloc, key)
+    s3 = connections.s3
+    keys = _keys(s3)
+    checks = [_bucket(bucket, key, s3=s3, keys=keys) for bucket, key in buckets.items()]
+    if keys is None and buckets:
+        what = "no S3 keys are given: Spark will use the AWS default chain, which this check cannot follow"
+        checks.append(lambda: [Problem(what=what, key="s3", severity="warning")])
+    return checks
+
+
+def _bucket(bucket: str, key: str, *, s3: S3, keys: Keys | None) -> Check:
+    return _checked(key, lambda: require_bucket(bucket, s3=s3, keys=keys))
+
+
+def _keys(s3: S3) -> Keys | None:
+    if s3.access_key is not None and s3.secret_key is not None:
+        return Keys(
+            access_key=s3.access_key.get_secret_value(), secret_key=s3.secret_key, session_token=s3.session_token
+        )
+    access_key, secret_key = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
+    if not access_key or not secret_key:
+        return None
+    token = os.environ.get("AWS_SESSION_TOKEN")
+    return Keys(
+        access_key=access_key,
+        secret_key=SecretStr(secret_key),
+        session_token=SecretStr(token) if token else None,
+    )
+
+
+def _database(config: PipelineConfig) -> list[Check]:
+    from lakefeed.sinks.jdbc.probe import problems
+
+    def check(sink: JdbcSink, key: str) -> Check:
+        return lambda: list(problems(sink, key=key, feed=config.name, rows_of=lambda: _rows(config)))
+
+    return [check(each.jdbc, f"{place}.jdbc") for place, each in config.sink_blocks if each.jdbc is not None]
+
+
+def _search(config: PipelineConfig) -> list[Check]:
+    from lakefeed.sinks.elasticsearch.probe import problems
+
+    def check(sink: ElasticsearchSink, key: str) -> Check:
+        return lambda: list(problems(sink, key=key))
+
+    return [
+        check(each.elasticsearch, f"{place}.elasticsearch")
+        for place, each in config.sink_blocks
+        if each.elasticsearch is not None
+    ]
+
+
+def _columns(config: PipelineConfig) -> list[Check]:
+    """Whether the registry's schema has the columns that settings name; a warning, since a table keeps old columns."""
+    if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
+        return []
+
+    def check() -> list[Problem]:
+        columns = _registered_columns(config)
+        found = missing_columns(config, columns) if columns is not None else []
+        what = "which the subject's latest schema does not have"
+        return [
+            replace(each, severity="warning", what=each.what.replace("which the rows do not have", what))
+            for each in found
+        ]
+
+    return [check] if config.decode.registry is not None else []
+
+
+def _registered_columns(config: PipelineConfig) -> list[str] | None:
+    """The fields of the subject's latest schema; None where only Spark can tell, or others of these checks do."""
+    from lakefeed.records.decode import json_schema
+    from lakefeed.records.decode.registry import SchemaRegistry
+
+    known, decode = config.decode.registry, config.decode
+    topics = config.source.numbered.topics if config.source.numbered is not None else None
+    subject = decode.subject or (f"{topics[0]}-value" if topics else None)
+    if known is None or subject is None or (decode.avro is None and decode.json_schema is None):
+        return None
+    try:
+        latest = SchemaRegistry(known.url, username=known.username, password=known.password).latest(subject)
+        text = latest.text
+        if decode.json_schema is not None:
+            text = json_schema.avro_schema(text, {each.name: each.text for each in latest.references})
+        return [str(each["name"]) for each in json.loads(text)["fields"]]
+    except (LakefeedError, ValueError, LookupError, TypeError):
+        return None
+
+
+def _rows(config: PipelineConfig) -> StructType | None:
+    """The rows' columns; None where only Spark can tell, or others of these checks say what is wrong."""
+    avro = config.decode.avro
+    if config.transform is not None or avro is None:
+        return None
+    from lakefeed.operations.compare_schemas import with_metadata
+    from lakefeed.records.decode.registry import SchemaRegistry
+    from lakefeed.records.schema.columns import columns_of
+
+    try:
+        if avro.schema_file is not None:
+            return with_metadata(columns_of(avro.schema_file.read_text("utf-8")), config)
+        if (known := config.decode.registry) is None:
+            return None
+        registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+        subject = config.decode.subject or f"{(config.kafka.topics or [''])[0]}-value"
+        return with_metadata(columns_of(registry.latest(subject).text), config)
+    except (LakefeedError, OSError):
+        return None
+
+
+def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
+    if config.sink.iceberg is None:
+        return []
+    name = config.sink.iceberg.catalog
+    if name not in connections.catalogs:
+        return [_checked("sink.iceberg.table", lambda: connections.catalog(name))]
+    catalog = connections.catalogs[name]
+    if catalog.type == "glue":
+        return []  # AWS itself; the buckets' check has shown whether the keys are right.
+    key = f"catalogs.{name}.uri"
+    if (file := catalog.sqlite_file) is not None:
+        return [_checked(key, lambda: _sqlite(file))]
+    ask = ask_rest_catalog if catalog.type == "rest" else _server
+    return [_checked(key, lambda: ask(catalog))]
+
+
+def _sqlite(path: Path) -> None:
+    if not path.parent.is_dir():
+        hint = f"mkdir -p {path.parent}, or correct the catalog's uri"
+        raise ResourceMissing("the folder of the SQLite catalog does not exist", where=str(path.parent), hint=hint)
+    if not path.exists():
+        if not os.access(path.parent, os.W_OK):
+            raise AccessDenied("the SQLite catalog cannot be created there", where=str(path))
+        return
+    try:
+        with path.open("rb") as file:
+            start = file.read(16)
+    except OSError as error:
+        raise AccessDenied(f"the SQLite catalog cannot be read: {error.strerror}", where=str(path)) from None
+    if start and start != b"SQLite format 3\0":
+        raise ConfigError("the catalog's file is no SQLite database", where=str(path))
+    if not os.access(path, os.W_OK):
+        raise AccessDenied("the SQLite catalog cannot be written to", where=str(path))
+
+
+def _server(catalog: Catalog) -> None:
+    """A database or metastore server: whether it listens; PostgreSQL also whether one may log in.
+
+    Without a client for the database, who may log in is said by its driver when Spark opens the catalog.
+    """
+    if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
+        # TLS as only Java knows it: then the port alone is asked, and no password is sent.
+        with suppress(JavaOnly):
+            postgresql.log_in(catalog, timeout=TIMEOUT_SECONDS)
+            return
+    # Hive takes several metastores, separated by commas: one of them has to answer.
+    addresses = [urlsplit(each) for each in catalog.uri.removeprefix("jdbc:").split(",")]
+    failed: LakefeedError | None = None
+    for parts in addresses:
+        port = parts.port or {"postgresql": 5432, "mysql": 3306, "mariadb": 3306, "thrift": 9083}.get(parts.scheme)
+        if parts.hostname is None or port is None:
+            return
+        try:
+            socket.create_connection((parts.hostname, port), timeout=TIMEOUT_SECONDS).close()
+            return
+        except OSError as error:
+            what = "the Hive metastore" if parts.scheme == "thrift" else "the catalog's database"
+            why = f"{what} does not answer: {error.strerror or error}"
+            failed = Unreachable(why, where=f"{parts.hostname}:{port}")
+    if failed is not None:
+        raise failed

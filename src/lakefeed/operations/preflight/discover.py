@@ -1,0 +1,241 @@
+"""What a topic holds, as far as its registered schema or one of its records tells."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lakefeed.config.ddl import columns_of_ddl
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.records.decode.avro_schema import table_schema
+from lakefeed.records.decode.registry import RegisteredSchema
+from lakefeed.records.schema.limits import DEEPEST
+
+SAMPLE_SECONDS = 5.0
+# A record with more is a map of things by their ids, and no row.
+MAX_COLUMNS = 1_000
+# Looking a schema id's subject up asks for each subject's latest version.
+_MAX_SUBJECTS = 200
+_TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(time|date|stamp)$|At$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A top-level field of the values.
+
+    Attributes:
+        name: as in the schema.
+        type: in the schema's own words.
+        time: ``instant`` if it is a date or timestamp, ``text`` if it is a text that looks like one by its name.
+    """
+
+    name: str
+    type: str
+    time: Literal["instant", "text"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Discovery:
+    """How to decode a topic.
+
+    Attributes:
+        kind: which decode block fits.
+        how: how that is known, one sentence, for people.
+        certain: False if it is guessed, or nothing could be found out.
+        columns: top-level fields, where they are known.
+        subject: the registry's subject, if it is not the usual ``<topic>-value``.
+        ddl: for JSON, the columns as Spark DDL.
+    """
+
+    kind: Literal["avro", "protobuf", "json_schema", "json", "raw"]
+    how: str
+    certain: bool = True
+    columns: tuple[Column, ...] = ()
+    subject: str | None = None
+    ddl: str | None = None
+
+
+def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) -> Discovery:
+    """Asks the registry for the topic's value schema, or else looks at one record.
+
+    Raises:
+        ResourceMissing: there is no such topic.
+        Unreachable: broker or registry do not answer.
+    """
+    from lakefeed.clients.kafka.failures import missing_topic
+    from lakefeed.clients.kafka.topics import Topics
+
+    existing = Topics(bootstrap_servers).list()
+    if topic not in existing:
+        raise missing_topic(topic, existing, where=bootstrap_servers)
+    if registry_url is not None:
+        from lakefeed.records.decode.registry import SchemaRegistry
+
+        try:
+            found = SchemaRegistry(registry_url).latest(f"{topic}-value")
+        except ResourceMissing:
+            pass
+        else:
+            how = f"the registered schema of subject {found.subject}, version {found.version}"
+            if known := _registered(found, how, registry=registry_url):
+                return known
+            how = f"subject {found.subject} has a {found.kind} schema, which lakefeed does not decode"
+            return Discovery(kind="raw", how=how, certain=False)
+    return _from_record(sample(topic, bootstrap_servers=bootstrap_servers), registry_url, topic)
+
+
+def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
+    """How to decode what a registered schema describes; None for a kind or a schema that gives no columns."""
+    if found.kind == "PROTOBUF":
+        return Discovery(kind="protobuf", how=how, subject=subject)
+    if found.kind == "AVRO":
+        text = table_schema(None, found, registry=registry)
+        return Discovery(kind="avro", how=how, subject=subject, columns=_avro_columns(text))
+    try:
+        text = table_schema(None, found, registry=registry)
+    except ConfigError:
+        return None
+    return Discovery(kind="json_schema", how=how, subject=subject, columns=_avro_columns(text))
+
+
+def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> Discovery:
+    if value is None:
+        how = f"no schema is registered for {topic}-value, and the topic holds no records to look at"
+        return Discovery(kind="raw", how=how, certain=False)
+    if len(value) > 5 and value[0] == 0 and registry_url is not None:
+        framed = _framed(int.from_bytes(value[1:5], "big"), registry_url)
+        if framed is not None:
+            return framed
+    document = _json_object(value)
+    if document is not None and len(document) <= MAX_COLUMNS:
+        columns = tuple(
+            Column(name=name, type=_ddl_type(each), time=_time(name, each)) for name, each in document.items()
+        )
+        ddl = ", ".join(f"{_ddl_name(name)} {_ddl_type(each)}" for name, each in document.items())
+        how = "no schema is registered; the columns are guessed from one JSON record"
+        return Discovery(kind="json", how=how, certain=False, columns=columns, ddl=ddl)
+    how = "no schema is registered, and a record that was looked at is neither framed Avro nor a JSON object"
+    return Discovery(kind="raw", how=how, certain=False)
+
+
+def _framed(schema_id: int, registry_url: str) -> Discovery | None:
+    """A value with Confluent's header whose schema id the registry knows, under whatever subject."""
+    from lakefeed.records.decode.registry import SchemaRegistry
+
+    registry = SchemaRegistry(registry_url)
+    try:
+        registry.by_id(schema_id)
+        for subject in registry.subjects()[:_MAX_SUBJECTS]:
+            found = registry.latest(subject)
+            if found.schema_id == schema_id:
+                how = f"a record's schema id {schema_id}, which is the latest version of subject {subject}"
+                return _registered(found, how, registry=registry_url, subject=subject)
+    except Unreachable:
+        raise
+    except LakefeedError:
+        return None
+    return None
+
+
+def sample(topic: str, *, bootstrap_servers: str, seconds: float = SAMPLE_SECONDS) -> bytes | None:
+    """The value of one of the topic's first records; None if there is none within ``seconds``.
+
+    Nothing is committed, and no consumer group is joined.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    silent = logging.getLogger("lakefeed.clients.kafka.librdkafka")
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": "lakefeed-init",
+        "enable.auto.commit": False,
+        "enable.partition.eof": False,
+    }
+    consumer = Consumer(settings, logger=silent)
+    try:
+        partitions = consumer.list_topics(topic, timeout=seconds).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None and message.value() is not None:
+                value = message.value()
+                return value if isinstance(value, bytes) else str(value).encode()
+        return None
+    finally:
+        consumer.close()
+
+
+def _avro_columns(text: str) -> tuple[Column, ...]:
+    schema = json.loads(text)
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        return ()
+    return tuple(
+        Column(name=field["name"], type=_avro_type(field["type"]), time=_avro_time(field["name"], field["type"]))
+        for field in schema["fields"]
+    )
+
+
+def _avro_type(schema: Any) -> str:
+    if isinstance(schema, list):
+        return " or ".join(_avro_type(each) for each in schema)
+    if not isinstance(schema, dict):
+        return str(schema)
+    if "logicalType" in schema:
+        return str(schema["logicalType"])
+    if schema["type"] == "array":
+        return f"array of {_avro_type(schema['items'])}"
+    if schema["type"] == "map":
+        return f"map of {_avro_type(schema['values'])}"
+    return str(schema.get("name", schema["type"])) if schema["type"] == "record" else _avro_type(schema["type"])
+
+
+def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
+    words = _avro_type(schema).split(" or ")
+    if any(re.fullmatch(r"(local-)?timestamp-(millis|micros|nanos)|date", word) for word in words):
+        return "instant"
+    return "text" if "string" in words and _TIME_NAME.search(name) else None
+
+
+def _json_object(value: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not document or "" in document:
+        return None
+    try:
+        columns_of_ddl(", ".join(f"{_ddl_name(name)} {_ddl_type(each)}" for name, each in document.items()))
+    except (ValueError, RecursionError):
+        return None
+    return document
+
+
+def _time(name: str, value: Any) -> Literal["text"] | None:
+    return "text" if isinstance(value, str) and _TIME_NAME.search(name) else None
+
+
+def _ddl_type(value: Any, depth: int = 1) -> str:
+    if depth > DEEPEST - 2:
+        return "STRING"  # The JSON; the record and the text are levels too.
+    if isinstance(value, bool):
+        return "BOOLEAN"
+    if isinstance(value, int):
+        return "BIGINT" if -(2**63) <= value < 2**63 else "DECIMAL(38,0)" if abs(value) < 10**38 else "STRING"
+    if isinstance(value, float):
+        return "DOUBLE"
+    if isinstance(value, list):
+        return f"ARRAY<{_ddl_type(value[0], depth + 1) if value else 'STRING'}>"
+    if isinstance(value, dict) and value:
+        return f"STRUCT<{', '.join(f'{_ddl_name(key)}: {_ddl_type(each, depth + 1)}' for key, each in value.items())}>"
+    return "STRING"
+
+
+def _ddl_name(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return name
+    return "`" + name.replace("`", "``") + "`"

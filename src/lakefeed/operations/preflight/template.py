@@ -1,0 +1,261 @@
+"""The commented ``pipeline.yaml`` that ``lakefeed init`` writes."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from lakefeed.config.connections import Registry
+from lakefeed.config.names import Brokers, Identifier
+from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
+from lakefeed.errors import ConfigError
+from lakefeed.operations.preflight.discover import Column, Discovery
+
+MAX_FIELDS = 200
+"""So many are listed in the comment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blank:
+    """What a new pipeline file is filled with.
+
+    Attributes:
+        topic: what it reads.
+        name: the pipeline's name.
+        table: catalog.namespace.table.
+        bucket: where the checkpoint goes.
+        bootstrap_servers: default for ${KAFKA_BOOTSTRAP_SERVERS}; None if the variable is set.
+        registry_url: default for ${SCHEMA_REGISTRY_URL}; None if the variable is set.
+        discovery: what is known of the values.
+    """
+
+    topic: str
+    name: str
+    table: str
+    bucket: str
+    bootstrap_servers: str | None
+    registry_url: str | None
+    discovery: Discovery
+
+
+def name_of(topic: str) -> str:
+    """A pipeline's name made of a topic's: ``nyc-avro.topic`` becomes ``nyc_avro_topic``."""
+    name = re.sub(r"\W+", "_", topic, flags=re.ASCII).strip("_").lower() or "pipeline"
+    return name if not name[0].isdigit() else f"topic_{name}"
+
+
+def check(blank: Blank) -> None:
+    """Makes sure that what the user chose fits, before anything is written.
+
+    Raises:
+        ConfigError: the name or the table is none.
+    """
+    if not re.fullmatch(Identifier, blank.name):
+        what = f"'{blank.name}' can be no pipeline's name"
+        raise ConfigError(what, where="--pipeline-name", hint="use letters, digits and underscores")
+    if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", blank.table):
+        raise ConfigError(f"'{blank.table}' is no table", where="--table", hint="write catalog.namespace.table")
+    for value, option, kind in (
+        (blank.bootstrap_servers, "--bootstrap-servers", Brokers),
+        (blank.registry_url, "--registry", Registry),
+    ):
+        try:
+            TypeAdapter(kind if value is not None else None).validate_python(value)
+        except ValidationError as error:
+            what = error.errors(include_input=False, include_url=False)[0]["msg"].removeprefix("Value error, ")
+            raise ConfigError(what, where=option) from None
+
+
+def pipeline_text(blank: Blank) -> str:
+    """The file's text."""
+    return "\n".join(
+        [
+            f"# yaml-language-server: $schema={FILE_NAME}",
+            f"# Lands the topic {_comment(blank.topic)} in the table {blank.table}.",
+            "#   lakefeed check FILE --connect   finds mistakes here, and in what it points at",
+            "#   lakefeed run FILE               runs it",
+            "# ${NAME} comes from the environment. Every setting: lakefeed's docs/pipeline-reference.md",
+            "",
+            "# Marks commits and the checkpoint: do not change it once the pipeline has run.",
+            f"name: {_scalar(blank.name)}",
+            "",
+            "source:",
+            "  kafka:",
+            f"    bootstrap_servers: {_variable('KAFKA_BOOTSTRAP_SERVERS', blank.bootstrap_servers)}",
+            f"    topics: [{_scalar(blank.topic)}]",
+            "    start: earliest                   # of a new feed; later it resumes where it ended",
+            "    max_records_per_batch: 1_000_000",
+            "    # options: {kafka.max.poll.records: 10000}   # further Kafka client settings",
+            "",
+            *_decode(blank),
+            "",
+            *_transform(blank),
+            "sink:",
+            "  iceberg:",
+            f"    table: {blank.table}             # created if it is missing",
+            *_partition_by(blank.discovery.columns),
+            "",
+            "trigger: 1 minute                     # time between two commits; or available-now",
+            f"checkpoint: s3a://{_bucket(blank.bucket)}/checkpoints/{blank.name}",
+            "",
+            *_connections(blank.table.split(".")[0]),
+            "",
+        ]
+    )
+
+
+def _decode(blank: Blank) -> list[str]:
+    found = blank.discovery
+    mark = "Known from" if found.certain else "Please look:"
+    lines = [f"# {mark} {_comment(found.how)}."]
+    if found.columns:
+        width = max(len(_comment(column.name)) for column in found.columns) + 2
+        lines += [
+            "# Fields:",
+            *(f"#   {_comment(column.name):<{width}}{_comment(column.type)}" for column in found.columns[:MAX_FIELDS]),
+        ]
+    if len(found.columns) > MAX_FIELDS:
+        lines.append(f"#   … and {len(found.columns) - MAX_FIELDS} more")
+    if found.kind == "raw":
+        lines += [
+            "# raw lands the bytes in one column, value. If you know better:",
+            "#   avro: {schema_file: values.avsc}           # Avro without a header",
+            "#   protobuf: {schema_file: values.proto, message: Trip}",
+            "#   json: {schema_ddl: 'id BIGINT, name STRING'}   # or {schema: sample}",
+            "#   csv: {schema_ddl: 'id BIGINT, name STRING'}",
+            "#   string: {}",
+        ]
+    lines.append("decode:")
+    if found.kind in ("avro", "protobuf", "json_schema"):
+        lines += [f"  {found.kind}:", f"    registry: {_variable('SCHEMA_REGISTRY_URL', blank.registry_url)}"]
+        if found.subject is not None:
+            lines.append(f"    subject: {_scalar(found.subject)}")
+        if found.kind == "protobuf":
+            lines.append("    # message: NAME                   # if the values are not the schema's first message")
+    elif found.kind == "json":
+        lines += ["  json:", f"    schema_ddl: {_quoted(found.ddl or '')}"]
+    else:
+        lines.append("  raw: {}")
+    lines += [
+        "  # Where each row comes from, as columns kafka_topic, kafka_partition and so on; also: key, headers.",
+        "  metadata: [topic, partition, offset, timestamp]",
+    ]
+    return lines
+
+
+def _transform(blank: Blank) -> list[str]:
+    text = next((column.name for column in blank.discovery.columns if column.time == "text"), None)
+    shown = f"SELECT *, to_timestamp({text}) AS {text}_ts" if text and re.fullmatch(Identifier, text) else "SELECT *"
+    return [
+        "# One SELECT over the decoded records, if they are to land in another form:",
+        "# transform:",
+        f"#   sql: {shown} FROM {blank.name}",
+        "",
+    ]
+
+
+def _partition_by(columns: tuple[Column, ...]) -> list[str]:
+    known = (each.name for each in columns if each.time == "instant" and re.fullmatch(Identifier, each.name))
+    instant = next(known, "kafka_timestamp")
+    return [f"    # partition_by: [days({instant})]"]
+
+
+def _connections(catalog: str) -> list[str]:
+    lines = [
+        "# The S3 store comes from AWS_ENDPOINT_URL_S3, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
+        "# To say it here instead:",
+        "# s3: {endpoint: '${AWS_ENDPOINT_URL_S3}', access_key: '${AWS_ACCESS_KEY_ID}',",
+        "#      secret_key: '${AWS_SECRET_ACCESS_KEY}'}",
+    ]
+    if catalog == "lake":
+        return [*lines, "# The catalog lake comes from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."]
+    return [
+        *lines,
+        "catalogs:",
+        f"  {catalog}:",
+        "    type: jdbc                        # or rest",
+        "    uri: ${LAKEFEED_CATALOG_URI}",
+        "    warehouse: ${LAKEFEED_WAREHOUSE}",
+    ]
+
+
+def _bucket(name: str) -> str:
+    return name if re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", name) else "lake"
+
+
+def _variable(name: str, default: str | None) -> str:
+    if default is None:
+        return f"${{{name}}}"
+    if re.fullmatch(r"[A-Za-z0-9.,:/_-]+", default):
+        return f"${{{name}:-{default}}}"
+    # What a default cannot have, or YAML would read otherwise: then the value itself.
+    return _quoted(default)
+
+
+def _comment(text: str) -> str:
+    """Text of the world outside, kept on its line: YAML ends a comment at more characters than at a line's end."""
+    return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
+
+
+def _scalar(text: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9._-]+", text) and yaml.safe_load(text) == text:
+        return text
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    """In YAML's double quotes; $$ is one dollar sign in a pipeline file."""
+    escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("$", "$$")
+    return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped) + '"'
+
+
+def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
+    """Writes a file as a whole or not at all.
+
+    Raises:
+        ConfigError: it exists and is not to be overwritten, or cannot be written.
+    """
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            # As an editor would have made it, not private as temporary files are.
+            Path(temporary).chmod(0o644)
+            if overwrite:
+                Path(temporary).replace(path)
+            else:
+                # Unlike a rename, a link never replaces what somebody else has just written.
+                path.hardlink_to(temporary)
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+    except FileExistsError:
+        raise exists(path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot write the file: {error.strerror}", where=str(path)) from None
+
+
+def write_schema_beside(pipeline: Path) -> Path | None:
+    """Writes the JSON Schema into a pipeline file's folder; None if a file of that name there is not lakefeed's.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    path = pipeline.absolute().parent / FILE_NAME
+    if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
+        return None
+    write_new(path, written(json_schema()), overwrite=True)
+    return path
+
+
+def exists(path: Path) -> ConfigError:
+    """The error for a file that is not to be overwritten."""
+    return ConfigError(
+        "the file exists", where=str(path), hint="choose another with --file, or overwrite it with --force"
+    )

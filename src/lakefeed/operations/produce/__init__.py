@@ -1,0 +1,1 @@
+"""Rows into topics: from files, or generated."""

@@ -1,0 +1,58 @@
+"""How far a producer is, on stderr: a live line in a terminal, otherwise a line every few seconds."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+
+from lakefeed.feed.progress.terminal import LiveLine, duration
+
+_SECONDS_A_LINE = 5.0
+
+
+class ProduceView(LiveLine):
+    """Shows how many records have reached the topic. Use it as a context manager.
+
+    Args:
+        topic: where they go.
+        expected: how many there will be, if that is known.
+        console: where to draw; default stderr.
+    """
+
+    def __init__(self, topic: str, *, expected: int | None = None, console: Console | None = None) -> None:
+        self._topic = topic
+        self._expected = expected
+        self._printed = time.monotonic()
+        self._first: tuple[float, int] | None = None
+        super().__init__(self._line(0), console=console)
+
+    def reached(self, records: int) -> None:
+        """Takes the number of records that are in the topic by now; called as often as one likes."""
+        if self.lives:
+            self.update(self._line(records))
+        elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
+            self._printed = time.monotonic()
+            self.print(self._line(records))
+
+    def note(self, text: str) -> None:
+        """Shows a line that stays."""
+        self.print(text)
+
+    def _line(self, records: int) -> str:
+        known = f" of {self._expected:,}" if self._expected is not None else ""
+        parts = [f"produce {self._topic}: {records:,}{known}"]
+        if (rate := self._rate(records)) > 0:
+            parts.append(f"{rate:,.0f}/s")
+            if self._expected is not None:
+                parts.append(f"{duration(max(0, self._expected - records) / rate)} left")
+        return " · ".join(parts)
+
+    def _rate(self, records: int) -> float:
+        """Records a second since the first ones came: Spark's start would make it look slow for minutes."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, records) if records > 0 else None
+            return 0.0
+        seconds = now - self._first[0]
+        return (records - self._first[1]) / seconds if seconds > 0 else 0.0

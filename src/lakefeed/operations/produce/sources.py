@@ -1,0 +1,156 @@
+"""Rows from files, typed by an Avro schema or by what Spark infers; a value that does not fit is an error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
+
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.records.encode import avro
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+FileFormat = Literal["csv", "json", "parquet"]
+
+_SUFFIXES: dict[str, FileFormat] = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+}
+_FILES_A_BATCH = 100
+
+
+def read_rows(
+    spark: SparkSession,
+    path: str,
+    *,
+    format: FileFormat | None = None,  # noqa: A002  (the word that Spark uses)
+    schema: str | None = None,
+    stream: bool = False,
+) -> DataFrame:
+    """The rows of files.
+
+    CSV files begin with a header, whose names are matched with the schema's; JSON files have one object a line;
+    Parquet files bring their own types. Empty CSV values are null.
+
+    Args:
+        spark: a session from ``lakefeed.session``.
+        path: a file, a folder or a pattern: local, or ``s3a://bucket/key``.
+        format: what the files are. Default: by the end of the path.
+        schema: Avro record schema (JSON) that gives CSV and JSON values their types. Default: inferred from all
+            values, which reads the files once more.
+        stream: follow a folder: files that are there and those that come, each once.
+
+    Raises:
+        ResourceMissing: there is no such file.
+        ConfigError: the format is not known, or the schema cannot be used.
+        AccessDenied: the store refuses the credentials.
+        Unreachable: the store does not answer.
+
+    A value that does not fit shows when the rows are used: then Spark fails, and ``read_error`` says how.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    format = format or _format_of(path)  # noqa: A001
+    where = _located(path)
+    try:
+        columns = _columns(spark, where, format, schema)
+        if not stream:
+            reader = spark.read.format(format).options(**_options(format, infer=columns is None))
+            return (reader.schema(columns) if columns is not None else reader).load(where)
+        if columns is None:
+            columns = read_rows(spark, path, format=format).schema
+        following = spark.readStream.format(format).options(**_options(format, infer=False))
+        return following.option("maxFilesPerTrigger", _FILES_A_BATCH).schema(columns).load(where)
+    except (PySparkException, Py4JJavaError) as error:
+        raise _unreadable(error, path) from error
+
+
+def read_error(text: str) -> LakefeedError | None:
+    """What is wrong with a file, if that is why Spark stopped.
+
+    Args:
+        text: Spark's whole message, with causes.
+    """
+    if "MALFORMED_RECORD" not in text and "CSV header does not conform" not in text:
+        return None
+    file = re.search(r"(?:reading file|CSV file:) ([^\s]+?)[.]?(?:\s|$)", text)
+    if "CSV header" in text:
+        what = "the header of a CSV file has other names, or the same in another order, than the first file's"
+    elif field := re.search(r"Cannot parse the field name (.+? and the value .+?) of the JSON token", text):
+        what = f"a value does not fit the schema: field {field.group(1)[:200]}"
+    elif value := re.search(r"For input string: \"(.*?)\"", text):
+        what = f"a value does not fit the schema: '{value.group(1)[:200]}'"
+    else:
+        what = "a row does not fit the schema"
+    if record := re.search(r"record parsing: (.*?)[.]\s*Parse Mode", text, re.DOTALL):
+        what += f", in the row {record.group(1)[:300]}"
+    return ConfigError(
+        what,
+        where=f"file {file.group(1)}" if file else None,
+        hint="mend the file, or give another schema with --schema-file",
+    )
+
+
+def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
+    """The types to read with; None where the files or Spark's inference say them."""
+    from pyspark.sql.types import StringType, StructField, StructType
+
+    if schema is None or format == "parquet":
+        return None
+    wanted = avro.struct_of(spark, schema)
+    if format == "json":
+        return wanted
+    # Spark matches CSV columns by position: so the types go to the names of the header, in its order.
+    names = spark.read.option("header", True).csv(where).columns
+    types = {field.name: field.dataType for field in wanted.fields}
+    return StructType([StructField(name, types.get(name, StringType())) for name in names])
+
+
+def _options(format: FileFormat, *, infer: bool) -> dict[str, str]:  # noqa: A002
+    if format == "parquet":
+        return {}
+    options = {"mode": "FAILFAST"}
+    if format == "csv":
+        options |= {"header": "true", "inferSchema": str(infer).lower()}
+        if not infer:
+            options["enforceSchema"] = "false"
+    return options
+
+
+def _format_of(path: str) -> FileFormat:
+    suffixes = Path(path.rstrip("/")).suffixes
+    for suffix in reversed(suffixes):
+        if suffix in _SUFFIXES:
+            return _SUFFIXES[suffix]
+    raise ConfigError(
+        "the path does not say what the files are",
+        where=path,
+        hint=f"say --format {', '.join(get_args(FileFormat)[:-1])} or {get_args(FileFormat)[-1]}",
+    )
+
+
+def _located(path: str) -> str:
+    """A URL that means this machine's file whatever Spark's default file system is."""
+    if re.match(r"[a-z][a-z0-9]+://?", path):
+        return re.sub(r"^s3://", "s3a://", path)
+    return f"file://{Path(path).expanduser().absolute()}"
+
+
+def _unreadable(error: Exception, path: str) -> LakefeedError:
+    from lakefeed.clients.spark.errors import translated
+
+    text = str(error)
+    if "PATH_NOT_FOUND" in text or "FileNotFoundException" in text:
+        return ResourceMissing("there is no such file or folder", where=path)
+    if "UNABLE_TO_INFER_SCHEMA" in text:
+        return ResourceMissing(
+            "there is no row to tell the columns from", where=path, hint="give a schema with --schema-file"
+        )
+    return read_error(text) or translated(error)

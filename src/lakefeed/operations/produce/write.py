@@ -1,0 +1,219 @@
+"""Records into a topic through Spark's Kafka sink, as a batch or as a stream.
+
+The sink is at-least-once: the idempotent client doubles nothing when it repeats a request, but a Spark task that
+fails and runs again sends its rows again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark.errors import translated
+from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_complaints
+from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.query import MicroBatches, watch
+from lakefeed.operations.produce.pace import paced
+from lakefeed.operations.produce.sources import read_error
+from lakefeed.records.encode.avro import null_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_POLL_SECONDS = 0.5
+_STOP_SECONDS = 20.0
+
+Reached = Callable[[int], None]
+"""Called a few times a second with the number of records that have reached the topic."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Produced:
+    """What a producer has done.
+
+    Attributes:
+        topic: where the records are.
+        records: how many more records the topic has: those of others count too, if others wrote meanwhile.
+        seconds: how long it took.
+    """
+
+    topic: str
+    records: int
+    seconds: float
+
+    @property
+    def records_per_second(self) -> float:
+        """Records by seconds."""
+        return self.records / self.seconds if self.seconds > 0 else 0.0
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C came while a batch was being sent; ``produced`` says what the topic has of it."""
+
+    def __init__(self, produced: Produced) -> None:
+        self.produced = produced
+        super().__init__()
+
+
+def produce(
+    records: DataFrame,
+    topic: str,
+    *,
+    bootstrap_servers: str,
+    options: Mapping[str, str] | None = None,
+    rate: float | None = None,
+    reached: Reached | None = None,
+) -> Produced:
+    """Sends a batch of records and returns when the brokers have acknowledged them.
+
+    Args:
+        records: what :func:`lakefeed.records.encode.encode.to_records` gives: the column ``value``, and ``key`` and
+            ``headers`` if there are any.
+        topic: it must exist.
+        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
+        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
+        rate: records a second in total, at most. Default: as fast as it goes.
+        reached: told about progress.
+
+    Raises:
+        ResourceMissing: there is no such topic.
+        ConfigError: a Kafka setting is wrong, or a row does not fit the schema.
+        Unreachable: no broker answers.
+        Interrupted: Ctrl-C; what was sent until then stays in the topic.
+    """
+    sink = sink_options(topic, bootstrap_servers, options)
+    count = _Count(topic, bootstrap_servers, options)
+    save = _Save(paced(records, rate), sink)
+    try:
+        while not save.finished(_POLL_SECONDS):
+            if reached is not None:
+                reached(count.so_far().records)
+    except KeyboardInterrupt:
+        save.cancel()
+        raise Interrupted(count.at_rest()) from None
+    except LakefeedError:
+        save.cancel()
+        raise
+    if save.failure is not None:
+        raise _error(save.failure) from save.failure
+    return count.so_far()
+
+
+def produce_stream(
+    records: DataFrame,
+    topic: str,
+    *,
+    bootstrap_servers: str,
+    checkpoint: str,
+    stop: threading.Event,
+    options: Mapping[str, str] | None = None,
+    rate: float | None = None,
+    on_batch: Callable[[BatchProgress], None] | None = None,
+) -> Produced:
+    """Sends records as they come, until ``stop`` is set; then ends between two micro-batches.
+
+    Args:
+        records: as for :func:`produce`, but a stream.
+        topic: it must exist.
+        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
+        checkpoint: where the query keeps what it has read; started again, it resumes there.
+        stop: ends it.
+        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
+        rate: records a second in total, at most. Default: as fast as it goes.
+        on_batch: told about each finished micro-batch.
+
+    Raises:
+        ResourceMissing: there is no such topic.
+        ConfigError: a Kafka setting is wrong, or a row does not fit the schema.
+        Unreachable: no broker answers.
+    """
+    sink = sink_options(topic, bootstrap_servers, options)
+    count = _Count(topic, bootstrap_servers, options)
+    writer = paced(records, rate).writeStream.format("kafka").options(**sink)
+    try:
+        query = writer.option("checkpointLocation", checkpoint).start()
+        watch(query, MicroBatches(stop), on_batch=on_batch or (lambda progress: None))
+    except LakefeedError as error:
+        raise _error(error.__cause__ or error) from error
+    return count.so_far()
+
+
+def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
+    """Options of Spark's Kafka sink.
+
+    Raises:
+        ConfigError: a setting that a producer does not have, or that cannot be set here.
+    """
+    if complaints := producer_complaints(options or {}):
+        first = complaints[0]
+        raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
+    servers = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
+    return {**PRODUCER_DEFAULTS, **(options or {}), **servers}
+
+
+class _Count:
+    """How many records a topic has got since now, by the ends of its partitions, which are cheap to ask for."""
+
+    def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
+        self._topics = Topics(bootstrap_servers, options=options)
+        self._topic = topic
+        self._before = self._end()
+        self._began = time.monotonic()
+
+    def so_far(self) -> Produced:
+        return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
+
+    def at_rest(self) -> Produced:
+        """The count once it no longer grows: tasks that were cancelled still send what their client holds."""
+        last = self.so_far()
+        for _ in range(int(_STOP_SECONDS)):
+            time.sleep(1)
+            now = self.so_far()
+            if now.records == last.records:
+                break
+            last = now
+        return last
+
+    def _end(self) -> int:
+        return sum(self._topics.end_offsets(self._topic).values())
+
+
+class _Save:
+    """Spark's blocking ``save()`` in a thread, so that progress can be shown and Ctrl-C is heard."""
+
+    def __init__(self, records: DataFrame, options: Mapping[str, str]) -> None:
+        from pyspark import InheritableThread
+
+        self.failure: Exception | None = None
+        self._context = records.sparkSession.sparkContext
+        self._tag = f"lakefeed-produce-{id(self)}"
+
+        def run() -> None:
+            self._context.addJobTag(self._tag)
+            try:
+                records.write.format("kafka").options(**options).save()
+            except Exception as error:  # Whatever it is, the caller's thread raises it.
+                self.failure = error
+
+        self._thread: Any = InheritableThread(target=run, daemon=True)
+        self._thread.start()
+
+    def finished(self, seconds: float) -> bool:
+        """Waits for the end, so long at most."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """Stops the job and waits until its tasks have let go."""
+        self._context.cancelJobsWithTag(self._tag)
+        self._thread.join(_STOP_SECONDS)
+
+
+def _error(error: BaseException) -> LakefeedError:
+    text = str(error)
+    return null_error(text) or read_error(text) or translated(error)

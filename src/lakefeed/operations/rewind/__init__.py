@@ -1,0 +1,1 @@
+"""Moves a feed on purpose: plans, executes and remembers it."""

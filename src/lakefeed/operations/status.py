@@ -1,0 +1,284 @@
+"""Where a feed stands, as checkpoint, table, group and topics say it, and what a start would do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.kafka.monitoring import MonitoringGroup
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.config.connections import Connections
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.facts import Facts, Start, collect_facts
+from lakefeed.feed.recovery import decide, ends
+from lakefeed.ledger.checkpoint import Note, Owner, noted, owned
+from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
+from lakefeed.ledger.checkpoint_store import StoredFiles
+from lakefeed.ledger.feed_position import Position
+from lakefeed.offsets.ranges import Partition
+from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.records.transform.identity import keeps_no_state, transform_id
+from lakefeed.records.transform.plan import QueryPlan
+from lakefeed.sinks.stored import stored_letters, stored_sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionStanding:
+    """One partition; what is not known is None.
+
+    Attributes:
+        topic: its name.
+        partition: the partition.
+        checkpoint: up to where the checkpoint takes the records for landed.
+        table: up to where the table's ledger has them.
+        group: what the monitoring group is set to.
+        topic_start: the first offset that the topic still has.
+        topic_end: one more than its last.
+        covered: the offsets that the table has.
+    """
+
+    topic: str
+    partition: int
+    checkpoint: int | None
+    table: int | None
+    group: int | None
+    topic_start: int | None
+    topic_end: int | None
+    covered: tuple[tuple[int, int], ...] | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that are in the topic and not landed; transactions leave some without a record."""
+        stands = self.checkpoint if self.table is None else self.table
+        return None if stands is None or self.topic_end is None else max(0, self.topic_end - stands)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """Where a feed stands.
+
+    Attributes:
+        feed: its name.
+        sink: its table or path.
+        batch_id: the newest batch that the checkpoint has planned; None without any.
+        committed: whether the checkpoint has it as done.
+        partitions: all that anybody knows of.
+        start: what a start would do now.
+        refusal: why a start would be refused; None if it would not.
+        position: where the feed stands in the table; None if that has nothing of it, or does not tell.
+        tells: whether the table tells where the feed stands; not after some rollbacks.
+        topics: those that the pipeline reads.
+        decided: how a start would begin; None if it would be refused.
+        checkpoint: how far the checkpoint has come.
+        note: what lakefeed has noted beside it; None if there is none yet.
+        logged: the newest batch in the log of a sink without a ledger.
+    """
+
+    feed: str
+    sink: str
+    batch_id: int | None
+    committed: bool
+    partitions: tuple[PartitionStanding, ...]
+    start: str
+    refusal: LakefeedError | None
+    position: Position | None
+    tells: bool
+    topics: Mapping[str, TopicDescription | None]
+    decided: Start | None
+    checkpoint: CheckpointState
+    note: Note | None
+    logged: int | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--output json``."""
+        return {
+            "feed": self.feed,
+            "sink": self.sink,
+            "batch_id": self.batch_id,
+            "committed": self.committed,
+            "start": self.start,
+            "refusal": self.refusal.as_dict() if self.refusal else None,
+            "partitions": [{**asdict(each), "lag": each.lag} for each in self.partitions],
+        }
+
+
+def surveyed(
+    config: PipelineConfig,
+    *,
+    connections: Connections,
+    folder: Path | None = None,
+    query_plan: Callable[[], QueryPlan] | None = None,
+) -> Survey:
+    """Where a feed stands. Reads two or three small files of the checkpoint and the table's metadata; changes nothing.
+
+    Args:
+        config: the pipeline.
+        connections: store and catalogs.
+        folder: where the pipeline file is.
+        query_plan: tells what state the query keeps, with Spark. Called only if the transform is another than at the
+            last start, and the start depends on it. Default: the state that the last start noted.
+
+    Raises:
+        CheckpointMismatch: the checkpoint is another pipeline's.
+        Unreachable: broker, store or catalog do not answer.
+        MissingExtra: pyiceberg and pyarrow are not installed.
+    """
+    owner = Owner.of(config)
+    found, files = None, None
+    if config.checkpoint:
+        files = StoredFiles(config.checkpoint, s3=connections.s3)
+        found = noted(files, where=config.checkpoint)
+        owned(found, owner, where=config.checkpoint)
+    never = keeps_no_state(config)
+    state = checkpoint_state(files, with_query_id=not never) if files is not None else CheckpointState()
+    topics = SourceTopics(config.kafka).described()
+    sink = stored_sink(config, connections, folder=folder)
+    logged, position = sink.logged(), None
+    decided: Start | None = None
+    refusal: LakefeedError | None = None
+    letters: Position | None = None
+    letters_refusal: LakefeedError | None = None
+    # As in a run: letters follow a feed only by its ledger, and a topic of letters has none.
+    kept = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
+    if kept is not None:
+        try:
+            letters = stored_letters(kept, config.name, connections=connections)
+        except (CheckpointMismatch, ConfigError) as unknown:
+            letters_refusal = unknown
+    try:
+        facts = collect_facts(
+            owner,
+            sink,
+            checkpoint=state,
+            note=found,
+            topics=topics,
+            stateful=not never and bool(found and found.state),
+            rewinds=config.sink.chosen.rewinds,
+            letters=letters.ranges if letters else None,
+            letters_table=kept or "",
+        )
+    except CheckpointMismatch as untold:
+        tells, refusal = False, untold
+    else:
+        tells, position = True, facts.last
+        # The state is noted before the first batch is planned, so that the note counts from then on.
+        same = (
+            state.batch_id is not None and found is not None and found.transform == transform_id(config, folder=folder)
+        )
+        if never or same:
+            query_plan = None
+        decided, refusal = _decide(
+            facts, files, query_plan, noted_state=found.state if found else (), checkpoint=config.checkpoint
+        )
+        if refusal is None and letters_refusal is not None:
+            decided, refusal = None, letters_refusal
+    return Survey(
+        feed=config.name,
+        sink=owner.sink,
+        batch_id=state.batch_id,
+        committed=state.committed,
+        partitions=_standings(config.kafka, state, position, topics),
+        start=_told(config, decided, is_new=state.batch_id is None and position is None),
+        refusal=refusal,
+        position=position,
+        tells=tells,
+        topics=topics,
+        decided=decided,
+        checkpoint=state,
+        note=found,
+        logged=logged,
+    )
+
+
+def _decide(
+    facts: Facts,
+    files: StoredFiles | None,
+    query_plan: Callable[[], QueryPlan] | None,
+    *,
+    noted_state: Sequence[str],
+    checkpoint: str,
+) -> tuple[Start | None, LakefeedError | None]:
+    """Decides with the statefulness that the query has, and asks for it only where the start depends on it."""
+
+    def of(stateful: bool) -> tuple[Start | None, LakefeedError | None]:
+        # As a run of such a query, which reads no query's id if it has no state.
+        state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
+        try:
+            return decide(replace(facts, stateful=stateful, checkpoint=state)), None
+        except LakefeedError as refusal:
+            return None, refusal
+
+    if query_plan is None:
+        return of(facts.stateful)
+    (start, refusal), (other, other_refusal) = of(False), of(True)
+    if facts.checkpoint.batch_id is None and start == other and str(refusal) == str(other_refusal):
+        return start, refusal
+    try:
+        plan = query_plan()
+        if not plan.stateful:
+            return start, refusal
+        if other is not None and not other.discard and facts.checkpoint.batch_id is not None:
+            plan.require_same_state(noted_state, checkpoint=checkpoint)
+    except LakefeedError as unfit:
+        return None, unfit
+    return other, other_refusal
+
+
+def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
+    if start is None:
+        return "refused"
+    if start.told is not None and config.checkpoint:
+        return start.told
+    return f"begins at the {config.kafka.start} records" if is_new else "resumes where the last batch ended"
+
+
+def _standings(
+    source: KafkaSource,
+    state: CheckpointState,
+    position: Position | None,
+    topics: Mapping[str, TopicDescription | None],
+) -> tuple[PartitionStanding, ...]:
+    there = {(name, each.id): each for name, found in topics.items() if found for each in found.partitions}
+    checkpoint = state.position or {}
+    table = ends(position) if position else {}
+    covered = position.covered.intervals if position and position.covered else None
+    known = sorted({*there, *checkpoint, *table})
+    group: Mapping[Partition, int] = {}
+    if source.monitoring_group is not None:
+        group = MonitoringGroup(source, source.monitoring_group).offsets(known) or {}
+    return tuple(
+        PartitionStanding(
+            topic=key[0],
+            partition=key[1],
+            checkpoint=checkpoint.get(key),
+            table=table.get(key),
+            group=group.get(key),
+            topic_start=there[key].start_offset if key in there else None,
+            topic_end=there[key].end_offset if key in there else None,
+            covered=None if covered is None else tuple(covered.get(key, ())),
+        )
+        for key in known
+    )
+
+
+def survey_of(feed: Assembly, spark: Callable[[], SparkSession]) -> Survey:
+    """Where the feed stands, and what a start would do now.
+
+    Args:
+        feed: the feed.
+        spark: gives a session; called only if a transform has changed, and may keep other state now.
+    """
+    return surveyed(
+        feed.config,
+        connections=feed.connections,
+        folder=feed.folder,
+        query_plan=lambda: feed.plan(spark()),
+    )

@@ -1,0 +1,1 @@
+"""Proves that a table holds each record once, from the table and the broker."""

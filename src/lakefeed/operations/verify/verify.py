@@ -1,0 +1,192 @@
+"""Proves from outside that a feed's table holds each record once: from its metadata and the broker, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ConfigError
+from lakefeed.ledger.outcomes import ZERO, total
+from lakefeed.ledger.snapshot_summary import Upserts
+from lakefeed.ledger.stateful_batches import without_batches
+from lakefeed.operations.verify.audit import findings
+from lakefeed.operations.verify.evidence import Evidence, Finding, spans
+from lakefeed.operations.verify.gathering import gathered
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One partition: what has landed, and what the topic has.
+
+    Attributes:
+        topic: its name.
+        partition: the partition.
+        start: the first offset that has verifiably landed.
+        end: one more than the last.
+        topic_start: the first offset that the topic still has; None if the topic is gone or another.
+        topic_end: one more than its last.
+        lag: offsets that have not landed yet.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    topic_start: int | None
+    topic_end: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets that are in the topic and not in the table; transactions leave some without a record."""
+        return None if self.topic_end is None else max(0, self.topic_end - self.end)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What was proven about a feed.
+
+    Attributes:
+        feed: the feed's name.
+        table: its table.
+        deep: whether rows were compared by their own offsets.
+        commits: commits that were verified.
+        whole: whether they are all that the feed made; else older snapshots have expired.
+        first_batch: the oldest of them; None without any.
+        last_batch: the newest.
+        offsets: offsets that they span.
+        records: records among them.
+        dead_letters: of the records.
+        skipped: of the records.
+        rows: rows that the table has of the feed: those of the commits, less those that a rewind or a later batch has
+            deleted. Where older snapshots have expired, with the rows that were there before.
+        rows_added: rows that the commits wrote.
+        rows_rewound: rows that rewinds deleted.
+        rows_before: rows from before the oldest commit.
+        offsets_again: offsets that were read again after a rewind; they are among ``offsets`` twice.
+        backfills: commits of backfills, whose records and rows are among the others.
+        replayed: rows that replays of dead letters wrote.
+        upserts: what became of all changes; None where rows are appended.
+        partitions: where each stands.
+        findings: faults first, then notes.
+    """
+
+    feed: str
+    table: str
+    deep: bool
+    commits: int
+    whole: bool
+    first_batch: int | None
+    last_batch: int | None
+    offsets: int
+    records: int
+    dead_letters: int
+    skipped: int
+    rows: int
+    rows_added: int
+    rows_rewound: int
+    rows_before: int
+    offsets_again: int
+    backfills: int
+    replayed: int
+    upserts: Upserts | None
+    partitions: tuple[Standing, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """What disproves exactly-once."""
+        return tuple(each for each in self.findings if each.fault)
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        """What one should know of, or what cannot be told."""
+        return tuple(each for each in self.findings if not each.fault)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--output json``."""
+        plain = asdict(self)
+        plain["partitions"] = [{**asdict(each), "lag": each.lag} for each in self.partitions]
+        return {"verified": not self.faults, **plain}
+
+
+def verified(config: PipelineConfig, *, connections: Connections, deep: bool = False) -> Verification:
+    """Holds a feed's commits, its dead letters, and the broker's offsets against each other.
+
+    May run beside the feed: it sees the table at one moment. Reads metadata, and where the dead letters were; the
+    broker counts again only where a range has fewer records than offsets.
+
+    Args:
+        config: the pipeline.
+        connections: store and catalogs.
+        deep: also read each row's own topic, partition and offset, which the table has to keep.
+
+    Raises:
+        ConfigError: the sink keeps no offsets, or with ``deep`` the table does not.
+        ResourceMissing: the table is not there.
+        Unreachable: the broker, the catalog or the store does not answer.
+    """
+    sink = config.sink.iceberg or config.sink.jdbc
+    if sink is None and config.sink.logged_path is None:
+        raise ConfigError(
+            f"sink.{config.sink.kind} keeps no ledger of all its commits that could be verified from outside",
+            where=config.sink.chosen.target or None,
+            hint="land the feed in an Iceberg table; docs/sinks.md says what each sink guarantees",
+        )
+    if sink is None:
+        raise ConfigError(
+            "a feed of files cannot be verified from outside: _spark_metadata lists files by batch id, and has neither "
+            "offsets nor counts to hold them against",
+            where=config.sink.logged_path,
+            hint="land the feed in an Iceberg table; docs/exactly-once.md says what files guarantee",
+        )
+    evidence = gathered(config, connections, deep=deep)
+    commits = evidence.commits
+    counts = sum((total(each.counts) for each in evidence.landed), ZERO)
+    return Verification(
+        feed=config.name,
+        table=sink.table,
+        deep=deep,
+        commits=len(commits),
+        whole=evidence.whole,
+        first_batch=commits[0].batch_id if commits else None,
+        last_batch=commits[-1].batch_id if commits else None,
+        offsets=sum(without_batches(each.ranges).records for each in evidence.landed),
+        records=counts.records,
+        dead_letters=counts.dead_letters,
+        skipped=counts.skipped,
+        rows=evidence.older_rows + sum(each.grown for each in (*evidence.landed, *evidence.replays)),
+        rows_added=sum(each.rows for each in evidence.landed),
+        rows_rewound=-sum(each.grown for each in commits if each.move is not None),
+        rows_before=evidence.older_rows,
+        offsets_again=sum(end - start for each in commits for start, end in each.rewound.values()),
+        backfills=len(evidence.backfills),
+        replayed=sum(each.rows for each in evidence.replays),
+        upserts=Upserts.sum(each.upserts for each in commits) if evidence.keyed else None,
+        partitions=tuple(_standings(evidence)),
+        findings=tuple(findings(evidence)),
+    )
+
+
+def _standings(evidence: Evidence) -> Iterator[Standing]:
+    described: Mapping[str, TopicDescription | None] = evidence.topics
+    ids = evidence.commits[-1].ranges.topic_ids if evidence.commits else {}
+    last = spans(evidence.commits[-1:])
+    for (topic, partition), (start, end) in sorted(spans(evidence.landed).items()):
+        # A rewind has gone back behind what landed once.
+        _, end = last.get((topic, partition), (start, end))
+        found = described.get(topic)
+        if found is not None and ids.get(topic, found.topic_id) != found.topic_id:
+            found = None
+        offsets = next((each for each in found.partitions if each.id == partition), None) if found else None
+        yield Standing(
+            topic=topic,
+            partition=partition,
+            start=start,
+            end=end,
+            topic_start=offsets.start_offset if offsets else None,
+            topic_end=offsets.end_offset if offsets else None,
+        )

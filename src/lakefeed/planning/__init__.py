@@ -1,1 +1,0 @@
-"""What a run would do, told before it does it."""

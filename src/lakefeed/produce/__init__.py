@@ -1,1 +1,0 @@
-"""Rows into topics: files or generated rows, encoded and sent by Spark."""

@@ -1,0 +1,1 @@
+"""From bytes to rows, and back: sources, decoders, schemas, transforms, encoders."""

@@ -1,0 +1,136 @@
+"""From a record's bytes to a row: ``decoded`` reads every value, ``rows`` takes those that are right.
+
+Between the two each record has its position and ``decoded: struct<value, schema_id, error>``:
+
+========================  ==========  ===========  =========
+record                    value       schema_id    error
+========================  ==========  ===========  =========
+right                     the struct  the id       null
+a null value (tombstone)  null        null         null
+not readable              null        id if known  why
+========================  ==========  ===========  =========
+
+(``schema_id`` only where the format has one.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from lakefeed.clients.spark.decode_failures import decode_error_of, registry_error_of
+from lakefeed.ledger.outcomes import RECORD
+from lakefeed.records.decode.deletes import DeleteRule
+from lakefeed.records.decode.verdict import (
+    METADATA,
+    Expectation,
+    OnBadTimestamp,
+    OnNull,
+    Policy,
+    is_row_or_stops,
+    judged,
+)
+from lakefeed.records.spec import (
+    ConfluentAvro,
+    ConfluentJson,
+    ConfluentProtobuf,
+    Csv,
+    DecodeSpec,
+    Json,
+    PlainAvro,
+    PlainProtobuf,
+    Raw,
+    String,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "METADATA",
+    "RECORD",
+    "ConfluentAvro",
+    "ConfluentJson",
+    "ConfluentProtobuf",
+    "Csv",
+    "DecodeSpec",
+    "Expectation",
+    "Json",
+    "OnNull",
+    "PlainAvro",
+    "PlainProtobuf",
+    "Policy",
+    "Raw",
+    "String",
+    "decode_error_of",
+    "decoded",
+    "judged",
+    "registry_error_of",
+    "rows",
+]
+
+
+def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
+    """The same records with one column more, ``decoded: struct<value, schema_id, error>``.
+
+    Works on batches and streams alike; a record that cannot be read gets an ``error``, it never stops the job.
+    A schema registry that stays out does: see ``registry_error_of``.
+
+    Args:
+        records: with the column ``value`` (bytes), as Spark's Kafka source gives it.
+        spec: how the values are encoded.
+        key: how the keys (column ``key``) are. Then there is one column more, ``decoded_key``, with what they say,
+            and a key that cannot be read is an error of its record.
+
+    Raises:
+        ConfigError: a schema that cannot be used, or credentials that were not put.
+    """
+    from lakefeed.records.decode.key import with_decoded_key
+
+    result = _decoded(records, spec)
+    return result if key is None else with_decoded_key(result, key, decode=_decoded)
+
+
+def _decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
+    from lakefeed.records.decode import avro, formats, raw
+
+    match spec:
+        case ConfluentAvro() | PlainAvro():
+            return avro.with_decoded(records, spec)
+        case Raw():
+            return raw.with_decoded(records)
+        case _:
+            return formats.with_decoded(records, spec)
+
+
+def rows(
+    decoded_records: DataFrame,
+    *,
+    on_null: OnNull = "fail",
+    on_bad_timestamp: OnBadTimestamp | None = None,
+    keep: Sequence[str] = (),
+    envelope: Literal["debezium"] | None = None,
+    deletes: DeleteRule | None = None,
+) -> DataFrame:
+    """The rows of a DataFrame of one's own: a record that cannot be read stops the job.
+
+    (``decode_error_of`` tells which it was. A pipeline can go on after it: ``lakefeed.feed.batch_writer``.)
+
+    Args:
+        decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
+        on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
+            ``keep`` makes it a row of nulls.
+        on_bad_timestamp: what a timestamp does that Spark cannot hold: see ``Policy``.
+        keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
+        envelope: what the values are wrapped in.
+        deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
+
+    Raises:
+        ConfigError: an unknown name in ``keep``, a column that the records have not got, or a field of the value
+            with the name of a metadata column.
+    """
+
+    policy = Policy(on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes)
+    verdicts = judged(decoded_records, policy, keep=keep)
+    # In the filter, since that is never optimised away.
+    return verdicts.filter(is_row_or_stops()).drop(RECORD)

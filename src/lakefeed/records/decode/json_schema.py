@@ -1,0 +1,382 @@
+"""JSON Schema as an Avro schema: what its objects look like as rows.
+
+Drafts 4 to 2020-12, as far as they say which fields there are and of what type. What no column can hold (a choice
+of several types, objects of no known fields, schemas inside themselves) is text: the JSON itself.
+
+A place of the schema is a tuple of parts, all of which hold: ``$ref`` and ``allOf`` become more parts of one place.
+``Documents`` checks the shape of each schema first, so here all keywords have the types that they should have.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from lakefeed.errors import ConfigError
+from lakefeed.records.decode.json_schema_document import TYPES, Documents, Pointer, Resolver, too_deep
+from lakefeed.records.schema.limits import DEEPEST, MOST_COLUMNS
+
+ANY = "lakefeed.json"
+"""Property of an Avro field that takes any JSON as text (``io.lakefeed.decode.JsonValue``)."""
+
+NAME = "lakefeed.json.name"
+"""Property of an Avro field: the property's name, where the field cannot have it."""
+
+_TEXT = {"type": "string", ANY: True}
+_FORMATS = {
+    "date-time": {"type": "long", "logicalType": "timestamp-micros"},
+    "date": {"type": "int", "logicalType": "date"},
+}
+_SINGLE: dict[str, Any] = {"integer": "long", "number": "double", "boolean": "boolean"}
+_CHOICES = ("oneOf", "anyOf")
+_MOST_STEPS = 5 * MOST_COLUMNS
+_LONGEST_RECORD_NAME = 200
+# What describes no value: a schema of these alone says nothing about types.
+_SILENT = {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
+
+_Part: TypeAlias = tuple[Any, Resolver]
+"""A schema and the resolver of its references."""
+
+
+class _Recursive(Exception):
+    """A schema inside itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """One place of the schema.
+
+    Attributes:
+        parts: what holds there.
+        name: for a record, if it is one.
+        path: where it is, for errors: through properties, not through references.
+        around: the schemas that references led to on the way here, and whether by ``allOf``.
+    """
+
+    parts: tuple[_Part, ...]
+    name: str
+    path: Pointer
+    around: frozenset[tuple[int, bool]] = frozenset()
+
+    def having(self, parts: Iterable[_Part]) -> _Place:
+        """The same place with other parts."""
+        return replace(self, parts=tuple(parts))
+
+    def below(self, parts: Iterable[_Part], *steps: str, name: str | None = None) -> _Place:
+        """A place inside this one."""
+        return replace(self, parts=tuple(parts), path=self.path.below(*steps), name=name or self.name)
+
+
+def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name: str = "Value") -> str:
+    """The Avro record schema (JSON) of the objects that a JSON Schema describes.
+
+    A property is nullable, with null as its default, unless ``required`` names it and null is none of its types.
+    A field has the property's name, whatever that is; only the empty name becomes ``_``.
+
+    Args:
+        text: the JSON Schema.
+        references: texts of other schemas by the name that ``$ref`` gives them.
+        name: of the record, where the schema has no title.
+
+    Raises:
+        ConfigError: no JSON Schema of an object, a ``$ref`` that leads nowhere, or more than 10,000 columns.
+    """
+    documents = Documents(text, references or {})
+    title = documents.root.get("title")
+    root = _Place(
+        parts=((documents.root, documents.resolver),),
+        name=_record_name(title if isinstance(title, str) else name),
+        path=Pointer(),
+    )
+    try:
+        made, _ = _Translation(documents).type(root)
+    except RecursionError:
+        raise too_deep() from None
+    if not isinstance(made, dict) or made.get("type") != "record":
+        raise ConfigError(
+            "The JSON Schema does not describe an object with properties, so it gives no columns",
+            hint='decode as json with schema_ddl, or give the schema "type": "object" and properties',
+        )
+    return json.dumps(made)
+
+
+class _Translation:
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
+        self._names: dict[str, int] = {}
+        self._columns = 0
+        self._steps = 0
+
+    def type(self, place: _Place) -> tuple[Any, bool]:
+        """The Avro type of the values at a place, and whether null is one of them."""
+        if place.path.level > DEEPEST:
+            raise too_deep()
+        try:
+            flat, around = self._flat(place)
+        except _Recursive:
+            return _TEXT, False
+        if any(schema is False for schema, _ in flat):
+            return _TEXT, False
+        place = replace(place, parts=tuple(each for each in flat if isinstance(each[0], dict)), around=around)
+        words = [] if _having(place.parts, "properties") else [each for each in _CHOICES if _having(place.parts, each)]
+        return self._choice(place, words[0]) if words else self._single(place)
+
+    def _flat(self, place: _Place) -> tuple[list[_Part], frozenset[tuple[int, bool]]]:
+        """The place's parts with those that references and ``allOf`` lead to, and what is around them.
+
+        Raises:
+            _Recursive: a reference leads back to a schema around this place.
+        """
+        found: list[_Part] = []
+        around = place.around
+        left = [(part, place.around, False, False) for part in reversed(place.parts)]
+        while left:
+            self._count(place)
+            (schema, resolver), known, in_all_of, done = left.pop()
+            if done or not isinstance(schema, dict):
+                found.append((schema, resolver))
+                continue
+            resolver = self._documents.inside(schema, resolver)
+            more = []
+            for target in self._documents.targets(schema, resolver, place.path):
+                key = (id(target[0]), in_all_of)
+                if isinstance(target[0], dict):
+                    if key in known or (in_all_of and (key[0], False) in known):
+                        raise _Recursive
+                    around |= {key}
+                more.append((target, known | {key}, in_all_of, False))
+            if not (more and self._documents.is_legacy(schema)):
+                more += [((each, resolver), known, True, False) for each in schema.get("allOf", ())]
+                rest = {key: value for key, value in schema.items() if key not in _FLATTENED}
+                if rest.keys() - _SILENT:
+                    more.append(((rest, resolver), known, in_all_of, True))
+            left += reversed(more)
+        return found, around
+
+    def _count(self, place: _Place) -> None:
+        self._steps += 1
+        if self._columns > MOST_COLUMNS or self._steps > _MOST_STEPS:
+            raise ConfigError(
+                f"The JSON Schema has more than {MOST_COLUMNS:,} columns, with all that its references stand for",
+                where=str(place.path),
+                hint="describe what repeats as an object without properties: it becomes a column of JSON text",
+            )
+
+    def _choice(self, place: _Place, word: str) -> tuple[Any, bool]:
+        """One of several schemas, each with what holds for all of them."""
+        rest = [({key: value for key, value in part.items() if key != word}, at) for part, at in place.parts]
+        base = [each for each in rest if each[0]]
+        (options, resolver), *_ = _having(place.parts, word)
+        return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
+
+    def _one_of(self, places: Iterable[_Place]) -> tuple[Any, bool]:
+        """The type that all have, or text."""
+        found = [self.type(place) for place in places]
+        types = [each for each, _ in found if each != "null"]
+        if not types:
+            return "null", True
+        same = all(each == types[0] for each in types)
+        return (types[0] if same else _TEXT), any(can_be_null for _, can_be_null in found)
+
+    def _single(self, place: _Place) -> tuple[Any, bool]:
+        kinds, nullable = _kinds([schema for schema, _ in place.parts])
+        if kinds is None or len(kinds) > 1:
+            return _TEXT, nullable
+        if not kinds:
+            return "null", True
+        [kind] = kinds
+        if kind == "object":
+            return self._object(place), nullable
+        if kind == "array":
+            return self._array(place), nullable
+        return (_string(place.parts) if kind == "string" else _SINGLE[kind]), nullable
+
+    def _object(self, place: _Place) -> Any:
+        properties = _properties(place.parts)
+        if not properties:
+            values = [
+                each for each in _having(place.parts, "additionalProperties") if isinstance(each[0], dict) and each[0]
+            ]
+            if not values:
+                return _TEXT
+            of_values, nullable = self.type(place.below(values, "additionalProperties"))
+            return _with_mark({"type": "map", "values": _nullable(of_values, nullable)}, of_values)
+        own = self._unused(place.name)
+        required = {name for names, _ in _having(place.parts, "required") for name in names}
+        fields: dict[str, dict[str, Any]] = {}
+        for key, parts in properties.items():
+            made, nullable = self.type(place.below(parts, "properties", key, name=f"{own}_{_plain(key)}"))
+            self._field(fields, place, key, made, nullable or key not in required)
+        for key, described in self._sometimes(place).items():
+            if key not in properties:
+                inner = place.below((), "properties", key, name=f"{own}_{_plain(key)}")
+                made, _ = self._one_of(inner.having((part,)) for part in described) if described else (_TEXT, True)
+                self._field(fields, place, key, made, True)
+        return {"type": "record", "name": own, "fields": list(fields.values())}
+
+    def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
+        """The properties that choices and conditions add to an object with properties.
+
+        None for one that some objects may have with any value: where a choice is not taken, its properties are free.
+        """
+        found: dict[str, list[_Part] | None] = {}
+        seen: set[int] = set()
+        left = [(choice, False) for part in place.parts for choice in _choices_of(part)]
+        while left:
+            options, free = left.pop(0)
+            described: list[dict[str, list[_Part]]] = []
+            for option in options:
+                parts = []
+                if isinstance(option[0], dict) and id(option[0]) not in seen:
+                    seen.add(id(option[0]))
+                    with suppress(_Recursive):
+                        parts = [each for each in self._flat(place.having((option,)))[0] if isinstance(each[0], dict)]
+                described.append(_properties(parts))
+                left += [(choice, True) for part in parts for choice in _choices_of(part)]
+            for key in dict.fromkeys(key for each in described for key in each):
+                everywhere = not free and all(key in each for each in described)
+                found.setdefault(key, [part for each in described for part in each[key]] if everywhere else None)
+        return found
+
+    def _field(self, fields: dict[str, dict[str, Any]], place: _Place, key: str, made: Any, optional: bool) -> None:
+        self._columns += 1
+        self._count(place)
+        name = key or "_"
+        if name in fields:
+            raise ConfigError(
+                "The JSON Schema has a property '_' beside the empty name, whose column would be '_' too",
+                where=str(place.path),
+                hint="rename one of them, or decode as json with schema_ddl",
+            )
+        column: dict[str, Any] = {"name": name, "type": _nullable(_bare(made), optional)}
+        if optional:
+            column["default"] = None
+        if _marked(made):
+            column[ANY] = True
+        if name != key:
+            column[NAME] = key
+        fields[name] = column
+
+    def _array(self, place: _Place) -> Any:
+        items = [each for each in _having(place.parts, "items") if each[0] is not True and each[0] != {}]
+        if not items or not all(isinstance(each, dict) for each, _ in items) or _having(place.parts, "prefixItems"):
+            return _TEXT
+        of_items, nullable = self.type(place.below(items, "items"))
+        return _with_mark({"type": "array", "items": _nullable(of_items, nullable)}, of_items)
+
+    def _unused(self, name: str) -> str:
+        """Avro names a record once; here each place has a record of its own."""
+        name = name[:_LONGEST_RECORD_NAME]
+        chosen = name
+        while chosen in self._names:
+            self._names[name] += 1
+            chosen = f"{name}_{self._names[name]}"
+        self._names[chosen] = 1
+        return chosen
+
+
+_FLATTENED = ("allOf", "$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "definitions", "$defs")
+
+
+def _having(parts: Iterable[_Part], word: str) -> list[_Part]:
+    """What all parts that have a keyword say there."""
+    return [(schema[word], resolver) for schema, resolver in parts if word in schema]
+
+
+def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
+    found: dict[str, list[_Part]] = {}
+    for properties, resolver in _having(parts, "properties"):
+        for key, value in properties.items():
+            found.setdefault(key, []).append((value, resolver))
+    return found
+
+
+def _choices_of(part: _Part) -> Iterator[list[_Part]]:
+    """Schemas of a part of which one holds at least, for each choice or condition."""
+    schema, resolver = part
+    several = [schema[word] for word in _CHOICES if word in schema]
+    several += [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
+    several += [[each, {}] for word in ("dependentSchemas", "dependencies") for each in schema.get(word, {}).values()]
+    return ([(option, resolver) for option in options] for options in several)
+
+
+def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:
+    """The types without null of values for which all schemas hold, and whether null is one; None for any type."""
+    schemas = list(schemas)
+    said = [kinds for kinds in map(_said, schemas) if kinds is not None]
+    if not said:
+        if any("properties" in schema for schema in schemas):
+            return {"object"}, False
+        return ({"array"}, False) if any("items" in schema for schema in schemas) else (None, True)
+    # Schemas that contradict each other hold for nothing; the last is then what was meant to override the others.
+    kinds = set.intersection(*said) or set(said[-1])
+    if "number" in kinds:
+        kinds.discard("integer")
+    return kinds - {"null"}, "null" in kinds
+
+
+def _said(schema: Mapping[str, Any]) -> set[str] | None:
+    """The types that one schema names; each number is a whole one too."""
+    kinds: set[str] = set(TYPES)
+    if "type" in schema:
+        kinds &= {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
+        kinds |= {"integer"} if "number" in kinds else set()
+        kinds = kinds if kinds or schema["type"] not in ("any", ["any"]) else set(TYPES)
+    for values in (schema.get("enum"), [schema["const"]] if "const" in schema else None):
+        if values is not None:
+            found = {_kind_of(value) for value in values}
+            kinds &= found | ({"integer"} if "number" in found else set())
+            kinds |= {"number"} if "number" in found and "integer" in kinds else set()
+    if kinds == set(TYPES):
+        return None
+    # Of OpenAPI, and in registries too.
+    return kinds | {"null"} if schema.get("nullable") is True else kinds
+
+
+def _kind_of(value: Any) -> str:
+    for kind, types in (("null", type(None)), ("boolean", bool), ("integer", int), ("number", float), ("string", str)):
+        if isinstance(value, types):
+            return kind
+    return "array" if isinstance(value, list) else "object"
+
+
+def _string(parts: Iterable[_Part]) -> Any:
+    parts = list(parts)
+    formats = [str(each) for each, _ in _having(parts, "format")]
+    if any(each == "base64" for each, _ in _having(parts, "contentEncoding")) or {"byte", "base64"} & set(formats):
+        return "bytes"
+    return next((_FORMATS[each] for each in formats if each in _FORMATS), "string")
+
+
+def _nullable(made: Any, nullable: bool) -> Any:
+    bare = _bare(made)
+    return ["null", bare] if nullable and bare != "null" else bare
+
+
+def _bare(made: Any) -> Any:
+    """The type without the mark, which belongs to the field."""
+    if isinstance(made, dict) and ANY in made:
+        rest = {key: value for key, value in made.items() if key != ANY}
+        return rest["type"] if len(rest) == 1 else rest
+    return made
+
+
+def _marked(made: Any) -> bool:
+    return isinstance(made, dict) and made.get(ANY) is True
+
+
+def _with_mark(container: dict[str, Any], part: Any) -> dict[str, Any]:
+    return {**container, ANY: True} if _marked(part) else container
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"\W", "_", key[:_LONGEST_RECORD_NAME], flags=re.ASCII)
+
+
+def _record_name(title: str) -> str:
+    name = re.sub(r"\W+", "_", title, flags=re.ASCII).strip("_") or "Value"
+    return f"_{name}" if name[0].isdigit() else name

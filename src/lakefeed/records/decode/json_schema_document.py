@@ -1,0 +1,249 @@
+"""The documents that a JSON Schema is made of: read, checked for their shape, and found by reference."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+from referencing import Registry, Resource, Specification
+from referencing.exceptions import NoSuchResource, Unresolvable
+from referencing.jsonschema import (
+    DRAFT3,
+    DRAFT4,
+    DRAFT6,
+    DRAFT7,
+    DRAFT202012,
+    lookup_recursive_ref,
+    specification_with,
+)
+
+from lakefeed.errors import ConfigError
+from lakefeed.records.schema.limits import DEEPEST
+
+Resolver: TypeAlias = Any
+"""``referencing``'s resolver, whose class is not public: finds what references mean, from one place of a document."""
+
+TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
+_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
+_LEGACY = (DRAFT3, DRAFT4, DRAFT6, DRAFT7)
+# What only later drafts have, in a schema that does not say which draft it is.
+_LATER = ("$defs", "$anchor", "$dynamicAnchor", "$dynamicRef", "prefixItems", "unevaluatedProperties")
+_MAPS = ("properties", "patternProperties", "definitions", "$defs", "dependentSchemas")
+_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMAS = (
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_TEXTS = ("$id", "$schema", "$anchor", "$dynamicAnchor", "$ref", "$dynamicRef")
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A place in a schema, for errors; ``level`` counts the schemas around it."""
+
+    steps: tuple[str, ...] = ()
+    level: int = 0
+
+    def below(self, *steps: str) -> Pointer:
+        """A place inside this one."""
+        return Pointer((*self.steps, *steps), self.level + 1)
+
+    def __str__(self) -> str:
+        shown = self.steps if len(self.steps) <= 16 else (*self.steps[:8], "…", *self.steps[-8:])
+        return "#" + "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in shown)
+
+
+def malformed(pointer: Pointer, what: str) -> ConfigError:
+    """The error for a document that is no JSON Schema."""
+    return ConfigError(f"The JSON Schema is malformed at {pointer}: {what}", hint="correct and register it again")
+
+
+def too_deep() -> ConfigError:
+    """The error for schemas inside each other without a near end."""
+    return ConfigError(
+        f"The JSON Schema is nested deeper than {DEEPEST} levels",
+        hint="describe what is deeper as an object without properties: it becomes a column of JSON text",
+    )
+
+
+class Documents:
+    """A JSON Schema and the schemas that it refers to.
+
+    Args:
+        text: the schema.
+        references: texts of other schemas by the name that ``$ref`` gives them.
+
+    Raises:
+        ConfigError: a text that is no JSON, or not of the shape of a JSON Schema.
+    """
+
+    def __init__(self, text: str, references: Mapping[str, str]) -> None:
+        self._legacy: dict[int, bool] = {}
+        self.root = _read(text, "the JSON Schema")
+        resources = [("", self._resource(self.root))]
+        for name, referred in references.items():
+            resources.append((name, self._resource(_read(referred, f"the referred schema {name}"))))
+        self._resources = dict(resources)
+        for _, resource in resources:
+            if (identity := resource.id()) is not None:
+                self._resources.setdefault(identity.rstrip("#"), resource)
+        registry: Registry[Any] = Registry(retrieve=self._retrieve)  # type: ignore[call-arg]
+        registry = registry.with_resources(self._resources.items())
+        self.resolver: Resolver = registry.resolver_with_root(self._resources[""])
+
+    def is_legacy(self, schema: Mapping[str, Any]) -> bool:
+        """Whether a part of these documents is of draft 7 or older, where a ``$ref`` stands alone."""
+        return self._legacy.get(id(schema), False)
+
+    def inside(self, schema: dict[str, Any], resolver: Resolver) -> Resolver:
+        """The resolver for the references in ``schema``, which may have a base of its own."""
+        if not isinstance(schema.get("$id", schema.get("id")), str):
+            return resolver
+        specification = DRAFT202012 if not self.is_legacy(schema) else DRAFT7 if "$id" in schema else DRAFT4
+        return resolver.in_subresource(specification.create_resource(schema))
+
+    def targets(self, schema: dict[str, Any], resolver: Resolver, path: Pointer) -> Iterator[tuple[Any, Any]]:
+        """What the references of ``schema`` lead to, each with the resolver for its own references.
+
+        Raises:
+            ConfigError: one leads nowhere.
+        """
+        for word in _REFERENCES:
+            if word not in schema:
+                continue
+            try:
+                found = lookup_recursive_ref(resolver) if word == "$recursiveRef" else resolver.lookup(schema[word])
+            except (Unresolvable, ValueError, LookupError, TypeError, AttributeError):
+                found = None
+            if found is None or not isinstance(found.contents, dict | bool):
+                raise ConfigError(
+                    f"The JSON Schema refers to {schema[word]}, which is nowhere",
+                    where=str(path),
+                    hint="register it as a reference of the schema, or correct $ref",
+                )
+            yield found.contents, found.resolver
+
+    def _resource(self, document: dict[str, Any]) -> Resource[Any]:
+        schemas = _check(document)
+        specification = _specification(document, schemas)
+        self._legacy.update((id(schema), specification in _LEGACY) for schema in schemas)
+        return specification.create_resource(document)
+
+    def _retrieve(self, uri: str) -> Resource[Any]:
+        """The document that an address means which is not exactly a reference's name: by the end of its path."""
+        wanted = _path(uri)
+        best, most = None, 0
+        for key, resource in self._resources.items():
+            same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(wanted, _path(key), strict=False)))
+            if same > most:
+                best, most = resource, same
+        if best is None:
+            raise NoSuchResource(ref=uri)  # type: ignore[call-arg]
+        return best
+
+
+def _path(uri: str) -> list[str]:
+    """The parts of an address, from its end."""
+    parts = urlsplit(uri)
+    return [each for each in reversed((parts.netloc + parts.path).split("/")) if each]
+
+
+def _read(text: str, what: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise too_deep() from None
+    except ValueError as error:
+        raise ConfigError(f"{what} is not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{what} is not a JSON object")
+    return document
+
+
+def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, Any]]) -> Specification[Any]:
+    """The draft of a document: what it says, or else the oldest that has all its keywords."""
+    said = document.get("$schema")
+    if isinstance(said, str):
+        return specification_with(said, default=DRAFT202012)
+    if any(word in schema for schema in schemas for word in _LATER):
+        return DRAFT202012
+    return DRAFT4 if isinstance(document.get("id"), str) and "$id" not in document else DRAFT7
+
+
+def _check(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """All schemas in a document.
+
+    Raises:
+        ConfigError: one is malformed, or they are nested too deeply.
+    """
+    found: list[dict[str, Any]] = []
+    left: list[tuple[Any, Pointer]] = [(document, Pointer())]
+    while left:
+        schema, pointer = left.pop()
+        if isinstance(schema, bool):
+            continue
+        if not isinstance(schema, dict):
+            raise malformed(pointer, "a schema is an object, true or false")
+        if pointer.level > DEEPEST:
+            raise too_deep()
+        _check_words(schema, pointer)
+        found.append(schema)
+        left += _schemas_in(schema, pointer)
+    return found
+
+
+def _check_words(schema: dict[str, Any], pointer: Pointer) -> None:
+    for word in _TEXTS:
+        if not isinstance(schema.get(word, ""), str):
+            raise malformed(pointer.below(word), "it is text")
+    try:
+        urlsplit(schema.get("$id", ""))
+    except ValueError:
+        raise malformed(pointer.below("$id"), "it is no address") from None
+    said = schema.get("type", [])
+    words = [said] if isinstance(said, str) else said
+    if not isinstance(words, list) or ("type" in schema and not words):
+        raise malformed(pointer.below("type"), "it is a type or a list of types")
+    if unknown := [word for word in words if word not in (*TYPES, "any")]:
+        raise malformed(pointer.below("type"), f"{str(unknown[0])[:50]!r} is none of {', '.join(TYPES)}")
+    required = schema.get("required", [])
+    if not isinstance(required, list) or not all(isinstance(name, str) for name in required):
+        raise malformed(pointer.below("required"), "it is a list of names (as of draft 4)")
+    if not isinstance(schema.get("enum", []), list):
+        raise malformed(pointer.below("enum"), "it is a list of values")
+
+
+def _schemas_in(schema: dict[str, Any], pointer: Pointer) -> Iterator[tuple[Any, Pointer]]:
+    for word in (*_MAPS, "dependencies"):
+        inside = schema.get(word, {})
+        if not isinstance(inside, dict):
+            raise malformed(pointer.below(word), "it is an object of schemas")
+        for key, each in inside.items():
+            if not (word == "dependencies" and isinstance(each, list)):
+                yield each, pointer.below(word, key)
+    for word in _LISTS:
+        several = schema.get(word, [])
+        if not isinstance(several, list) or (word in schema and not several):
+            raise malformed(pointer.below(word), "it is a list of schemas")
+        yield from ((each, pointer.below(word, str(at))) for at, each in enumerate(several))
+    for word in _SCHEMAS:
+        if word in schema:
+            yield schema[word], pointer.below(word)
+    items = schema.get("items", True)
+    if isinstance(items, list):
+        yield from ((each, pointer.below("items", str(at))) for at, each in enumerate(items))
+    else:
+        yield items, pointer.below("items")

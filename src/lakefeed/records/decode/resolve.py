@@ -1,0 +1,297 @@
+"""From the ``decode:`` block to what decodes: reads schema files and asks the registry for the table's schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakefeed.clients.spark import jvm
+from lakefeed.config.connections import Registry
+from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
+from lakefeed.config.failures import Accept
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.kinesis import KinesisSource
+from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
+from lakefeed.records.decode.avro_schema import avro_schema_of, table_schema
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.records.schema.parse import require_usable
+from lakefeed.records.spec import (
+    ConfluentAvro,
+    ConfluentJson,
+    ConfluentProtobuf,
+    Csv,
+    DecodeSpec,
+    Json,
+    PlainAvro,
+    PlainProtobuf,
+    Raw,
+    Registered,
+    String,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Part = Literal["value", "key"]
+NumberedSource = KafkaSource | KinesisSource
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """What decodes a feed's values, as the registry knew it at one moment.
+
+    Attributes:
+        spec: what decodes.
+        latest_id: id of the registered schema in ``spec``; None for formats whose records name no schema, and where a
+            schema file is given.
+        writer_schema: gives a writer's schema for its id, as an Avro one whatever it is in the registry; None for
+            formats whose records name no schema.
+    """
+
+    spec: DecodeSpec
+    latest_id: int | None = None
+    writer_schema: Callable[[int], str] | None = None
+
+
+def decoding_of(
+    spark: SparkSession,
+    decode: Decode,
+    source: NumberedSource,
+    *,
+    sampled: str | None = None,
+    accept: Accept = "same_record",
+) -> Decoding:
+    """What decodes the values of a source.
+
+    Args:
+        spark: the session whose JVM reads Protobuf schemas and samples. Never the thread's active session: a thread
+            that the caller starts has none.
+        decode: the block.
+        source: where the values come from.
+        sampled: with ``json: {schema: sample}``, the schema that was guessed the first time. Default: one is
+            guessed now.
+        accept: ``schema.accept``.
+
+    Raises:
+        ConfigError: if no subject is named for topics that are given by a pattern, or a schema cannot be used.
+        ResourceMissing: if the registry does not know the subject.
+        Unreachable: if the registry does not answer.
+    """
+    if sampled is not None and decode.json_ is not None and decode.is_sampled:
+        return Decoding(Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
+    latest = _latest(decode, source, "value")
+    spec = _pinned(_spec(spark, decode, source, latest), decode, source, "value", accept)
+    registry = decode.registry
+    if registry is None:
+        return Decoding(spec)
+    client = _client(registry)
+    writer_schema: Callable[[int], str] = client.by_id
+    if decode.protobuf is not None or decode.json_schema is not None:
+        writer_schema = partial(_avro_schema, spark, client, decode.protobuf.message if decode.protobuf else None)
+    if isinstance(spec, Registered) and spec.subjects:
+        writer_schema = partial(_of_subjects, client, spec.subjects, writer_schema)
+    return Decoding(spec, latest.schema_id if latest else None, writer_schema)
+
+
+def key_spec_of(
+    spark: SparkSession, decode: Decode, source: NumberedSource, *, accept: Accept = "same_record"
+) -> DecodeSpec | None:
+    """What decodes the keys; None if they stay bytes. Errors are those of ``decoding_of``."""
+    if decode.key is None:
+        return None
+    key = decode.key
+    return _pinned(_spec(spark, key, source, _latest(key, source, "key")), key, source, "key", accept)
+
+
+def _pinned(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept) -> DecodeSpec:
+    """The same with the rules for which writers' schemas it takes.
+
+    Raises:
+        ConfigError: the subject that has the table's schema is not one of those that are named.
+    """
+    if not isinstance(spec, Registered):
+        return spec
+    named = encoded.avro.subjects if encoded.avro is not None else []
+    topics = source.topics or ()
+    if not topics and any("{topic}" in each for each in named):
+        raise ConfigError(
+            "with topics_pattern it is not known which topics {topic} in subjects stands for",
+            where="decode.avro.subjects",
+            hint="write the subjects' names",
+        )
+    subjects = tuple(
+        dict.fromkeys(
+            each.replace("{topic}", topic) for each in named for topic in (topics if "{topic}" in each else [""])
+        )
+    )
+    given = encoded.avro is not None and encoded.avro.schema_file is not None
+    if subjects and not given and (own := subject_of(encoded.subject, source, part)) not in subjects:
+        raise ConfigError(
+            f"the table's schema comes from the subject {own}, whose records subjects refuses",
+            where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
+            hint=f"add {own}, or name one of them as subject",
+        )
+    return replace(spec, accept=accept, subjects=subjects)
+
+
+def _of_subjects(
+    client: SchemaRegistry, subjects: tuple[str, ...], writer_schema: Callable[[int], str], schema_id: int
+) -> str:
+    """The writer's schema.
+
+    Raises:
+        SchemaIncompatible: it is registered under none of the subjects.
+    """
+    text = writer_schema(schema_id)
+    if client.subjects_of(schema_id).isdisjoint(subjects):
+        raise SchemaIncompatible(f"the schema is not registered under {' or '.join(subjects)}", where=client.url)
+    return text
+
+
+def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredSchema | None:
+    """The newest schema of the subject; None without a registry, or where a file gives the schema."""
+    if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
+        return None
+    return _client(encoded.registry).latest(subject_of(encoded.subject, source, part))
+
+
+def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest: RegisteredSchema | None) -> DecodeSpec:
+    if latest is not None:
+        return _registered(spark, encoded, latest)
+    if encoded.avro is not None:
+        return _avro_file(encoded.avro)
+    if encoded.protobuf is not None:
+        return _plain_protobuf(encoded.protobuf)
+    if encoded.json_ is not None:
+        schema = _json_schema(spark, encoded.json_, source)
+        return Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
+    if encoded.csv is not None:
+        return _csv(encoded.csv)
+    return String() if encoded.string is not None else Raw()
+
+
+def _avro_file(avro: AvroDecode) -> DecodeSpec:
+    file = avro.schema_file
+    assert file is not None  # The model requires a schema where there is no registry, and else the registry was asked.
+    text = file.read_text("utf-8")
+    try:
+        require_usable(text)
+    except (ConfigError, SchemaIncompatible) as error:
+        raise ConfigError(f"the schema cannot be used: {error.what}", where=str(file), hint=error.hint) from None
+    if avro.registry is None:
+        return PlainAvro(writer_schema=text)
+    return ConfluentAvro(
+        registry_url=avro.registry.url, reader_schema=text, credentials=_credentials_name(avro.registry)
+    )
+
+
+def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
+    registry = encoded.registry
+    assert registry is not None  # It was asked.
+    message = encoded.protobuf.message if encoded.protobuf else None
+    kind, spec = _KINDS[encoded.kind]
+    if latest.kind != kind:
+        raise ConfigError(
+            f"the subject {latest.subject} holds a schema of kind {latest.kind}, not {kind}",
+            where=registry.url,
+            hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
+        )
+    reader = table_schema(spark, latest, registry=registry.url, message=message)
+    how: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
+    return spec(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry), **how)
+
+
+_KINDS: dict[str, tuple[str, type[ConfluentAvro | ConfluentProtobuf | ConfluentJson]]] = {
+    "avro": ("AVRO", ConfluentAvro),
+    "protobuf": ("PROTOBUF", ConfluentProtobuf),
+    "json_schema": ("JSON", ConfluentJson),
+}
+_BLOCKS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
+
+
+def _plain_protobuf(protobuf: ProtobufDecode) -> DecodeSpec:
+    file = protobuf.schema_file
+    assert file is not None  # The model wants a schema where there is no registry.
+    if file.suffix != ".proto":
+        return PlainProtobuf(schema=file.read_bytes(), message=protobuf.message)
+    text = file.read_text("utf-8")
+    imported = tuple(_imported(text, file.parent, {file.name}))
+    return PlainProtobuf(schema=text, message=protobuf.message, references=imported)
+
+
+def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
+    """The texts of all files that a .proto file imports, out of its own folder; Protobuf's own are known anyway."""
+    for name in re.findall(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', text, re.MULTILINE):
+        path = folder / name
+        if name in seen or (name.startswith("google/") and not path.is_file()):
+            continue
+        seen.add(name)
+        try:
+            imported = path.read_text("utf-8")
+        except FileNotFoundError:
+            raise ResourceMissing(
+                f"the .proto file imports '{name}', which is not there",
+                where=str(path),
+                hint="put it beside the file, or give a descriptor set: protoc --include_imports",
+            ) from None
+        yield imported
+        yield from _imported(imported, folder, seen)
+
+
+def _csv(csv: CsvDecode) -> DecodeSpec:
+    schema = csv.schema_ddl if csv.schema_file is None else csv.schema_file.read_text("utf-8")
+    assert schema is not None  # The model holds exactly one of the two.
+    return Csv(schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value)
+
+
+def _avro_schema(spark: SparkSession, client: SchemaRegistry, message: str | None, schema_id: int) -> str:
+    return avro_schema_of(spark, client, schema_id, message=message)
+
+
+def put_credentials(spark: SparkSession, decode: Decode) -> None:
+    """Makes the registries' credentials known to the JVM functions that a spec names them to."""
+    for registry in (decode.registry, decode.key.registry if decode.key else None):
+        if registry and registry.username and registry.password:
+            jvm.put_credentials(
+                spark, _credentials_name(registry) or "", username=registry.username, password=registry.password
+            )
+
+
+def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
+    """The subject that has the table's schema.
+
+    Raises:
+        ConfigError: none is named, and the topics are given by a pattern.
+    """
+    if named:
+        return named
+    if source.topics:
+        return f"{source.topics[0]}-{part}"
+    raise ConfigError(
+        "with topics_pattern it has to be said whose schema the table has",
+        where="decode.key" if part == "key" else "decode",
+        hint=f"subject: <topic>-{part} of one of the topics, or for Avro a schema_file",
+    )
+
+
+def _client(registry: Registry) -> SchemaRegistry:
+    return SchemaRegistry(registry.url, username=registry.username, password=registry.password)
+
+
+def _credentials_name(registry: Registry) -> str | None:
+    return f"{registry.username}@{registry.url}" if registry.username else None
+
+
+def _json_schema(spark: SparkSession, json: JsonDecode, source: NumberedSource) -> str:
+    if json.schema_ddl is not None:
+        return json.schema_ddl
+    if json.schema_file is not None:
+        return json.schema_file.read_text("utf-8")
+    from lakefeed.records.decode.sample import sampled_schema
+
+    assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
+    return sampled_schema(spark, source, records=json.sample_records)

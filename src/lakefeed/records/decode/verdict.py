@@ -1,0 +1,237 @@
+"""What becomes of each decoded record: a row, a dead letter, skipped, or the end of the job.
+
+The one place that decides it, for the table's rows and for the dead letters alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from lakefeed.clients.spark.decode_failures import BAD_TIMESTAMP_REASON, POSITION
+from lakefeed.config.upserts import DELETED
+from lakefeed.errors import ConfigError
+from lakefeed.ledger.outcomes import RECORD
+from lakefeed.records.decode.debezium import unwrapped
+from lakefeed.records.decode.deletes import DeleteRule, with_deleted
+from lakefeed.records.decode.key import KEY
+from lakefeed.records.sources.deduplicate import COPY
+from lakefeed.records.sources.source import BAD_TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+OnError = Literal["fail", "dead_letter"]
+OnNull = Literal["fail", "skip", "keep", "dead_letter"]
+OnBadTimestamp = Literal["error", "keep"]
+METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number")
+"""What a row can keep of a record beside its value, each as a column of its own: ``metadata_column``."""
+
+METADATA_PREFIX = "kafka_"
+"""Not a bare ``_``: ``_partition`` is a name of Iceberg's own, and Spark cannot read a column that is called so."""
+
+
+ROW, DEAD_LETTER, SKIPPED, STOP = range(4)
+"""The verdicts, as ``OutcomeFunction.java`` knows them."""
+VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": SKIPPED, "keep": ROW}
+
+ANSI = "spark.sql.ansi.enabled"
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A rule that each record has to meet.
+
+    Attributes:
+        name: what the reason of a dead letter calls it.
+        rule: SQL over the columns of the row. It has to be true; null, or an error in computing it, is not.
+        on_violation: leave the record out and count it, make it a dead letter, or stop.
+    """
+
+    name: str
+    rule: str
+    on_violation: Literal["drop", "dead_letter", "fail"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What becomes of records that are not as they should be.
+
+    Attributes:
+        on_error: of a record that cannot be read.
+        on_null: of a null value (a tombstone); ``keep`` makes it a row of nulls.
+        on_bad_timestamp: of a timestamp that Spark cannot hold: an ``error`` of its record, or ``keep`` the row with a
+            null time. Default: an error where the time is kept, since elsewhere no column has it.
+        expect: rules for the records that can be read, in this order; the first that is broken counts.
+        refused_schemas: ids of writers' schemas whose records must not become rows, and why.
+        envelope: what the values are wrapped in.
+        deletes: which records delete the row of their key; None if rows are only added.
+    """
+
+    on_error: OnError = "fail"
+    on_null: OnNull = "fail"
+    on_bad_timestamp: OnBadTimestamp | None = None
+    expect: tuple[Expectation, ...] = ()
+    refused_schemas: Mapping[int, str] = field(default_factory=dict)
+    envelope: Literal["debezium"] | None = None
+    deletes: DeleteRule | None = None
+
+
+def metadata_column(name: str) -> str:
+    """The column that holds a record's ``name``, one of ``METADATA``."""
+    return f"{METADATA_PREFIX}{name}"
+
+
+def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = ()) -> DataFrame:
+    """The fields of each value, the record's metadata where wanted, and the column ``RECORD`` with the verdict.
+
+    Args:
+        decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
+        policy: what becomes of which record.
+        keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
+
+    Raises:
+        ConfigError: an unknown name in ``keep``, a column that the records have not got, a field of the value with
+            the name of a metadata column, or a rule that does not fit the columns.
+    """
+    from pyspark.sql import functions as sf
+
+    if policy.envelope is not None:
+        decoded_records = unwrapped(decoded_records)
+    bad_timestamps = policy.on_bad_timestamp or ("error" if "timestamp" in keep else "keep")
+    source = {"key": KEY} if KEY in decoded_records.columns else {}
+    metadata = [sf.col(source.get(name, name)).alias(metadata_column(name)) for name in _checked(decoded_records, keep)]
+    of_record = [name for name in decoded_records.columns if name not in ("decoded", KEY)]
+    rows = decoded_records.select(
+        "decoded.value.*",
+        *metadata,
+        *([KEY] if source and policy.deletes else []),
+        sf.struct(
+            sf.struct(*of_record).alias("record"),
+            sf.col("decoded.schema_id").alias("schema_id"),
+            _error(policy, bad_timestamps=bad_timestamps == "error" and BAD_TIMESTAMP in of_record).alias("error"),
+            sf.col("decoded.value").isNull().alias("null_value"),
+        ).alias(RECORD),
+    )
+    if policy.deletes is not None:
+        rows = with_deleted(rows, policy.deletes, null_value=sf.col(f"{RECORD}.null_value"))
+    reason, verdict = _verdict(rows, policy)
+    with_verdict = sf.struct(
+        sf.col(f"{RECORD}.record").alias("record"),
+        sf.col(f"{RECORD}.schema_id").alias("schema_id"),
+        reason.alias("reason"),
+        verdict.alias("verdict"),
+    )
+    with _errors_as_nulls(rows.sparkSession):
+        return rows.withColumn(RECORD, with_verdict)
+
+
+def is_row_or_stops() -> Column:
+    """The filter for ``judged`` records that lets rows through and stops the job at the first ``STOP``."""
+    from pyspark.sql import functions as sf
+
+    record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
+    position = sf.format_string(POSITION, record["topic"], record["partition"], record["offset"])
+    stop = sf.raise_error(sf.concat(position, sf.lit(": "), sf.col(f"{RECORD}.reason"))).cast("boolean")
+    return sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
+
+
+def _error(policy: Policy, *, bad_timestamps: bool) -> Column:
+    from pyspark.sql import functions as sf
+
+    error = sf.col("decoded.error")
+    for schema_id, why in policy.refused_schemas.items():
+        refused = sf.col("decoded.schema_id") == schema_id
+        error = sf.when(error.isNull() & refused, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
+    if bad_timestamps:
+        told = sf.format_string(BAD_TIMESTAMP_REASON, BAD_TIMESTAMP)
+        error = sf.when(sf.col(BAD_TIMESTAMP).isNotNull(), told).otherwise(error)
+    return error
+
+
+def _verdict(rows: DataFrame, policy: Policy) -> tuple[Column, Column]:
+    """Why a record is no row (null if it is one, or is skipped), and what becomes of it."""
+    from pyspark.sql import functions as sf
+
+    if policy.on_null not in VERDICTS:
+        raise ConfigError(
+            f"on_null: {policy.on_null!r} is not known", hint="use 'fail', 'skip', 'keep' or 'dead_letter'"
+        )
+    error, null_value = sf.col(f"{RECORD}.error"), sf.col(f"{RECORD}.null_value")
+    tombstone = sf.lit("the value is null (a tombstone)" if policy.on_null in ("fail", "dead_letter") else None)
+    reason = sf.when(error.isNotNull(), error).when(null_value, tombstone)
+    # No rule is for a record without a value, nor for one that is of its key alone.
+    verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error]).when(null_value, VERDICTS[policy.on_null])
+    for each in policy.expect:
+        broken = ~sf.coalesce(_rule(rows, each), sf.lit(False))
+        if policy.deletes is not None:
+            broken = broken & ~sf.col(DELETED)
+        why = None if each.on_violation == "drop" else f"expectation {each.name}: {each.rule}"
+        reason = reason.when(broken, sf.lit(why))
+        verdict = verdict.when(broken, VERDICTS[each.on_violation])
+    verdict = verdict.otherwise(ROW)
+    if COPY in rows.select(f"{RECORD}.record.*").columns:
+        # Not one that is a dead letter: those of a batch are found again without knowing the copies.
+        verdict = sf.when(sf.col(f"{RECORD}.record.{COPY}") & (verdict == ROW), SKIPPED).otherwise(verdict)
+    return reason.otherwise(sf.lit(None)).cast("string"), verdict
+
+
+def _rule(rows: DataFrame, expectation: Expectation) -> Column:
+    """The rule as a column.
+
+    Raises:
+        ConfigError: if it does not fit the columns, or is no condition.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as sf
+
+    rule = sf.expr(expectation.rule)
+    try:
+        found = rows.select(rule.alias("rule")).schema["rule"].dataType.simpleString()
+    except PySparkException as error:
+        raise ConfigError(
+            f"expectation '{expectation.name}' does not fit the rows: {str(error).splitlines()[0]}",
+            where=f"columns: {', '.join(name for name in rows.columns if name != RECORD)}",
+        ) from None
+    if found != "boolean":
+        raise ConfigError(
+            f"expectation '{expectation.name}' is no condition: it gives {found}",
+            where=expectation.rule,
+            hint="write a rule that is true or false, such as fare >= 0",
+        )
+    return rule
+
+
+@contextmanager
+def _errors_as_nulls(spark: SparkSession) -> Iterator[None]:
+    """Lets a rule that is resolved inside give null where it would stop the job, as 1/0 does: the record is broken."""
+    before = spark.conf.get(ANSI)
+    spark.conf.set(ANSI, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(ANSI, str(before))
+
+
+def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:
+    from pyspark.sql.types import StructType
+
+    for name in keep:
+        if name not in METADATA:
+            raise ConfigError(f"{name!r} is not metadata of a record", hint=f"keep any of {', '.join(METADATA)}")
+        if name not in decoded_records.columns:
+            option = "set the option includeHeaders of the Kafka source" if name == "headers" else None
+            raise ConfigError(f"The records have no column {name!r}", where="keep", hint=option)
+    result = decoded_records.schema["decoded"].dataType
+    value = result["value"].dataType if isinstance(result, StructType) else None
+    taken = {field.name.lower() for field in value.fields} if isinstance(value, StructType) else set()
+    for name in (*(metadata_column(each) for each in keep), RECORD, DELETED):
+        if name in taken:
+            raise ConfigError(
+                f"The value has a field {name} already, so the record's own cannot have that name",
+                where="keep",
+                hint=f"leave {name.removeprefix(METADATA_PREFIX)} out of keep",
+            )
+    return keep

@@ -1,0 +1,1 @@
+"""From rows to the bytes of records."""

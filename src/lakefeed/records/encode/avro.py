@@ -1,0 +1,171 @@
+"""Avro schemas and the rows that are to fit them, as Spark's own Avro support sees both."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
+
+NULL_MARK = "lakefeed: null where the schema allows none: field"
+"""How the error begins that a row with a null raises inside Spark; the field's name follows."""
+
+
+def struct_of(spark: SparkSession, schema: str) -> StructType:
+    """The columns that an Avro record schema means to Spark.
+
+    Raises:
+        ConfigError: not a schema, or not one of a record.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.sql.types import StructType
+
+    parsed = _parse(spark, schema)
+    try:
+        sql_type = _avro(spark).SchemaConverters.toSqlType(parsed).dataType()
+    except Py4JJavaError:
+        raise ConfigError(
+            "rows cannot be written with a schema that contains itself", hint="leave the recursive field out"
+        ) from None
+    if str(parsed.getType()) != "RECORD":
+        raise ConfigError(
+            f"the Avro schema is of type {str(parsed.getType()).lower()}; rows are records",
+            hint='give a schema with "type": "record"',
+        )
+    return StructType.fromJson(json.loads(sql_type.json()))
+
+
+def derived(rows: DataFrame, *, name: str) -> str:
+    """The Avro schema that follows from the rows' own types, all columns in order.
+
+    Raises:
+        ConfigError: a column whose name or type Avro does not have.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        converters = _avro(rows.sparkSession).SchemaConverters
+        return str(converters.toAvroType(rows._jdf.schema(), False, name, "").toString())
+    except Py4JJavaError as error:
+        raise ConfigError(
+            f"no Avro schema can be made from the rows: {_message(error)}",
+            hint="rename or cast the column, give a schema, or encode as json",
+        ) from None
+
+
+def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None:
+    """Checks that rows can be written with a schema, before any is.
+
+    Args:
+        rows: what is to be written.
+        schema: Avro record schema (JSON).
+        key: a column that the schema need not have.
+
+    Raises:
+        ConfigError: fields or columns without counterpart, or types that do not go together.
+    """
+    from py4j.protocol import Py4JJavaError
+
+    spark = rows.sparkSession
+    wanted = struct_of(spark, schema)
+    required = [field.name for field in wanted.fields if not field.nullable]
+    if missing := [name for name in required if name not in rows.columns]:
+        raise _misfit(f"the rows lack what the schema requires: {', '.join(missing)}", rows)
+    if extra := [name for name in rows.columns if name not in wanted.names and name != key]:
+        raise _misfit(f"the schema has no field for the columns {', '.join(extra)}", rows)
+    java_type = rows.select(*columns(rows, schema))._jdf.schema()
+    try:
+        _avro(spark).AvroSerializer(java_type, _parse(spark, schema), False)
+    except Py4JJavaError as error:
+        raise _misfit(_message(error), rows) from None
+
+
+def columns(rows: DataFrame, schema: str | None) -> list[Column]:
+    """The columns of the value: the schema's fields, widened to its types, or all columns without a schema.
+
+    A null in a field that allows none stops the job with an error that begins with ``NULL_MARK``.
+    """
+    from pyspark.sql import functions as F
+
+    if schema is None:
+        return [F.col(quoted(name)) for name in rows.columns]
+    made = []
+    for field in struct_of(rows.sparkSession, schema).fields:
+        if field.name not in rows.columns:
+            continue
+        have = rows.schema[field.name]
+        column = F.col(quoted(field.name))
+        if _widens(have.dataType, field.dataType):
+            column = column.cast(field.dataType)
+        if have.nullable and not field.nullable:
+            column = F.coalesce(column, F.raise_error(F.lit(f"{NULL_MARK} {field.name}")))
+        made.append(column.alias(field.name))
+    return made
+
+
+def quoted(name: str) -> str:
+    """A column's name so that dots and spaces in it mean themselves."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _widens(have: DataType, wanted: DataType) -> bool:
+    """Whether every value of one type is exactly a value of the other, which to_avro wants to the letter."""
+    wider = {
+        "byte": ("short", "integer", "long", "float", "double"),
+        "short": ("integer", "long", "float", "double"),
+        "integer": ("long", "double"),
+        "float": ("double",),
+    }
+    return wanted.typeName() in wider.get(have.typeName(), ())
+
+
+def _parse(spark: SparkSession, schema: str) -> Any:
+    from py4j.protocol import Py4JJavaError
+
+    jvm: Any = spark._jvm
+    try:
+        return jvm.org.apache.avro.Schema.Parser().parse(schema)
+    except Py4JJavaError as error:
+        raise ConfigError(f"not a valid Avro schema: {_message(error)}") from None
+
+
+def _avro(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.sql.avro
+
+
+def _message(error: Any) -> str:
+    """The deepest cause: Spark wraps what is wrong into 'cannot convert the root record'."""
+    cause = error.java_exception
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return str(cause.getMessage()).splitlines()[0]
+
+
+def _misfit(what: str, rows: DataFrame) -> ConfigError:
+    types = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in rows.schema.fields)
+    return ConfigError(
+        f"the rows do not fit the Avro schema: {what}",
+        where=f"the rows' columns: {types}",
+        hint="change the schema or the columns, or encode as json",
+    )
+
+
+def null_error(text: str) -> ConfigError | None:
+    """What is wrong with a row, if a null is why Spark stopped.
+
+    Args:
+        text: Spark's whole message, with causes.
+    """
+    if NULL_MARK not in text:
+        return None
+    field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")
+    return ConfigError(
+        f"a row has no value for the field '{field}', and the schema allows no null there",
+        where=f"field {field}",
+        hint="mend the row, or make the field a union with null in the schema",
+    )

@@ -1,0 +1,257 @@
+"""Rows to records: columns become a key, a value and headers, in the shape that Spark's Kafka sink takes.
+
+The value is made in the JVM: by Spark's own ``to_avro``, ``to_json`` and ``to_csv``, and by lakefeed's Protobuf
+encoder. Confluent's wire format is the byte 0, the schema's id in the registry as 4 bytes, big-endian, and then
+the data; with Protobuf, the message's place in the schema stands before them:
+https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#wire-format
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from lakefeed.errors import ConfigError
+from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
+from lakefeed.records.encode import avro
+from lakefeed.records.encode.settle import NameStrategy, settled
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
+FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
+"""The formats with a registered schema, and what the registry calls its kind."""
+
+
+# As RFC 4180 has it, and not a blank less than the value has.
+_LINES = {
+    "nullValue": "",
+    "emptyValue": '""',
+    "escape": '"',
+    "ignoreLeadingWhiteSpace": "false",
+    "ignoreTrailingWhiteSpace": "false",
+}
+# Spark's own text has milliseconds, its values microseconds.
+_EXACT_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """How values are encoded, settled before the first row is sent.
+
+    Attributes:
+        format: ``confluent-avro``, ``confluent-protobuf`` and ``json-schema`` with Confluent's header; ``avro``,
+            ``protobuf``, ``json``, ``csv`` and ``string`` without.
+        schema: the Avro schema (JSON) whose fields the value has; None for all columns as they are.
+        written: the schema as it is written down or registered, for Protobuf.
+        message: for Protobuf, the message's name; None for the first.
+        subject: where the schema is registered; None without a registry.
+        schema_id: its id there.
+    """
+
+    format: Format
+    schema: str | None = None
+    written: SchemaText | None = None
+    message: str | None = None
+    subject: str | None = None
+    schema_id: int | None = None
+
+
+def to_records(
+    rows: DataFrame,
+    *,
+    format: Format = "confluent-avro",  # noqa: A002  (the word that Spark uses)
+    topic: str,
+    registry: SchemaRegistry | str | None = None,
+    subject: str | None = None,
+    strategy: NameStrategy = "topic",
+    key: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    schema: SchemaText | str | None = None,
+    message: str | None = None,
+) -> DataFrame:
+    """Encodes rows: the columns ``key`` (if asked for), ``value`` and ``headers`` (if given).
+
+    Args:
+        rows: batch or streaming.
+        format: see :class:`Encoding`.
+        topic: names the subject, and a schema that is made from the rows.
+        registry: where the schema is registered, or its URL; the formats with a header need it.
+        subject: another subject than the strategy's.
+        strategy: how subjects are named: ``topic`` (``<topic>-value``), ``record`` (the record's full name) or
+            ``topic-record`` (both, with a hyphen between).
+        key: the column that becomes the record's key: binary as it is, anything else as text. It is part of the
+            value only if the schema has it.
+        headers: the same headers for each record.
+        schema: an Avro schema, a ``.proto`` text or a JSON Schema, as the format wants it. Default: the subject's
+            latest if the rows fit it, else one made from the rows.
+        message: for Protobuf, the message. Default: the schema's first.
+
+    Raises:
+        ConfigError: the rows do not fit the schema, the registry refuses it, or there is no such column.
+        Unreachable: the registry does not answer.
+        AccessDenied: the registry refuses the credentials.
+    """
+    encoding = settle(
+        rows,
+        format=format,
+        topic=topic,
+        registry=registry,
+        subject=subject,
+        strategy=strategy,
+        key=key,
+        schema=schema,
+        message=message,
+    )
+    return encoded(rows, encoding, key=key, headers=headers)
+
+
+def settle(
+    rows: DataFrame,
+    *,
+    format: Format = "confluent-avro",  # noqa: A002
+    topic: str,
+    registry: SchemaRegistry | str | None = None,
+    subject: str | None = None,
+    strategy: NameStrategy = "topic",
+    key: str | None = None,
+    schema: SchemaText | str | None = None,
+    message: str | None = None,
+) -> Encoding:
+    """Chooses the schema, checks that the rows fit it, and registers it if it is not registered yet.
+
+    Arguments and errors are those of :func:`to_records`.
+    """
+    if key is not None:
+        require_column(rows, key)
+    kind = FRAMED.get(format) or {"protobuf": "PROTOBUF"}.get(format, "AVRO")
+    if isinstance(schema, str):
+        schema = SchemaText(text=schema, kind=kind)
+    if format in ("json", "csv", "string"):
+        if schema is not None:
+            avro.require_fit(rows, schema.text, key=key)
+        if format == "string":
+            _only_column(rows, key)
+        return Encoding(format=format, schema=schema.text if schema else None)
+    if format in FRAMED and registry is None:
+        raise ConfigError(
+            f"{format} needs a schema registry",
+            hint="set SCHEMA_REGISTRY_URL, or encode as avro, protobuf or json",
+        )
+    found = settled(
+        rows,
+        kind=kind,
+        topic=topic,
+        registry=(SchemaRegistry(registry) if isinstance(registry, str) else registry) if format in FRAMED else None,
+        subject=subject,
+        strategy=strategy,
+        key=key,
+        schema=schema,
+        message=message,
+        name=record_name(topic),
+    )
+    return Encoding(
+        format=format,
+        schema=found.avro,
+        written=found.schema,
+        message=message,
+        subject=found.subject,
+        schema_id=found.schema_id,
+    )
+
+
+def encoded(
+    rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
+) -> DataFrame:
+    """The records of rows whose encoding is settled; see :func:`to_records`."""
+    record = [value_of(rows, encoding, key=key).alias("value")]
+    if key is not None:
+        record.insert(0, _key(rows, key).alias("key"))
+    if headers:
+        record.append(_headers(headers).alias("headers"))
+    return rows.select(*record)
+
+
+def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:
+    """The values alone; see :func:`to_records`."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.avro.functions import to_avro
+
+    if encoding.format == "string":
+        return F.col(avro.quoted(_only_column(rows, key))).cast("string").cast("binary")
+    fields = F.struct(*avro.columns(rows, encoding.schema))
+    if encoding.format == "csv":
+        return F.to_csv(fields, {**_LINES, **_EXACT_TIMES}).cast("binary")
+    if encoding.written is not None and encoding.written.kind == "PROTOBUF":
+        from lakefeed.records.encode.protobuf import encode_call
+
+        return encode_call(rows.sparkSession, fields, encoding.written, encoding.message, encoding.schema_id)
+    if encoding.format in ("json", "json-schema"):
+        value = json_of(fields).cast("binary")
+    else:
+        value = to_avro(fields, encoding.schema or "")
+    return value if encoding.schema_id is None else F.concat(F.lit(header(encoding.schema_id)), value)
+
+
+def json_of(columns: Column) -> Column:
+    """A struct as the text of a JSON object: nulls as such, times to the microsecond, bytes as base64."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(columns, {"ignoreNullFields": "false", **_EXACT_TIMES})
+
+
+def header(schema_id: int) -> bytearray:
+    """Confluent's five bytes before the data."""
+    return bytearray(struct.pack(">bI", 0, schema_id))
+
+
+def require_column(rows: DataFrame, name: str) -> None:
+    """Raises ConfigError if ``rows`` has no column of this name."""
+    if name not in rows.columns:
+        raise ConfigError(
+            f"there is no column '{name}' to take the key from",
+            where=f"the columns are {', '.join(rows.columns)}",
+        )
+
+
+def _only_column(rows: DataFrame, key: str | None) -> str:
+    names = [name for name in rows.columns if name != key]
+    if len(names) != 1:
+        raise ConfigError(
+            "a value that is one string wants rows of one column beside the key",
+            where=f"the columns are {', '.join(rows.columns)}",
+            hint="encode as csv or json, or give rows of one column",
+        )
+    return names[0]
+
+
+def _key(rows: DataFrame, name: str) -> Column:
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType
+
+    column = F.col(avro.quoted(name))
+    return column if isinstance(rows.schema[name].dataType, BinaryType) else column.cast("string")
+
+
+def _headers(headers: Mapping[str, str]) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.array(
+        *(
+            F.struct(F.lit(name).alias("key"), F.lit(bytearray(text.encode())).alias("value"))
+            for name, text in headers.items()
+        )
+    )
+
+
+def record_name(topic: str) -> str:
+    """A name that all formats allow: letters, digits and underscores, not beginning with a digit."""
+    name = re.sub(r"\W", "_", topic, flags=re.ASCII)
+    return f"_{name}" if name[0].isdigit() else name

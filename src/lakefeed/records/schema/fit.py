@@ -1,0 +1,168 @@
+"""Rows made to fit a table's columns: order, missing columns and fields as nulls, narrower types widened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakefeed.errors import SchemaIncompatible
+from lakefeed.records.schema.storable import carries_data
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructField, StructType
+
+
+def aligned(rows: DataFrame, table_schema: StructType) -> DataFrame:
+    """The rows with the table's columns, in its order; ``rows`` itself if they fit already.
+
+    What the rows lack becomes null, inside structs, arrays of structs and map values too; a null struct stays
+    null. A column that can be nothing but null is left out if the table lacks it. Types are widened where no
+    value is lost. It is a projection: batches and streams alike, no Python in it.
+
+    Args:
+        rows: any rows; names are compared without regard to case, as Spark does.
+        table_schema: the table's columns.
+
+    Raises:
+        SchemaIncompatible: the rows have what the table does not, or another type.
+    """
+    from pyspark.sql import functions as sf
+
+    if same(rows.schema, table_schema):
+        return rows
+    refuse_same_but_for_case(rows.schema, where="the rows")
+    _refuse_extra(rows.schema, table_schema, "")
+    there = by_name(rows.schema)
+    columns = []
+    for want in table_schema.fields:
+        have = there.get(want.name.lower())
+        column = (
+            sf.lit(None).cast(want.dataType)
+            if have is None
+            else _fitted(sf.col(_quoted(have.name)), have.dataType, want.dataType, want.name)
+        )
+        columns.append(column.alias(want.name))
+    return rows.select(*columns)
+
+
+def same(have: DataType, want: DataType) -> bool:
+    """Whether two types have the same names and types in the same order; nullability does not count."""
+    return have.simpleString() == want.simpleString()
+
+
+def find(struct: StructType, name: str) -> StructField | None:
+    """The field of that name, without regard to case."""
+    return next((each for each in struct.fields if each.name.lower() == name.lower()), None)
+
+
+def by_name(struct: StructType) -> dict[str, StructField]:
+    """The fields by their names in lower case; of two that differ in case only, the first."""
+    return {each.name.lower(): each for each in reversed(struct.fields)}
+
+
+def holds_values(field: StructField) -> bool:
+    """Whether a field carries data. One that does not needs no column, and Iceberg and Parquet have none for it."""
+    return carries_data(field.dataType)
+
+
+def casts_to(have: DataType, want: DataType) -> bool:
+    """Whether every value of one type is a value of the other."""
+    from pyspark.sql import types as t
+
+    if same(have, want) or not carries_data(have):
+        return True
+    if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
+        return have.scale <= want.scale and have.precision - have.scale <= want.precision - want.scale
+    wider: dict[type[DataType], tuple[type[DataType], ...]] = {
+        t.ByteType: (t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType),
+        t.ShortType: (t.IntegerType, t.LongType, t.FloatType, t.DoubleType),
+        t.IntegerType: (t.LongType, t.DoubleType),
+        t.FloatType: (t.DoubleType,),
+    }
+    return isinstance(want, wider.get(type(have), ()))
+
+
+def refuse_same_but_for_case(struct: StructType, *, where: str, path: str = "") -> None:
+    """Refuses two fields of one struct that Spark would take for one.
+
+    Raises:
+        SchemaIncompatible: names both.
+    """
+    seen: dict[str, str] = {}
+    for each in struct.fields:
+        first = seen.setdefault(each.name.lower(), each.name)
+        if first is not each.name:
+            what = "are there twice" if first == each.name else "differ in case only"
+            raise SchemaIncompatible(
+                f"the columns {path}{first} and {path}{each.name} {what}",
+                where=where,
+                hint="give one of them another name",
+            )
+        for inner, name in _inner_structs(each.dataType, f"{path}{each.name}."):
+            refuse_same_but_for_case(inner, where=where, path=name)
+
+
+def _inner_structs(type_: DataType, path: str) -> list[tuple[StructType, str]]:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type_, StructType):
+        return [(type_, path)]
+    if isinstance(type_, ArrayType):
+        return _inner_structs(type_.elementType, f"{path}element.")
+    if isinstance(type_, MapType):
+        return _inner_structs(type_.valueType, f"{path}value.")
+    return []
+
+
+def _fitted(column: Column, have: DataType, want: DataType, path: str) -> Column:
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if same(have, want):
+        return column
+    if not carries_data(have):
+        return sf.lit(None).cast(want)
+    if isinstance(have, StructType) and isinstance(want, StructType):
+        return _fitted_struct(column, have, want, path)
+    if isinstance(have, ArrayType) and isinstance(want, ArrayType):
+        inner, wanted = have.elementType, want.elementType
+        return sf.transform(column, lambda item: _fitted(item, inner, wanted, f"{path}.element"))
+    if isinstance(have, MapType) and isinstance(want, MapType) and same(have.keyType, want.keyType):
+        inner, wanted = have.valueType, want.valueType
+        return sf.transform_values(column, lambda _, item: _fitted(item, inner, wanted, f"{path}.value"))
+    if not casts_to(have, want):
+        raise SchemaIncompatible(
+            f"column {path} is {have.simpleString()} in the rows and {want.simpleString()} in the table",
+            hint="cast it in transform.sql",
+        )
+    return column.cast(want)
+
+
+def _fitted_struct(column: Column, have: StructType, want: StructType, path: str) -> Column:
+    from pyspark.sql import functions as sf
+
+    _refuse_extra(have, want, f"{path}.")
+    fields, known = [], by_name(have)
+    for each in want.fields:
+        there = known.get(each.name.lower())
+        field = (
+            sf.lit(None).cast(each.dataType)
+            if there is None
+            else _fitted(column.getField(there.name), there.dataType, each.dataType, f"{path}.{each.name}")
+        )
+        fields.append(field.alias(each.name))
+    return sf.when(column.isNotNull(), sf.struct(*fields))
+
+
+def _refuse_extra(have: StructType, want: StructType, path: str) -> None:
+    known = by_name(want)
+    extra = [f"{path}{each.name}" for each in have.fields if each.name.lower() not in known and holds_values(each)]
+    if extra:
+        raise SchemaIncompatible(
+            f"the table lacks what the rows have: {', '.join(extra)}",
+            hint="ALTER TABLE … ADD COLUMNS, or leave them out in transform.sql",
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

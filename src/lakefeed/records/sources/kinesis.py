@@ -1,0 +1,156 @@
+"""A stream of Kinesis: as a source of Spark's, and as what a start holds a feed's position against."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.clients.spark import jvm
+from lakefeed.config.kinesis import KinesisAccess, KinesisSource
+from lakefeed.errors import ConfigError, RecordsLost
+from lakefeed.ledger.feed_position import Position
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = "io.lakefeed.kinesis.KinesisSource"
+CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"
+ENDLESS = 2**63 - 1
+"""Where a shard ends is not known; no feed has read so far."""
+
+
+class KinesisStream:
+    """One stream, in one session.
+
+    Args:
+        spark: the session.
+        source: the stream's block in the pipeline file.
+        access: how Kinesis is reached.
+
+    Raises:
+        ConfigError: the session was started without the client for Kinesis.
+    """
+
+    def __init__(self, spark: SparkSession, source: KinesisSource, access: KinesisAccess) -> None:
+        self._spark = spark
+        self._source = source
+        self._id: str | None = None
+        self._options = _options(source, access)
+        _require_client(spark)
+        if access.access_key is not None and access.secret_key is not None:
+            keys = [
+                each.get_secret_value() for each in (access.access_key, access.secret_key, access.session_token) if each
+            ]
+            # By a name of the keys' own: two feeds in one session may have others.
+            name = f"kinesis {keys[0]}@{access.endpoint or access.region}"
+            jvm.java(spark).Secrets.put(name, "\n".join(keys))
+            self._options["credentials"] = name
+
+    def read_stream(
+        self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
+    ) -> DataFrame:
+        """The records as a streaming DataFrame, undecoded.
+
+        Columns: those of the Kafka source, and sequence_number. ``offset`` numbers the records of a shard as the feed
+        has read them, ``partition`` is the shard's number, ``key`` the partition key.
+
+        Args:
+            starting: where a query without a checkpoint begins. Default: where the source says.
+            marks: what Kinesis calls these places; a shard without is found by itself.
+        """
+        reader = self._spark.readStream.format(FORMAT).options(**self._options)
+        reader = reader.option("max-records", self._source.max_records_per_batch).option("start", self._source.start)
+        if starting is not None:
+            reader = reader.option("starting", json.dumps(_offset(self._source.stream, starting, marks or {})))
+        return reader.load()
+
+    def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
+        """Some records of a commit again, as a batch DataFrame, undecoded.
+
+        Args:
+            spans: which of them.
+            of: the commit's ranges.
+        """
+        begins = {(each.topic, each.partition): each for each in of.ranges}
+        ranges = []
+        for each in spans:
+            whole = begins[each.topic, each.partition]
+            if whole.marks is not None:
+                place = {"shard": each.partition, "at": whole.start, "mark": whole.marks[0]}
+                ranges.append({**place, "from": each.start, "to": each.end})
+        return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
+
+    def described(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
+        """The stream as it is now, its shards as partitions.
+
+        Args:
+            position: where the feed stands: of these places it is asked whether what comes after is still there.
+
+        Raises:
+            Py4JJavaError: there is no such stream, or it cannot be asked.
+        """
+        stream = self._source.stream
+        offset = None
+        if position is not None and any(each.marks for each in position.ranges.ranges):
+            at = {each.partition: each.end for each in position.ranges.ranges if each.topic == stream}
+            known = {(each.topic, each.partition): each.marks[1] for each in position.ranges.ranges if each.marks}
+            if position.ranges.topic_ids.get(stream) == self._current_id():
+                offset = json.dumps(_offset(stream, {stream: at}, known))
+        found = json.loads(str(jvm.java(self._spark).kinesis.StreamState.of(self._java_options(), offset)))
+        self._id = str(found["id"])
+        shards = tuple(
+            PartitionDescription(id=int(number), leader=None, start_offset=0, end_offset=ENDLESS, lost=lost)
+            for number, lost in found["shards"].items()
+        )
+        return {stream: TopicDescription(name=stream, topic_id=self._id, partitions=shards)}
+
+    def identify(self, ranges: OffsetRanges) -> OffsetRanges:
+        """The same ranges with the stream's id, asked for now.
+
+        Raises:
+            RecordsLost: the stream was made again since it was asked for before.
+        """
+        now = self._current_id()
+        if self._id is not None and self._id != now:
+            raise RecordsLost(
+                f"the stream {self._source.stream} was made again while the feed was reading it (it was of {self._id}, "
+                f"and is of {now}); nothing of this batch is written",
+                where=self._source.stream,
+                hint="start the feed again: it says what is lost, and how to go on",
+            )
+        return OffsetRanges(ranges.ranges, {self._source.stream: now})
+
+    def _current_id(self) -> str:
+        return str(jvm.java(self._spark).kinesis.StreamState.id(self._java_options()))
+
+    def _java_options(self) -> Any:
+        gateway: Any = self._spark._jvm
+        options = gateway.java.util.HashMap()
+        for key, value in self._options.items():
+            options[key] = value
+        return options
+
+
+def _options(source: KinesisSource, access: KinesisAccess) -> dict[str, str]:
+    options = {"stream": source.stream, "region": access.region or "us-east-1"}
+    return options if access.endpoint is None else {**options, "endpoint": access.endpoint}
+
+
+def _offset(
+    stream: str, positions: Mapping[str, Mapping[int, int]], marks: Mapping[Partition, str]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    known = positions.get(stream, {})
+    return {stream: {str(n): {"at": at, "mark": marks[stream, n]} for n, at in known.items() if (stream, n) in marks}}
+
+
+def _require_client(spark: SparkSession) -> None:
+    gateway: Any = spark._jvm
+    if gateway.java.lang.Thread.currentThread().getContextClassLoader().getResource(CLIENT) is None:
+        raise ConfigError(
+            "the Spark session that is running has no client for Kinesis",
+            where=f"not on its class path: {CLIENT.removesuffix('.class')}",
+            hint="stop that session and let the pipeline make its own: lakefeed run, or Pipeline.session()",
+        )

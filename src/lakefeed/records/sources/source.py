@@ -1,0 +1,171 @@
+"""Spark's Kafka source: as a stream, or as a batch of explicit offset ranges."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.spark import jvm
+from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, spark_marks, spark_offsets
+from lakefeed.offsets.sets import layers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT = "io.lakefeed.kafka.KafkaRecords"
+"""Spark's Kafka source, but for records whose timestamp it cannot hold: those stop Spark's own."""
+
+BAD_TIMESTAMP = "bad_timestamp"
+"""The timestamp in milliseconds of a record where Spark cannot hold it; its ``timestamp`` is null."""
+
+
+def read_stream(
+    spark: SparkSession,
+    source: KafkaSource,
+    *,
+    headers: bool = False,
+    starting: Mapping[str, Mapping[int, int]] | None = None,
+    gather: bool = True,
+    bounded: bool = True,
+) -> DataFrame:
+    """The records of the source's topics as a streaming DataFrame, undecoded.
+
+    Columns: key, value, topic, partition, offset, timestamp, timestampType, bad_timestamp, and headers if asked for.
+
+    Args:
+        spark: the session.
+        source: the topics.
+        headers: whether headers are wanted.
+        starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
+            the source says.
+        gather: wait for ``min_records_per_batch``. Not where the query ends with what there is: Spark would leave the
+            rest unread.
+        bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
+    """
+    reader = spark.readStream.format(FORMAT).options(**_client(source)).options(**_subscription(source))
+    if gather and source.min_records_per_batch is not None:
+        reader = reader.option("minOffsetsPerTrigger", source.min_records_per_batch)
+        reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
+    if bounded:
+        reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
+    return (
+        reader.option("startingOffsets", source.start if starting is None else json.dumps(starting))
+        .option("failOnDataLoss", "true")
+        .option("includeHeaders", headers)
+        .load()
+    )
+
+
+def read_batch(
+    spark: SparkSession,
+    source: KafkaSource,
+    *,
+    ranges: Sequence[OffsetRange] | None = None,
+    headers: bool = False,
+) -> DataFrame:
+    """The records of explicit offset ranges, or all that the topics hold now, as a batch DataFrame, undecoded.
+
+    A partition may have several ranges; records of offsets that are in two of them come twice.
+    """
+    reader = spark.read.format(FORMAT).options(**_client(source)).option("includeHeaders", headers)
+    reader = reader.option("failOnDataLoss", "true")
+    frames = [reader.options(**_assignment(each)).load() for each in layers(ranges or ())]
+    if frames:
+        return reduce(lambda frame, other: frame.union(other), frames)
+    everything = reader.options(**_subscription(source)).load()
+    return everything if ranges is None else everything.where("false")
+
+
+def newest_per_key(records: DataFrame) -> DataFrame:
+    """Of each key in each partition the record with the highest offset, unless its value is null: then the key is gone.
+
+    What a compacted topic would hold if it were compacted to its end. Records without a key stay as they are.
+
+    Args:
+        records: a batch, undecoded.
+    """
+    from pyspark.sql import functions as sf
+
+    key = ("topic", "partition", "key")
+    rest = [name for name in records.columns if name not in key]
+    alone = sf.when(sf.col("key").isNull(), sf.col("offset")).alias("alone")
+    newest = records.groupBy(*key, alone).agg(sf.max_by(sf.struct(*rest), sf.col("offset")).alias("newest"))
+    return (
+        newest.filter("newest.value IS NOT NULL")
+        .select(*(sf.col(name if name in key else f"newest.{name}").alias(name) for name in records.columns))
+        # Outcomes are counted for each stretch of one partition: not one for each record.
+        .sortWithinPartitions("topic", "partition", "offset")
+    )
+
+
+def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
+    """The offset ranges of the micro-batch that a query is working on, from inside its ``foreachBatch``.
+
+    Spark decides them before the batch begins and has written them to its offset log; a replay has the same.
+    They are taken from the batch's own plan (``StreamExecution.lastExecution``), the only place that has both
+    ends without reading the checkpoint again.
+    """
+    queries = [query for query in spark.streams.active if query.name == query_name]
+    execution: Any = queries[0]._jsq.streamingQuery().lastExecution()
+    leaves = execution.logical().collectLeaves().iterator()
+    starts: list[str] = []
+    ends: list[str] = []
+    read = False
+    while leaves.hasNext():
+        leaf = leaves.next()
+        if leaf.getClass().getSimpleName() != "StreamingDataSourceV2ScanRelation":
+            continue
+        read = True
+        for option, into in ((leaf.startOffset(), starts), (leaf.endOffset(), ends)):
+            if option.isDefined():
+                into.append(option.get().json())
+    if not read:
+        # A batch for the watermark alone, whose plan does not name its source.
+        for span in json.loads(jvm.java(spark).query.RunningBatch.spans(queries[0]._jsq)):
+            starts.append(span["start"] or "{}")
+            ends.append(span["end"] or "{}")
+    begins = {key: mark for text in starts for key, mark in spark_marks(text).items()}
+    marks = {key: (begins.get(key, OLDEST), mark) for text in ends for key, mark in spark_marks(text).items()}
+    return OffsetRanges.between(_offsets(starts), _offsets(ends), marks=marks)
+
+
+def _offsets(texts: Sequence[str]) -> dict[str, dict[int, int]]:
+    return {topic: offsets for text in texts for topic, offsets in spark_offsets(text).items()}
+
+
+def query_id(spark: SparkSession, query_name: str) -> str:
+    """Spark's id of a running query, which is the checkpoint's."""
+    return next(str(query.id) for query in spark.streams.active if query.name == query_name)
+
+
+def _client(source: KafkaSource) -> dict[str, str]:
+    options: dict[str, Any] = {"kafka.bootstrap.servers": source.bootstrap_servers}
+    given = {**CONSUMER_DEFAULTS, **source.options}
+    options |= {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
+    return options
+
+
+def _subscription(source: KafkaSource) -> dict[str, str]:
+    if source.topics is not None:
+        return {"subscribe": ",".join(source.topics)}
+    return {"subscribePattern": source.topics_pattern or ""}
+
+
+def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
+    """Offsets for the source, which takes one range of each partition."""
+    partitions: dict[str, list[int]] = {}
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for each in OffsetRanges(tuple(ranges)).ranges:
+        partitions.setdefault(each.topic, []).append(each.partition)
+        starts.setdefault(each.topic, {})[str(each.partition)] = each.start
+        ends.setdefault(each.topic, {})[str(each.partition)] = each.end
+    return {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(starts),
+        "endingOffsets": json.dumps(ends),
+    }

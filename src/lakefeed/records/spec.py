@@ -1,0 +1,170 @@
+"""How the values of a topic are encoded, as plain facts: what the decoder needs and nothing of Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from lakefeed.config.failures import Accept
+from lakefeed.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """A format in Confluent's wire format: each value names its writer's schema by an id in the registry.
+
+    Attributes:
+        registry_url: address of a registry with Confluent's REST API, without credentials in it.
+        reader_schema: Avro schema (JSON) of the result; writers' schemas are resolved to it. For those that are
+            not Avro, ``lakefeed.records.decode.avro_schema.avro_schema_of`` has one.
+        credentials: name under which ``lakefeed.jvm.put_credentials`` has put them; None for none.
+        registry_patience_seconds: how long a task keeps asking a registry that does not answer, before it
+            fails. Default 300.
+        accept: whose records are read: ``schema.accept`` of a pipeline file.
+        subjects: a schema id that is registered under none of them is refused. Default: any subject.
+    """
+
+    registry_url: str
+    reader_schema: str
+    credentials: str | None = None
+    registry_patience_seconds: int = 300
+    accept: Accept = "same_record"
+    subjects: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        registry_address(self.registry_url)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfluentAvro(Registered):
+    """Avro in Confluent's wire format."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfluentProtobuf(Registered):
+    """Protobuf in Confluent's wire format: behind the id, message indexes say which message of the schema it is.
+
+    The message has the name of the reader's record, as Avro compares them: without namespace.
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfluentJson(Registered):
+    """JSON in Confluent's wire format, described by a JSON Schema in the registry.
+
+    Attributes:
+        lenient: as for ``Json``.
+    """
+
+    lenient: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainAvro:
+    """Avro without a header, such as Spark's ``to_avro`` writes: all values have one given schema.
+
+    Attributes:
+        writer_schema: Avro schema (JSON) that the values were written with.
+        reader_schema: Avro schema (JSON) of the result. Default: the writer's.
+    """
+
+    writer_schema: str
+    reader_schema: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainProtobuf:
+    """Protobuf messages without a header: all values are of one given type.
+
+    Attributes:
+        schema: text of a ``.proto`` file, or the bytes of a descriptor set (``protoc --descriptor_set_out
+            --include_imports``).
+        message: its name, with the package or without. Default: the first of the (last) file.
+        references: texts of files that the ``.proto`` file imports; Protobuf's own are known.
+        reader_schema: Avro schema (JSON) of the result. Default: what follows from the message.
+    """
+
+    schema: str | bytes
+    message: str | None = None
+    references: tuple[str, ...] = ()
+    reader_schema: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Json:
+    """One JSON object in UTF-8 for each value.
+
+    Attributes:
+        schema: of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the JSON
+            of a Spark ``StructType``. Fields that it declares not null must be there.
+        sampled: whether the schema was guessed from records; then a feed keeps it.
+        lenient: whether numbers and booleans as text, NaN and Infinity, whole numbers with more digits than a double
+            keeps, and half surrogate pairs are read. Default: each is an error.
+    """
+
+    schema: str
+    sampled: bool = False
+    lenient: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Csv:
+    """One line of CSV in UTF-8 for each value, without a header line (RFC 4180).
+
+    Attributes:
+        schema: of the result, columns in the order of the line; as for ``Json``, but flat.
+        delimiter: between two values, one character.
+        quote: around a value that has the delimiter, the quote or a line end in it.
+        escape: before a quote in quotes. Default: the quote itself, doubled.
+        null_value: what stands for null where it is not in quotes.
+    """
+
+    schema: str
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null_value: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "quote", "escape"):
+            character = getattr(self, name)
+            if len(character) != 1 or not character.isascii() or character in "\r\n":
+                raise ConfigError(f"{name} is one ASCII character", where=f"Csv({name}={character!r})")
+        if self.delimiter == self.quote:
+            raise ConfigError("delimiter and quote are the same character", where=f"Csv(delimiter={self.delimiter!r})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class String:
+    """Text in UTF-8, in one column ``value``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raw:
+    """Bytes as they are, in one column ``value``."""
+
+
+DecodeSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | Csv | String | Raw
+"""Any of the encodings."""
+
+
+def registry_address(url: str) -> str:
+    """``url`` without a slash at its end.
+
+    Raises:
+        ConfigError: not http(s), no host, or credentials inside (they would stand in Spark's settings).
+    """
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ConfigError(
+            "The schema registry's address has credentials inside, where logs and settings would show them",
+            where=f"{parts.scheme}://***@{parts.hostname}",
+            hint="give the user name and the password by themselves",
+        )
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigError(
+            "The schema registry's address is not an http:// or https:// URL",
+            where=url,
+            hint="write it as http://host:port",
+        )
+    return url.rstrip("/")

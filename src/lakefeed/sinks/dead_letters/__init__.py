@@ -1,0 +1,1 @@
+"""Records that cannot become rows: the tables and topics that keep them."""

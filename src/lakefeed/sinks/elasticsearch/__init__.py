@@ -1,0 +1,1 @@
+"""Indexes of Elasticsearch or OpenSearch, with a ledger beside them."""

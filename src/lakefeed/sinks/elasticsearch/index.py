@@ -1,0 +1,277 @@
+"""Elasticsearch sink: a micro-batch's rows as documents of an index, with their offset ranges in a ledger beside it.
+
+Guarantee: exactly-once in effect. A document's id is told by its row, so that a batch that is written twice leaves what
+it left once. The ledger is written when all of the batch is acknowledged, by compare-and-set; a batch that is in it is
+not written again, and one that does not go on where it ended is refused. Each document has the ledger's number as its
+version: what a driver still writes that another one has replaced does not come over what is newer. A reader may see
+some documents of a batch before the others; the server has no transactions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
+from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
+from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.upserts import POSITION_COLUMNS, keyed
+from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.iceberg import is_last
+from lakefeed.ledger.outcomes import checked
+from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.ledger.stateful_batches import has_state
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.elasticsearch.documents import Documents
+from lakefeed.sinks.elasticsearch.layout import Layout
+from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
+from lakefeed.sinks.elasticsearch.server import Server, authority, authorization, path_of
+from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, measured, newest
+from lakefeed.sinks.iceberg.table_change import TableChange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+# How the JVM module tells why documents were not written (io.lakefeed.elasticsearch.BulkFailure).
+FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
+
+
+class ElasticsearchIndex:
+    """One feed's index in a search server.
+
+    Args:
+        spark: the session.
+        sink: its block in the pipeline file.
+        feed: the feed's name.
+        evolves: whether the mapping follows the rows.
+        groups: see ``Documents``.
+    """
+
+    keeps_ledger = True
+    keeps_log = False
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: ElasticsearchSink,
+        *,
+        feed: str,
+        evolves: bool = True,
+        groups: bool = False,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._patience = patience
+        self._evolves = evolves
+        self._documents = Documents(sink, groups=groups)
+        self._server = Server(sink)
+        self._layout = Layout(self._server, sink)
+        self.ledger = ElasticsearchLedger(self._server, sink, feed)
+        self._followed = False
+
+    def location(self) -> str:
+        """What to call it."""
+        return self._sink.where
+
+    def recorded_schema(self) -> Recorded | None:
+        """The reader's schema that the feed had when it last changed the index."""
+        standing = self.ledger.standing() if self._layout.described() is not None else None
+        return None if standing is None or standing.reader is None else Recorded.of_json(standing.reader)
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Creates the index for rows of this schema, or adds what its mapping lacks.
+
+        Raises:
+            ConfigError: the rows lack a key, or the index cannot serve.
+            CheckpointMismatch: the index was removed while the feed runs.
+        """
+        self._documents.require(rows)
+        self.ledger.ensure()
+        if self._layout.described() is None:
+            if self._followed:
+                raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where)
+            # The start has found that the feed begins anew.
+            self.ledger.forget()
+        self._require_same_keys()
+        for method, path, document in self._requests(rows):
+            self._layout.change(method, path, document)
+        self.ledger.note(keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
+        self._followed = True
+
+    def changes(self, rows: StructType) -> tuple[TableChange, ...]:
+        """What ``follow`` would do, which raises what that would raise."""
+        self._documents.require(rows)
+        is_new = self._layout.described() is None
+        if not is_new:
+            self._require_same_keys()
+        told = tuple(f"{method} {path} {json.dumps(document)}" for method, path, document in self._requests(rows))
+        return (TableChange(table=self._sink.index, is_new=is_new, statements=told),)
+
+    def _requests(self, rows: StructType) -> list[tuple[str, str, dict[str, Any]]]:
+        return self._layout.changes(self._documents.columns(rows), evolves=self._evolves)
+
+    def _require_same_keys(self) -> None:
+        standing = self.ledger.standing()
+        if standing is not None and standing.keyed not in (None, keyed(self._sink)):
+            raise ConfigError(
+                f"the documents of this feed were made with '{standing.keyed}', the pipeline says "
+                f"'{keyed(self._sink)}': they would have other ids",
+                where=self._sink.where,
+                hint="land the feed in a new index, under another checkpoint location",
+            )
+
+    def take_fence(self) -> str:
+        """Makes this driver the only one that can commit to the feed."""
+        return self.ledger.take_fence()
+
+    def commits(self) -> Iterator[Commit]:
+        """The feed's newest commit; earlier ones are not kept."""
+        standing = self.ledger.standing()
+        if standing is not None and (last := standing.last) is not None:
+            yield last
+
+    def position(self) -> Position | None:
+        """Where the feed stands; None if there is no index, or no commit of the feed."""
+        return None if self._layout.described() is None else self.ledger.position()
+
+    def logged(self) -> None:
+        """Batch ids say nothing here."""
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commits a move of the feed's position.
+
+        Raises:
+            ConfigError: documents are to be deleted with it.
+        """
+        if delete_where is not None:
+            raise ConfigError("documents are not deleted with a move", where=self._sink.where)
+        while (standing := self.ledger.begin(commit, commit_id=commit_id)) is not None:
+            if self.ledger.write(standing, commit, commit_id=commit_id):
+                return
+
+    def has(self, commit: Commit) -> bool:
+        """Whether the index has exactly these ranges already, from before a restart.
+
+        Raises:
+            CheckpointMismatch: if the batch does not go on where the last commit of this feed ended.
+        """
+        return is_last(commit, self.position(), table=self._sink.where)
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Computes and judges the rows of one micro-batch, writes their documents, and then the ledger.
+
+        Returns:
+            How many documents were written; with deletes those, too.
+
+        Raises:
+            ConfigError: it is no batch, or the server refuses a document.
+            CheckpointMismatch: another driver has taken over, or the batch does not go on where the last one ended.
+            Unreachable: the server does not come back.
+        """
+        if not isinstance(commit, Commit):
+            raise ConfigError("a feed into a search server takes batches only", where=self._sink.where)
+        self._documents.require_records(rows, stateful=has_state(commit.ranges))
+        if self._documents.has_changes:
+            rows = newest(deleting(rows), keys=self._documents.keys(rows), order_by=())
+        kept = rows.persist()
+        try:
+            counted = replace(commit, rows=self._judged(kept, commit_id))
+            counts = checked(self._spark, commit_id)
+
+            def attempt() -> int:
+                return self._written(kept, counted, commit_id=commit_id, counts=counts)
+
+            return patiently(attempt, passes=lambda error: isinstance(error, Unreachable), seconds=self._patience)
+        finally:
+            kept.unpersist()
+
+    def _judged(self, kept: DataFrame, commit_id: str) -> int:
+        """Computes the rows, and how many they are; nothing is written of a batch that must not land."""
+        keys = self._documents.keys(kept)
+        if self._documents.has_changes:
+            changes = measured(kept, keys=keys)
+            # Before what is wrong with the rows: they may be of a schema that is yet to be met.
+            checked(self._spark, commit_id)
+            changes.check(keys=keys, table=self._sink.index, orders=False)
+            return changes.upserts.keys
+        count, without_record = self._documents.counted(kept)
+        checked(self._spark, commit_id)
+        if without_record:
+            raise ConfigError(
+                f"{without_record:,} rows of the batch have no {' or '.join(POSITION_COLUMNS)}, by which a document "
+                "is known",
+                where=self._sink.where,
+                hint="transform.sql has to keep them as they are; or mode: upsert with keys",
+            )
+        if self._sink.mode == "upsert":
+            return counted_groups(kept, keys=keys, where=self._sink.where, kind="elasticsearch")
+        return count
+
+    def _written(self, kept: DataFrame, commit: Commit, *, commit_id: str, counts: str) -> int:
+        """One attempt: all documents, and then the commit."""
+        while (standing := self.ledger.begin(commit, commit_id=commit_id)) is not None:
+            if self._sink.mode == "append":
+                self.ledger.require_same_topics(standing, commit)
+            self._layout.require()
+            if commit.rows:
+                self._write(self._documents.of(kept.drop(*MEASURED)), fence=commit.fence or "", version=standing.number)
+            if self.ledger.write(standing, commit, commit_id=commit_id, counts=counts):
+                break
+        return commit.rows
+
+    def _write(self, documents: DataFrame, *, fence: str, version: int) -> None:
+        """Lets the tasks write, and returns when all is acknowledged."""
+        java, secret = jvm.java(self._spark).elasticsearch, None
+        if (login := authorization(self._sink)) is not None:
+            from pydantic import SecretStr
+
+            secret = f"{self._sink.username or 'api_key'}@{self._sink.urls[0]}"
+            jvm.put_secret(self._spark, secret, SecretStr(login))
+        target = java.BulkTarget(
+            f"{path_of(self._sink.index)}/_bulk",
+            self.ledger.path,
+            fence,
+            version,
+            self._sink.bulk_documents,
+            self._sink.bulk_bytes,
+            int(self._patience),
+        )
+        try:
+            java.Cluster.of(list(self._sink.urls), secret, authority(self._sink)).write(documents._jdf, target)
+        except Exception as error:
+            if (found := FAILURE.search(str(error))) is None:
+                raise
+            raise self._failed(found[1], found[2].strip(), fence=fence) from None
+
+    def _failed(self, kind: str, told: str, *, fence: str) -> Exception:
+        """What the user should hear of documents that were not written."""
+        where = self._sink.where
+        if kind == "AWAY":
+            return Unreachable(f"the search server does not take the documents: {told}", where=where)
+        if kind == "DENIED":
+            hint = "the login has to write the index; an index that is read-only has to be opened"
+            return AccessDenied(f"the search server does not let it write: {told}", where=where, hint=hint)
+        if kind == "REFUSED":
+            return ConfigError(
+                f"the search server refuses a document: {told}",
+                where=where,
+                hint="change the mapping, which wants a new index, or the value in transform.sql; "
+                "expect: {…: {rule: …, on_violation: dead_letter}} keeps such records apart",
+            )
+        standing = self.ledger.standing()
+        if standing is None or standing.fence != fence:
+            return CheckpointMismatch(TAKEN_OVER, where=f"{where}: this driver's fence {fence}", hint=ONE_PLACE)
+        return CheckpointMismatch(
+            f"the index has a newer version of a document than the ledger can have given it: {told}",
+            where=where,
+            hint="somebody else writes the same documents, or lakefeed_feeds was restored without the index: give the "
+            "feed an index of its own",
+        )

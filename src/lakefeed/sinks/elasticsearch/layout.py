@@ -1,0 +1,155 @@
+"""The index that rows of a schema are to have: its mapping, and whether one that is there can serve.
+
+Whole numbers are ``long`` and fractions ``double``, so that a wider type later needs no other field, which a server
+does not change; the document keeps each digit. Texts can be searched and sorted, as the server's own mapping has it,
+but none is taken for a date because the first one looked like one. Maps are kept and not indexed: each new key would be
+a field more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.sinks.elasticsearch.server import Server, path_of, refused
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+MADE_BY = {"made_by": "lakefeed"}
+"""What is in ``_meta`` of an index that is ours to change."""
+_TEXT = {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 256}}}
+
+
+def fields(rows: StructType) -> dict[str, Any]:
+    """``properties`` of a mapping for rows of this schema; what the server is to find out by itself is left out."""
+    return {each.name: found for each in rows.fields if (found := _field(each.dataType)) is not None}
+
+
+def _field(type_: DataType) -> dict[str, Any] | None:
+    from pyspark.sql import types as t
+
+    match type_:
+        case t.ArrayType():
+            # A field has one value or many; there is no type for many.
+            return _field(type_.elementType)
+        case t.StructType():
+            return {"properties": fields(type_)}
+        case t.MapType():
+            return {"type": "object", "enabled": False}
+        case t.BooleanType():
+            return {"type": "boolean"}
+        case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
+            return {"type": "long"}
+        case t.FloatType() | t.DoubleType() | t.DecimalType():
+            return {"type": "double"}
+        case t.DateType() | t.TimestampType() | t.TimestampNTZType():
+            return {"type": "date"}
+        case t.BinaryType():
+            return {"type": "binary"}
+        case t.StringType():
+            return dict(_TEXT)
+    return None
+
+
+class Layout:
+    """The index of a sink: what it has, and what it is to have.
+
+    Args:
+        server: where it is.
+        sink: the sink's block in the pipeline file.
+    """
+
+    def __init__(self, server: Server, sink: ElasticsearchSink) -> None:
+        self._server = server
+        self._sink = sink
+
+    def described(self) -> Mapping[str, Any] | None:
+        """Mapping and settings; None if there is no such index.
+
+        Raises:
+            ConfigError: it cannot serve.
+        """
+        answer = self._server.ask("GET", path_of(self._sink.index))
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise refused(answer, where=self._sink.where)
+        if len(answer.document) != 1:
+            raise ConfigError(
+                f"{self._sink.index} stands for {len(answer.document)} indexes: a document's newer version would not "
+                "find the older one",
+                where=self._sink.where,
+                hint="name one index, or an alias of one",
+            )
+        [found] = answer.document.values()
+        if "data_stream" in found:
+            raise ConfigError(
+                "this is a data stream, whose documents cannot be written again after a crash",
+                where=self._sink.where,
+                hint="name an index, or an alias of one",
+            )
+        translog = found.get("settings", {}).get("index", {}).get("translog", {})
+        if translog.get("durability") == "async":
+            raise ConfigError(
+                "this index acknowledges documents before they are on disk (index.translog.durability: async): a crash "
+                "of the server would lose what the ledger has as landed",
+                where=self._sink.where,
+                hint=f'PUT /{self._sink.index}/_settings {{"index.translog.durability": "request"}}',
+            )
+        return dict(found)
+
+    def require(self) -> None:
+        """Looks whether it is still there.
+
+        Raises:
+            ResourceMissing: it was removed, and a write would make an empty one.
+        """
+        if self._server.ask("HEAD", path_of(self._sink.index)).status == 404:
+            raise ResourceMissing(
+                "the index was removed while the feed runs",
+                where=self._sink.where,
+                hint="restore it with lakefeed_feeds; or begin anew with another checkpoint location",
+            )
+
+    def changes(self, rows: StructType, *, evolves: bool) -> list[tuple[str, str, dict[str, Any]]]:
+        """The requests that make the index ready for rows of this schema: method, path and document; none if it is.
+
+        Args:
+            rows: what the documents have.
+            evolves: whether fields are added to an index that lakefeed has made; others are left as they are.
+        """
+        wanted, path = fields(rows), path_of(self._sink.index)
+        found = self.described()
+        if found is None:
+            document = {"mappings": {"_meta": MADE_BY, "properties": wanted}}
+            return [("PUT", path, {"settings": self._sink.settings, **document} if self._sink.settings else document)]
+        mapping = found.get("mappings", {})
+        ours = all(mapping.get("_meta", {}).get(key) == text for key, text in MADE_BY.items())
+        if not (ours and evolves):
+            return []
+        missing = _missing(wanted, mapping.get("properties", {}))
+        return [("PUT", f"{path}/_mapping", {"properties": missing})] if missing else []
+
+    def change(self, method: str, path: str, document: Mapping[str, Any]) -> None:
+        """Does one of ``changes``.
+
+        Raises:
+            ConfigError: the server refuses it.
+        """
+        answer = self._server.ask(method, path, document)
+        if answer.status >= 300 and "resource_already_exists" not in answer.reason:
+            raise refused(answer, where=self._sink.where)
+
+
+def _missing(wanted: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are not there yet, also within objects."""
+    found: dict[str, Any] = {}
+    for name, field in wanted.items():
+        if name not in have:
+            found[name] = field
+        elif "properties" in field and (inner := _missing(field["properties"], have[name].get("properties", {}))):
+            found[name] = {"properties": inner}
+    return found

@@ -1,0 +1,257 @@
+"""The ledger of a feed in a search server: one document for each feed and index, in ``lakefeed_feeds``.
+
+It is changed by compare-and-set alone (``if_seq_no``, ``if_primary_term``), so that of two drivers one learns that it
+is late. Its ``number`` rises with each fence and each commit: it is the version that the documents of the batch at hand
+get, and what an older driver still writes has an older one, which the server refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
+from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.errors import CheckpointMismatch, TableBusy
+from lakefeed.ledger.continuity import faults, made_again
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.fence import next_fence
+from lakefeed.ledger.outcomes import counts_by_partition
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.sinks.elasticsearch.server import Server, path_of, refused
+
+FEEDS = "lakefeed_feeds"
+TRIES = 20
+INDEX = {
+    "settings": {"number_of_shards": 1, "auto_expand_replicas": "0-1"},
+    "mappings": {
+        "dynamic": False,
+        "properties": {
+            "feed": {"type": "keyword"},
+            "target": {"type": "keyword"},
+            "number": {"type": "long"},
+        },
+    },
+}
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The feed's document, as one saw it.
+
+    Attributes:
+        document: what is in it.
+        seen: what tells this state of it from all others.
+    """
+
+    document: Mapping[str, Any]
+    seen: str
+
+    @property
+    def number(self) -> int:
+        """The version of the documents of the batch at hand."""
+        return int(self.document["number"])
+
+    @property
+    def fence(self) -> str | None:
+        """That was taken last."""
+        return self.document.get("fence")
+
+    @property
+    def reader(self) -> str | None:
+        """The reader's schema that ``follow`` was told last."""
+        return self.document.get("reader")
+
+    @property
+    def keyed(self) -> str | None:
+        """What makes a document; None where none was made yet."""
+        return self.document.get("keyed")
+
+    @property
+    def topics(self) -> Mapping[str, str]:
+        """The topics whose records the documents are named by, and their ids."""
+        return dict(json.loads(self.document.get("topics") or "{}"))
+
+    @property
+    def commit_id(self) -> str | None:
+        """Of the newest commit."""
+        return (self.document.get("commit") or {}).get("commit_id")
+
+    @property
+    def last(self) -> Commit | None:
+        """The newest commit; None without any."""
+        if (found := self.document.get("commit")) is None:
+            return None
+        return Commit(
+            feed=self.document["feed"],
+            batch_id=int(found["batch_id"]),
+            ranges=OffsetRanges.from_json(found["ranges"]),
+            fence=found["fence"],
+            snapshot_id=int(found["number"]),
+            rows=int(found["rows"]),
+            counts=counts_by_partition(found["counts"]),
+            committed_at=float(found["committed_at"]),
+            move=None if found["moved"] is None else Move.from_json(found["moved"]),
+        )
+
+
+class ElasticsearchLedger:
+    """The newest commit of one feed into one index.
+
+    Args:
+        server: where it is.
+        sink: the sink's block in the pipeline file.
+        feed: the feed's name.
+    """
+
+    def __init__(self, server: Server, sink: ElasticsearchSink, feed: str) -> None:
+        self._server = server
+        self._where = sink.where
+        self._feed, self._target = feed, sink.index
+        self.path = path_of(FEEDS, "_doc", f"{sink.index}:{feed}")
+
+    def ensure(self) -> None:
+        """Makes the ledger's index and the feed's document, if they are missing."""
+        if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
+            made = self._server.ask("PUT", path_of(FEEDS), INDEX)
+            if made.status >= 300 and "resource_already_exists" not in made.reason:
+                raise refused(made, where=self._where)
+        if self.standing() is None:
+            # As a clock has it: above all versions of documents whose ledger was lost.
+            first = {"feed": self._feed, "target": self._target, "number": int(time.time() * 1000)}
+            self._put(first, "op_type=create")
+
+    def standing(self) -> Standing | None:
+        """The feed's document; None if it has none."""
+        answer = self._server.ask("GET", self.path)
+        if answer.status == 404:
+            return None
+        if answer.status != 200:
+            raise refused(answer, where=self._where)
+        found = answer.document
+        return Standing(found["_source"], f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}")
+
+    def note(self, **entries: str | None) -> None:
+        """Changes entries of the feed's document."""
+        self._change(lambda document: {**document, **entries})
+
+    def forget(self) -> None:
+        """Removes what was noted of an index that is no more."""
+        self.note(commit=None, reader=None, keyed=None, topics=None)
+
+    def take_fence(self) -> str:
+        """Takes the next fence: a driver that had the one before can commit nothing, and its documents are late."""
+        taken = self._change(
+            lambda document: {
+                **document,
+                "fence": next_fence(document.get("fence")),
+                "number": int(document["number"]) + 1,
+            }
+        )
+        return str(taken["fence"])
+
+    def position(self) -> Position | None:
+        """Where the feed stands; None if it has no commit."""
+        standing = self.standing()
+        last = standing.last if standing is not None else None
+        if standing is None or last is None:
+            return None
+        return Position(last.ranges, last.snapshot_id or 0, standing.commit_id, is_move=last.move is not None)
+
+    def begin(self, commit: Commit, *, commit_id: str) -> Standing | None:
+        """Looks whether the commit may come now; None if it has come already.
+
+        Raises:
+            CheckpointMismatch: another driver has taken over, or the commit does not go on where the last one ended.
+        """
+        standing = self.standing()
+        if standing is None:
+            raise CheckpointMismatch(
+                f"the ledger has nothing of feed '{self._feed}' any more: {FEEDS} was removed while it runs",
+                where=self._where,
+                hint="restore it; or begin anew with another checkpoint location",
+            )
+        last = standing.last
+        if last is not None and standing.commit_id == commit_id and last.ranges == commit.ranges:
+            return None
+        if standing.fence != commit.fence:
+            raise CheckpointMismatch(
+                TAKEN_OVER,
+                where=f"{self._where}: fence {standing.fence}, this driver's {commit.fence}",
+                hint=ONE_PLACE,
+            )
+        if last is not None and (found := faults(last.ranges, commit)):
+            raise CheckpointMismatch(
+                f"the batch does not go on where feed '{self._feed}' ended in the index: {'; '.join(found)}",
+                where=self._where,
+                hint="lakefeed offsets show tells where the feed stands",
+            )
+        return standing
+
+    def require_same_topics(self, standing: Standing, commit: Commit) -> None:
+        """Refuses records whose documents would take the ids of other ones.
+
+        Raises:
+            CheckpointMismatch: a topic was made again, and counts its offsets anew.
+        """
+        if (topic := made_again(standing.topics, commit.ranges)) is not None:
+            raise CheckpointMismatch(
+                f"topic {topic} was made again: its documents would take the ids, and the place, of those of the topic "
+                "before",
+                where=self._where,
+                hint="land it in a new index, under another checkpoint location",
+            )
+
+    def write(self, standing: Standing, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
+        """Writes a commit; False if the document was changed since, so that it has to begin again.
+
+        Args:
+            standing: as ``begin`` saw it.
+            commit: with the rows that have landed.
+            commit_id: known to it alone.
+            counts: what became of the records, as JSON.
+        """
+        written = {
+            "batch_id": commit.batch_id,
+            "commit_id": commit_id,
+            "number": standing.number,
+            "fence": commit.fence,
+            "ranges": commit.ranges.to_json(),
+            "counts": counts,
+            "rows": commit.rows,
+            "moved": None if commit.move is None else commit.move.to_json(commit.ranges),
+            "committed_at": time.time(),
+        }
+        # Not what it has moved to, where it has no document yet.
+        topics = {**(commit.ranges.topic_ids if commit.move is None else {}), **standing.topics}
+        document = {
+            **standing.document,
+            "number": standing.number + 1,
+            "topics": json.dumps(topics, separators=(",", ":")),
+            "commit": written,
+        }
+        return self._put(document, standing.seen)
+
+    def _change(self, change: Any) -> Mapping[str, Any]:
+        """The feed's document after a change that nobody else has come between."""
+        for _ in range(TRIES):
+            standing = self.standing()
+            assert standing is not None  # ensure() comes first.
+            changed: Mapping[str, Any] = change(standing.document)
+            if self._put(changed, standing.seen):
+                return changed
+        raise TableBusy("others keep changing the ledger of the feed", where=self._where, hint=ONE_PLACE)
+
+    def _put(self, document: Mapping[str, Any], condition: str) -> bool:
+        """Writes the document; False if the condition does not hold."""
+        answer = self._server.ask("PUT", f"{self.path}?{condition}", document)
+        if answer.status == 409:
+            return False
+        if answer.status >= 300:
+            raise refused(answer, where=self._where)
+        return True

@@ -1,0 +1,184 @@
+"""The server as the control plane asks it: indexes and the ledger. Documents are ``io.lakefeed.elasticsearch``'s.
+
+The API is what Elasticsearch 7 to 9 and OpenSearch have in common: create index, get and put mapping, get and index
+document with ``if_seq_no`` and ``if_primary_term``.
+https://www.elastic.co/docs/api/doc/elasticsearch and https://docs.opensearch.org/latest/api-reference
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from lakefeed.clients.http import exchange
+from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
+from lakefeed.messages.record_values import without_values
+
+TIMEOUT_SECONDS = 10
+MOST_BYTES = 16 << 20
+CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+PASSING = (429, 502, 503, 504)
+"""What a server answers that has too much to do, or is on its way up or down."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server has answered.
+
+    Attributes:
+        status: of HTTP.
+        document: its JSON; empty if it has none.
+    """
+
+    status: int
+    document: Mapping[str, Any]
+
+    @property
+    def reason(self) -> str:
+        """Why it does not do what was asked."""
+        error = self.document.get("error")
+        if isinstance(error, dict):
+            return without_values(f"{error.get('type')}: {error.get('reason')}")
+        return without_values(str(error or f"HTTP status {self.status}"))
+
+
+class Server:
+    """A cluster that is reached by one of its nodes.
+
+    Args:
+        sink: the sink's block in the pipeline file.
+    """
+
+    def __init__(self, sink: ElasticsearchSink) -> None:
+        self._sink = sink
+        self._headers = {"accept": "application/json", "content-type": "application/json"}
+        if (login := authorization(sink)) is not None:
+            self._headers["authorization"] = login
+
+    def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Answer:
+        """Asks the first node that answers.
+
+        Args:
+            method: of HTTP.
+            path: begins with a slash.
+            document: sent as JSON.
+
+        Raises:
+            Unreachable: none answers, or with an error that may pass.
+            AccessDenied: the login is wrong, or may not do that.
+            ConfigError: what answers is no such server.
+        """
+        failed: LakefeedError | None = None
+        for url in self._sink.urls:
+            try:
+                return self._asked(url, method, path, document)
+            except Unreachable as error:
+                failed = error
+        assert failed is not None  # There is at least one address.
+        raise failed
+
+    def _asked(self, url: str, method: str, path: str, document: Mapping[str, Any] | None) -> Answer:
+        context = self._trusted() if url.startswith("https:") else None
+        try:
+            found = exchange(
+                method,
+                f"{url}{path}",
+                seconds=TIMEOUT_SECONDS,
+                headers=self._headers,
+                body=None if document is None else json.dumps(document).encode(),
+                most_bytes=MOST_BYTES,
+                context=context,
+            )
+        except ssl.SSLCertVerificationError as error:
+            raise ConfigError(
+                f"the search server's certificate is not trusted: {error.verify_message}",
+                where=url,
+                hint="sink.elasticsearch.ca_file: the certificate of the authority that has signed it",
+            ) from None
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise Unreachable(
+                f"the search server does not answer: {why}",
+                where=url,
+                hint="check sink.elasticsearch.url and that the server runs",
+            ) from None
+        status, answer = found.status, Answer(found.status, _json(found.body))
+        if status in PASSING:
+            raise Unreachable(f"the search server cannot do that now: {answer.reason}", where=url)
+        if status == 401:
+            hint = "check sink.elasticsearch.username and password, or api_key"
+            raise AccessDenied("the search server refuses the login", where=url, hint=hint)
+        if status == 403:
+            hint = "the login has to create, read and write the index and lakefeed_feeds"
+            raise AccessDenied(f"the search server does not let it do that: {answer.reason}", where=url, hint=hint)
+        if not answer.document and method != "HEAD":
+            hint = "give the address of the server's REST API, usually at port 9200"
+            raise ConfigError(
+                f"this address answers, but not as Elasticsearch or OpenSearch does (HTTP status {status})",
+                where=url,
+                hint=hint,
+            )
+        return answer
+
+    def _trusted(self) -> ssl.SSLContext:
+        trusted = authority(self._sink)
+        try:
+            return ssl.create_default_context(cadata=trusted)
+        except ssl.SSLError:
+            where = f"sink.elasticsearch.ca_file: {self._sink.ca_file}"
+            raise ConfigError("the file has no certificates that can be read (PEM)", where=where) from None
+
+
+def authorization(sink: ElasticsearchSink) -> str | None:
+    """The header that logs in; None without a login."""
+    if sink.api_key is not None:
+        return f"ApiKey {sink.api_key.get_secret_value()}"
+    if sink.username is None or sink.password is None:
+        return None
+    login = f"{sink.username}:{sink.password.get_secret_value()}".encode()
+    return f"Basic {base64.b64encode(login).decode()}"
+
+
+def authority(sink: ElasticsearchSink) -> str | None:
+    """The certificates that the server's is to be signed by; None for those that are trusted anyway.
+
+    Raises:
+        ConfigError: the file cannot be read, or has none.
+    """
+    if sink.ca_file is None:
+        return None
+    try:
+        found = CERTIFICATE.findall(sink.ca_file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or 'they are no text'}"
+        raise ConfigError(what, where=f"sink.elasticsearch.ca_file: {sink.ca_file}") from None
+    if not found:
+        raise ConfigError("the file has no certificate (PEM)", where=f"sink.elasticsearch.ca_file: {sink.ca_file}")
+    # No key that is in the file, too.
+    return "\n".join(found)
+
+
+def path_of(*parts: str) -> str:
+    """A path whose parts may have any letters."""
+    return "".join(f"/{quote(each, safe='')}" for each in parts)
+
+
+def refused(answer: Answer, *, where: str, hint: str | None = None) -> ConfigError:
+    """The error for an answer that says no."""
+    return ConfigError(f"the search server refuses: {answer.reason}", where=where, hint=hint)
+
+
+def _json(text: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

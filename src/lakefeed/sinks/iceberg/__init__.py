@@ -1,0 +1,1 @@
+"""Iceberg tables: append, upsert, history and aggregates, each batch in one commit."""

@@ -1,0 +1,88 @@
+"""What a start does to a table, as the statements that do it: told by ``lakefeed plan``, carried out by a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.iceberg.sql import listed, quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLE_PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.spark.fanout.enabled": "true",
+    # Old metadata files are of no use to a feed, and one is written with every commit.
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+    # Others commit to the table too: upkeep, replays, other feeds' dead letters. Iceberg's default is 4.
+    "commit.retry.num-retries": "20",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChange:
+    """What makes one table ready for a feed.
+
+    Attributes:
+        table: catalog.namespace.table
+        is_new: whether the table is not there yet.
+        is_laid_out_anew: whether files to come have other partitions or another order than those that are there.
+        statements: in Spark SQL, in their order; none if the table is ready as it is.
+    """
+
+    table: str
+    is_new: bool
+    is_laid_out_anew: bool = False
+    statements: tuple[str, ...] = ()
+
+
+def creation(
+    table: str, *, columns: str, partitioned_by: str = "", properties: Mapping[str, str] | None = None
+) -> tuple[str, str]:
+    """The statements that make a table and its namespace, with settings that suit many small commits.
+
+    Args:
+        table: catalog.namespace.table
+        columns: as SQL lists them.
+        partitioned_by: the transforms, as SQL lists them.
+        properties: table properties; they win over the settings.
+    """
+    partitioning = f" PARTITIONED BY ({partitioned_by})" if partitioned_by else ""
+    return (
+        f"CREATE NAMESPACE IF NOT EXISTS {quoted_table(table.rpartition('.')[0])}",
+        f"CREATE TABLE IF NOT EXISTS {quoted_table(table)} ({columns}) USING iceberg{partitioning} "
+        f"TBLPROPERTIES ({listed({**TABLE_PROPERTIES, **(properties or {})})})",
+    )
+
+
+def carry_out(spark: SparkSession, change: TableChange) -> None:
+    """Runs the statements. Each is one commit of metadata, and what is left after a crash follows from the table."""
+    statements = change.statements
+    if change.is_new:
+        namespace = change.table.rpartition(".")[0]
+        _make(spark, statements[0], is_there=lambda: spark.catalog.databaseExists(namespace))
+        _make(spark, statements[1], is_there=lambda: spark.catalog.tableExists(change.table))
+        statements = statements[2:]
+    for statement in statements:
+        spark.sql(statement)
+
+
+def quoted_table(identifier: str) -> str:
+    """A table's, namespace's or column's name as SQL takes it, whatever its letters."""
+    return quoted(tuple(identifier.split(".")))
+
+
+def _make(spark: SparkSession, statement: str, *, is_there: Callable[[], bool]) -> None:
+    """Creates something, unless somebody else does: IF NOT EXISTS looks first, and of two that look, one fails."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql(statement)
+    except (Py4JError, PySparkException):
+        if not is_there():
+            raise

@@ -1,0 +1,1 @@
+"""Tables of PostgreSQL, MariaDB or MySQL: one transaction a batch, with its offset ranges."""

@@ -1,0 +1,279 @@
+"""The ledger of a feed in a database: ``lakefeed_feeds`` and ``lakefeed_commits``, beside the feed's table.
+
+``lakefeed_feeds`` has one row for each feed and table, which a commit locks while it looks and writes: check and commit
+are one step. ``lakefeed_commits`` has a row for each commit, written in the transaction of its rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
+from lakefeed.config.jdbc import JdbcSink
+from lakefeed.errors import CheckpointMismatch
+from lakefeed.ledger.continuity import faults
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.fence import next_fence
+from lakefeed.ledger.outcomes import counts_by_partition
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import Commit, Upserts
+from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.sinks.jdbc.columns import columns_of
+from lakefeed.sinks.jdbc.dialect import Dialect
+from lakefeed.sinks.jdbc.session import Database, Session
+
+FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
+PAGE = 500
+"""Commits that are read at once."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The feed's row, as one saw it.
+
+    Attributes:
+        fence: that was taken last.
+        reader: the reader's schema that ``follow`` was told last.
+        keyed: ``<keys> <on_delete>`` of the rows; None where they are appended, or none was made yet.
+        topics: the topics whose offsets the rows have, and their ids.
+    """
+
+    fence: str | None
+    reader: str | None
+    keyed: str | None
+    topics: Mapping[str, str]
+
+
+class JdbcLedger:
+    """The commits of one feed into one table of a database.
+
+    Args:
+        database: gives the sessions.
+        sink: the sink's block in the pipeline file.
+        feed: the feed's name.
+    """
+
+    def __init__(self, database: Database, sink: JdbcSink, feed: str) -> None:
+        self._database = database
+        self.where = sink.where
+        self.feed = feed
+        self.schema, _, self.table = sink.table.rpartition(".")
+
+    @property
+    def dialect(self) -> Dialect:
+        """The database's kind."""
+        return self._database.dialect
+
+    def name(self, table: str) -> str:
+        """A table beside the feed's, as SQL takes it."""
+        return self.dialect.name(self.schema, table)
+
+    def has_table(self, session: Session, table: str | None = None) -> bool:
+        """Whether there is the feed's table, or another one beside it."""
+        return bool(columns_of(session, self.dialect, self.schema, table or self.table))
+
+    def creation(self, session: Session) -> list[str]:
+        """The statements that make the ledger's tables; none if they are there."""
+        text, options = self.dialect.text, self.dialect.table_options
+        statements = []
+        if not self.has_table(session, FEEDS):
+            statements.append(
+                f"CREATE TABLE IF NOT EXISTS {self.name(FEEDS)} (feed VARCHAR(190) NOT NULL, target VARCHAR(190) NOT "
+                f"NULL, fence VARCHAR(190), reader {text}, keyed {text}, topics {text}, PRIMARY KEY (feed, target))"
+                f"{options}"
+            )
+        if not self.has_table(session, COMMITS):
+            statements.append(
+                f"CREATE TABLE IF NOT EXISTS {self.name(COMMITS)} (feed VARCHAR(190) NOT NULL, target VARCHAR(190) NOT "
+                f"NULL, number BIGINT NOT NULL, commit_id VARCHAR(64) NOT NULL, batch_id BIGINT NOT NULL, "
+                f"fence VARCHAR(190), ranges {text} NOT NULL, counts {text} NOT NULL, landed BIGINT NOT NULL, "
+                f"upserted {text}, moved {text}, committed_at {self.dialect.moment} NOT NULL, "
+                f"PRIMARY KEY (feed, target, number)){options}"
+            )
+        return statements
+
+    def ensure(self, session: Session) -> None:
+        """Makes the ledger's tables and the feed's row, if they are missing."""
+        for statement in self.creation(session):
+            session.update(statement)
+        if not session.query(f"SELECT 1 FROM {self.name(FEEDS)} WHERE {_OURS}", *self._ours):  # noqa: S608
+            session.update(f"INSERT INTO {self.name(FEEDS)} (feed, target) VALUES (?, ?)", *self._ours)  # noqa: S608
+        session.commit()
+
+    def standing(self, session: Session, *, lock: bool = False) -> Standing | None:
+        """The feed's row; None if it has none.
+
+        Args:
+            session: the transaction.
+            lock: until its end nobody else commits to the feed, or takes its fence.
+        """
+        if not lock and not self.has_table(session, FEEDS):
+            return None
+        found = session.query(
+            f"SELECT fence, reader, keyed, topics FROM {self.name(FEEDS)} WHERE {_OURS}"  # noqa: S608
+            f"{' FOR UPDATE' if lock else ''}",
+            *self._ours,
+        )
+        if not found:
+            return None
+        fence, reader, keyed, topics = found[0]
+        return Standing(fence, reader, keyed, json.loads(topics or "{}"))
+
+    def note(self, session: Session, **columns: str | None) -> None:
+        """Changes columns of the feed's row."""
+        listed = ", ".join(f"{column} = ?" for column in columns)
+        session.update(
+            f"UPDATE {self.name(FEEDS)} SET {listed} WHERE {_OURS}",  # noqa: S608
+            *columns.values(),
+            *self._ours,
+        )
+
+    def forget(self, session: Session) -> None:
+        """Removes the commits into a table that is no more."""
+        session.update(f"DELETE FROM {self.name(COMMITS)} WHERE {_OURS}", *self._ours)  # noqa: S608
+        self.note(session, reader=None, keyed=None, topics=None)
+
+    def take_fence(self, session: Session) -> str:
+        """Takes the next fence: ``"<number> <who>"``. A driver that had the one before can commit nothing more."""
+        standing = self.standing(session, lock=True)
+        fence = next_fence(standing.fence if standing else None)
+        self.note(session, fence=fence)
+        session.commit()
+        return fence
+
+    def position(self, session: Session) -> Position | None:
+        """Where the feed stands; None if its table is not there, or has no commit of it."""
+        if not self.has_table(session) or not self.has_table(session, COMMITS):
+            return None
+        last = next(self.commits(session, most=1), None)
+        if last is None:
+            return None
+        commit, commit_id = last
+        return Position(commit.ranges, commit.snapshot_id or 0, commit_id, is_move=commit.move is not None)
+
+    def commits(self, session: Session, *, most: int = PAGE) -> Iterator[tuple[Commit, str]]:
+        """The feed's commits, newest first, each with its commit id.
+
+        Args:
+            session: a transaction; pages are read as they are wanted.
+            most: commits that are read at once.
+        """
+        if not self.has_table(session, COMMITS):
+            return
+        below = 2**62
+        while True:
+            page = session.query(
+                f"SELECT number, commit_id, batch_id, fence, ranges, counts, landed, upserted, moved, "  # noqa: S608
+                f"{self.dialect.epoch} FROM {self.name(COMMITS)} WHERE {_OURS} AND number < ? "
+                f"ORDER BY number DESC LIMIT {most}",
+                *self._ours,
+                below,
+            )
+            for row in page:
+                below = int(row[0])
+                yield self._commit(row), str(row[1])
+            if len(page) < most:
+                return
+
+    def _commit(self, row: tuple[Any, ...]) -> Commit:
+        number, _, batch_id, fence, ranges, counts, landed, upserted, moved, at = row
+        upserts = None if upserted is None else Upserts(*json.loads(upserted))
+        return Commit(
+            feed=self.feed,
+            batch_id=int(batch_id),
+            ranges=OffsetRanges.from_json(ranges),
+            fence=fence,
+            snapshot_id=int(number),
+            rows=int(landed),
+            grown=int(landed) if upserts is None else upserts.inserted - upserts.deleted,
+            counts=counts_by_partition(counts),
+            committed_at=float(at),
+            move=None if moved is None else Move.from_json(moved),
+            upserts=upserts,
+        )
+
+    def count_rows(self, session: Session) -> int:
+        """How many rows the table has."""
+        [[rows]] = session.query(f"SELECT COUNT(*) FROM {self.name(self.table)}")  # noqa: S608
+        return int(rows)
+
+    def begin(self, session: Session, commit: Commit, *, commit_id: str) -> bool:
+        """Locks the feed, and looks whether the commit may come now; False if it has come already.
+
+        Raises:
+            CheckpointMismatch: another driver has taken over, or the commit does not go on where the last one ended.
+        """
+        standing = self.standing(session, lock=True)
+        last = next(self.commits(session, most=1), None) if self.has_table(session) else None
+        if last is not None and last[1] == commit_id and last[0].ranges == commit.ranges:
+            return False
+        if standing is None or standing.fence != commit.fence:
+            raise CheckpointMismatch(
+                TAKEN_OVER,
+                where=f"{self.where}: fence {standing.fence if standing else None}, this driver's {commit.fence}",
+                hint=ONE_PLACE,
+            )
+        # A batch that is not the first: of a sink that was named beside a feed which runs for long. The start looks at
+        # the others (``is_last``).
+        if last is None:
+            if commit.move is not None:
+                raise CheckpointMismatch(
+                    f"the database has no commit of feed '{self.feed}' that this one could follow", where=self.where
+                )
+        elif found := faults(last[0].ranges, commit):
+            raise CheckpointMismatch(
+                f"the batch does not go on where feed '{self.feed}' ended in the table: {'; '.join(found)}",
+                where=self.where,
+                hint="lakefeed verify shows what the table holds",
+            )
+        return True
+
+    def write(self, session: Session, commit: Commit, *, commit_id: str, counts: str = "{}") -> None:
+        """Adds a commit; its rows are those of the same transaction.
+
+        Args:
+            session: the transaction, begun with ``begin``.
+            commit: with the rows that have landed.
+            commit_id: known to it alone.
+            counts: what became of the records, as JSON.
+        """
+        last = next(self.commits(session, most=1), None)
+        upserts = commit.upserts
+        session.update(
+            f"INSERT INTO {self.name(COMMITS)} (feed, target, number, commit_id, batch_id, fence, ranges, "  # noqa: S608
+            "counts, landed, upserted, moved, committed_at) "
+            f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {self.dialect.now})",
+            *self._ours,
+            1 if last is None else (last[0].snapshot_id or 0) + 1,
+            commit_id,
+            commit.batch_id,
+            commit.fence,
+            commit.ranges.to_json(),
+            counts,
+            commit.rows,
+            None if upserts is None else json.dumps([*_numbers(upserts)], separators=(",", ":")),
+            None if commit.move is None else commit.move.to_json(commit.ranges),
+            datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f"),
+        )
+
+    @property
+    def _ours(self) -> tuple[str, str]:
+        return self.feed, self.table
+
+
+_OURS = "feed = ? AND target = ?"
+
+
+def _numbers(upserts: Upserts) -> tuple[int, ...]:
+    return (
+        upserts.changes,
+        upserts.keys,
+        upserts.deletes,
+        upserts.inserted,
+        upserts.updated,
+        upserts.deleted,
+    )

@@ -1,0 +1,144 @@
+"""From the staging table into the feed's table: the statements of one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.upserts import DELETED, POSITION_COLUMNS
+from lakefeed.sinks.jdbc.dialect import Dialect
+from lakefeed.sinks.jdbc.session import Session
+
+TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
+Attempts = Sequence[tuple[int, int]]
+"""The tasks' attempts that count, and how many rows each has staged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JdbcMerge:
+    """How staged rows meet a table.
+
+    UPDATE, DELETE and INSERT rather than the databases' own upserts: they say how many rows each has met, and MariaDB's
+    ON DUPLICATE KEY would change a row of another key where the table has a second unique index.
+
+    Attributes:
+        dialect: of the database.
+        target: the table's quoted name.
+        stage: the staging table's quoted name.
+        sink: the sink's block in the pipeline file.
+        columns: the columns that rows have, as the table spells them.
+        keys: those of them that a row is known by.
+        groups: whether each row is the newest of its key, as a query with state makes them; else a record's change.
+    """
+
+    dialect: Dialect
+    target: str
+    stage: str
+    sink: JdbcSink
+    columns: Sequence[str]
+    keys: Sequence[str]
+    groups: bool = False
+
+    def staged(self, session: Session, attempts: Attempts) -> int:
+        """How many rows are there of the attempts that count."""
+        [[count]] = session.query(f"SELECT COUNT(*) FROM {self.stage} s WHERE {_of(attempts)}")  # noqa: S608
+        return int(count)
+
+    def append(self, session: Session, attempts: Attempts) -> int:
+        """Adds the rows; how many there were."""
+        if not attempts:
+            return 0
+        return session.update(
+            f"INSERT INTO {self.target} ({self._listed()}) "  # noqa: S608
+            f"SELECT {self._listed('s.')} FROM {self.stage} s WHERE {_of(attempts)}"
+        )
+
+    def replace(self, session: Session, attempts: Attempts) -> int:
+        """Puts the rows in place of all that are there; how many there are now."""
+        # Not TRUNCATE: MariaDB would commit it by itself.
+        session.update(f"DELETE FROM {self.target}")  # noqa: S608
+        return self.append(session, attempts)
+
+    def repeated_key(self, session: Session, attempts: Attempts) -> str | None:
+        """A key that more than one of the rows has; None if none has."""
+        if not attempts:
+            return None
+        listed = ", ".join(f"s.{self._quoted(key)}" for key in self.keys)
+        found = session.query(
+            f"SELECT {listed} FROM {self.stage} s WHERE {_of(attempts)} GROUP BY {listed} "  # noqa: S608
+            "HAVING COUNT(*) > 1 LIMIT 1"
+        )
+        return ", ".join(map(str, found[0])) if found else None
+
+    def moved_key(self, session: Session, attempts: Attempts) -> str | None:
+        """Where a key is that has come from another partition than the row that the table has; None if none has."""
+        if not attempts:
+            return None
+        topic, partition, offset = (self._quoted(each) for each in POSITION_COLUMNS)
+        found = session.query(
+            f"SELECT s.{topic}, s.{partition}, s.{offset} FROM {self.stage} s JOIN {self.target} t ON {self._on()} "  # noqa: S608
+            f"WHERE {_of(attempts)} AND t.{offset} IS NOT NULL "
+            f"AND (s.{topic} <> t.{topic} OR s.{partition} <> t.{partition}) LIMIT 1"
+        )
+        return f"topic {found[0][0]}, partition {found[0][1]}, offset {found[0][2]}" if found else None
+
+    def merge(self, session: Session, attempts: Attempts) -> tuple[int, int, int]:
+        """Lands the newest change of each key; how many rows were inserted, updated and deleted."""
+        if not attempts:
+            return 0, 0, 0
+        dialect, deleted = self.dialect, f"s.{self._quoted(DELETED)}"
+        removes = self.sink.on_delete == "remove" and not self.groups
+        newer, ours = f"({self._newer()})", _of(attempts)
+        kept = f"{ours} AND NOT {deleted}" if removes else ours
+        if dialect.kind == "postgresql":
+            # It has never seen this table, and would guess how many rows there are.
+            session.update(f"ANALYZE {self.stage}")
+        gone = 0
+        if removes:
+            gone = session.update(
+                dialect.delete(self.target, self.stage, on=self._on(), where=f"{ours} AND {deleted} AND {newer}")
+            )
+        columns = [self._quoted(column) for column in self.columns]
+        updated = session.update(
+            dialect.update(self.target, self.stage, on=self._on(), set_=columns, where=f"{kept} AND {newer}")
+        )
+        inserted = session.update(
+            f"INSERT INTO {self.target} ({self._listed()}) SELECT {self._listed('s.')} FROM {self.stage} s "  # noqa: S608
+            f"WHERE {kept} AND NOT EXISTS (SELECT 1 FROM {self.target} t WHERE {self._on()})"
+        )
+        return inserted, updated, gone
+
+    def _on(self) -> str:
+        return " AND ".join(f"t.{self._quoted(key)} = s.{self._quoted(key)}" for key in self.keys)
+
+    def _newer(self) -> str:
+        """Whether the change is newer than the row; a row without a position was written by somebody else, long ago."""
+        offset = self._quoted(OFFSET)
+        if self.groups:
+            return "TRUE"
+        if not self.sink.order_by:
+            return f"t.{offset} IS NULL OR s.{offset} > t.{offset}"
+        spelt = {column.lower(): column for column in self.columns}
+        return self._after([spelt[each.lower()] for each in (*self.sink.order_by, *POSITION_COLUMNS)])
+
+    def _after(self, order: Sequence[str]) -> str:
+        """Whether ``s`` comes after ``t`` in this order, null before all else."""
+        first, *rest = order
+        ours, theirs = (f"{row}.{self._quoted(first)}" for row in "st")
+        text = self.dialect.binary_text if first.lower() == TOPIC else ""
+        after = f"{ours}{text} > {theirs}{text} OR ({theirs} IS NULL AND {ours} IS NOT NULL)"
+        if not rest:
+            return after
+        return f"{after} OR ({ours} {self.dialect.same} {theirs} AND ({self._after(rest)}))"
+
+    def _listed(self, before: str = "") -> str:
+        return ", ".join(f"{before}{self._quoted(column)}" for column in self.columns)
+
+    def _quoted(self, column: str) -> str:
+        spelt = {each.lower(): each for each in self.columns}
+        return self.dialect.name(spelt.get(column.lower(), column))
+
+
+def _of(attempts: Attempts) -> str:
+    return f"s.lakefeed_task IN ({', '.join(str(attempt) for attempt, _ in attempts)})"

@@ -1,0 +1,309 @@
+"""A database session as ledger, layout and merge use it: by the JVM's driver in a feed, by Python's without Spark."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakefeed.clients.spark import jvm
+from lakefeed.config import tls
+from lakefeed.config.jdbc import Address, JdbcSink
+from lakefeed.errors import (
+    AccessDenied,
+    ConfigError,
+    LakefeedError,
+    MissingExtra,
+    ResourceMissing,
+    RowsRefused,
+    Unreachable,
+)
+from lakefeed.messages.record_values import without_values
+from lakefeed.sinks.jdbc.dialect import Dialect, dialect_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Row = tuple[Any, ...]
+TIMEOUT_SECONDS = 10
+READ_SECONDS = 30
+ROWS_AT_ONCE = 20_000
+# How the JVM module tells what a database says (io.lakefeed.jdbc.DatabaseFailure): SQL state, the server's own number.
+FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
+
+
+class Session(Protocol):
+    """A transaction: it begins with the first statement, and is rolled back unless it is committed."""
+
+    def query(self, sql: str, *parameters: Any) -> list[Row]:
+        """The rows of a SELECT, few; a parameter stands in the statement as ``?``."""
+
+    def update(self, sql: str, *parameters: Any) -> int:
+        """Runs another statement; how many rows it has met."""
+
+    def commit(self) -> None:
+        """Makes all of it visible."""
+
+
+class ReadSession(Session, Protocol):
+    """A session for those who look at much."""
+
+    def one_moment(self) -> None:
+        """From now on it sees the database as it is at the next statement, whatever is committed meanwhile."""
+
+    def scan(self, sql: str) -> Iterator[list[Row]]:
+        """The rows of a SELECT, so many at a time."""
+
+
+class Database(Protocol):
+    """A database that gives sessions."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """The database's kind."""
+
+    def session(self) -> AbstractContextManager[Session]:
+        """A context manager with a session."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a database has said: the SQL standard's state, its own number, and the text."""
+
+    state: str
+    number: int
+    text: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Refusal | None:
+        """Out of an exception of Spark or of a session; None if it is none of a database."""
+        found = FAILURE.search(str(error))
+        return cls(found[1], int(found[2]), without_values(found[3])) if found else None
+
+    @property
+    def passes(self) -> bool:
+        """Whether the same may succeed a moment later: no connection, a server that stops or starts, a deadlock."""
+        # 08 connection, 57P0x shutdown and start, 53 resources, 40 deadlock; what MariaDB says by number alone.
+        numbers = {1040, 1053, 1205, 1213, 1927, 2006, 2013, 4031}
+        return self.state[:2] in ("08", "53", "40") or self.state.startswith("57P0") or self.number in numbers
+
+    def error(self, where: str) -> LakefeedError:
+        """As the user should hear it."""
+        if self.state.startswith("28") or self.number in (1044, 1045, 1698):
+            hint = "check sink.jdbc.user and password, and what that user may do"
+            return AccessDenied("the database refuses the user or the password", where=where, hint=hint)
+        if self.state == "42501" or self.number == 1142:
+            return AccessDenied(f"the user may not do that: {self.text}", where=where, hint="GRANT it")
+        if self.state == "3D000" or self.number == 1049:
+            return ResourceMissing("there is no such database", where=where, hint="create it, or correct sink.jdbc.url")
+        if self.passes:
+            return Unreachable(f"the database does not answer: {self.text}", where=where)
+        if self.state[:2] in ("22", "23"):
+            return RowsRefused(
+                f"the database refuses the rows: {self.text}",
+                where=where,
+                hint="change the table's column, or the value in transform.sql",
+            )
+        return ConfigError(f"the database refuses a statement: {self.text}", where=where)
+
+
+@dataclass(frozen=True)
+class JvmDatabase:
+    """The sink's database, for a feed: sessions of the JVM's driver, and rows staged by the tasks.
+
+    The password is among the JVM's secrets: see ``io.lakefeed.jdbc.Database``.
+    """
+
+    spark: SparkSession
+    dialect: Dialect
+    _java: Any
+
+    @classmethod
+    def of(cls, spark: SparkSession, sink: JdbcSink) -> JvmDatabase:
+        """Makes the password known to the JVM; logs in nowhere yet."""
+        dialect = dialect_of(sink.url)
+        name = f"{sink.user}@{sink.url}"
+        jvm.put_secret(spark, name, sink.password)
+        properties = {**dialect.properties, "user": sink.user}
+        url = dialect.driver_url(sink.url)
+        java = jvm.java(spark).jdbc.Database.of(url, dialect.driver, name, properties, list(dialect.first))
+        return cls(spark, dialect, java)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A connection of the driver's own."""
+        with closing(_JvmSession(self._java.session())) as session:
+            yield session
+
+    def stage(self, rows: DataFrame, insert: str) -> list[tuple[int, int]]:
+        """Lets the tasks write the rows; the attempts that count, and how many rows each has written."""
+        frame: Any = rows
+        written = self._java.stage(frame._jdf, insert, self.dialect.zoned)
+        return [(int(attempt), int(count)) for attempt, _, count in (each.partition(":") for each in written)]
+
+
+class _JvmSession:
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def query(self, sql: str, *parameters: Any) -> list[Row]:
+        return [tuple(row) for row in json.loads(self._java.query(sql, list(parameters)))]
+
+    def update(self, sql: str, *parameters: Any) -> int:
+        return int(self._java.update(sql, list(parameters)))
+
+    def commit(self) -> None:
+        self._java.commit()
+
+    def close(self) -> None:
+        self._java.close()
+
+
+@dataclass(frozen=True)
+class PythonDatabase:
+    """The sink's database, without Spark: to look at, never to land in.
+
+    Args:
+        sink: its block in the pipeline file.
+    """
+
+    sink: JdbcSink
+
+    @property
+    def dialect(self) -> Dialect:
+        """The database's kind."""
+        return dialect_of(self.sink.url)
+
+    @contextmanager
+    def session(self) -> Iterator[ReadSession]:
+        """A connection of Python's own driver.
+
+        Raises:
+            Unreachable: nobody answers.
+            AccessDenied: user or password are wrong.
+            ResourceMissing: there is no such database.
+            MissingExtra: the driver is not installed.
+        """
+        address, login = Address.of(self.sink.url), self.sink
+        where = str(address)
+        connect = self._postgresql if address.kind == "postgresql" else self._mariadb
+        with closing(connect(address, login.user, login.password.get_secret_value(), where)) as connection:
+            yield _PythonSession(connection, where, self.dialect)
+
+    @staticmethod
+    def _postgresql(address: Address, user: str, password: str, where: str) -> Any:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtra.of("psycopg", "postgresql", "looking into PostgreSQL without Spark") from None
+        options: dict[str, Any] = tls.libpq_options(address.options, where=where)
+        try:
+            return psycopg.connect(
+                host=address.host,
+                port=address.port,
+                dbname=address.database,
+                user=user,
+                password=password,
+                connect_timeout=TIMEOUT_SECONDS,
+                keepalives_idle=READ_SECONDS,
+                keepalives_interval=10,
+                keepalives_count=3,
+                **options,
+            )
+        except psycopg.Error as error:
+            raise _login_refused(str(error)).error(where) from None
+
+    @staticmethod
+    def _mariadb(address: Address, user: str, password: str, where: str) -> Any:
+        try:
+            import pymysql
+        except ImportError:
+            raise MissingExtra.of("pymysql", "mariadb", "looking into MariaDB or MySQL without Spark") from None
+        context = tls.mariadb_context(address.options, where=where)
+        try:
+            connection = pymysql.connect(
+                host=address.host,
+                port=address.port,
+                database=address.database,
+                user=user,
+                password=password,
+                connect_timeout=TIMEOUT_SECONDS,
+                # Without it a server that accepts and says nothing is waited for without end.
+                read_timeout=READ_SECONDS,
+                write_timeout=READ_SECONDS,
+                charset="utf8mb4",
+                ssl=context,
+            )
+        except (pymysql.Error, OSError) as error:
+            number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
+            raise Refusal("", 2013 if number == 2003 else number, without_values(str(error.args[-1]))).error(
+                where
+            ) from None
+        # An older client connects as plain text where the server has no TLS.
+        if context is not None and not getattr(connection, "_secure", False):
+            connection.close()
+            raise Unreachable("the database offers no TLS, which sslMode requires", where=where)
+        return connection
+
+
+class _PythonSession:
+    def __init__(self, connection: Any, where: str, dialect: Dialect) -> None:
+        self._connection = connection
+        self._where = where
+        self._dialect = dialect
+
+    def query(self, sql: str, *parameters: Any) -> list[Row]:
+        with self._connection.cursor() as cursor:
+            self._run(cursor, sql, parameters)
+            return list(cursor.fetchall())
+
+    def update(self, sql: str, *parameters: Any) -> int:
+        with self._connection.cursor() as cursor:
+            self._run(cursor, sql, parameters)
+            return int(cursor.rowcount)
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def one_moment(self) -> None:
+        self._connection.rollback()
+        # MariaDB's transactions are so by themselves.
+        if self._dialect.kind == "postgresql":
+            self.update("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+    def scan(self, sql: str) -> Iterator[list[Row]]:
+        with self._reader() as cursor:
+            self._run(cursor, sql, ())
+            while rows := cursor.fetchmany(ROWS_AT_ONCE):
+                yield list(rows)
+
+    def _reader(self) -> Any:
+        """A cursor that does not read everything at once."""
+        if self._dialect.kind == "postgresql":
+            return self._connection.cursor(name="lakefeed_reading")
+        from pymysql.cursors import SSCursor
+
+        return self._connection.cursor(SSCursor)
+
+    def _run(self, cursor: Any, sql: str, parameters: tuple[Any, ...]) -> None:
+        try:
+            cursor.execute(sql.replace("%", "%%").replace("?", "%s"), parameters)
+        except Exception as error:
+            state = getattr(error, "sqlstate", None)
+            number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+            if state is None and not number:
+                raise
+            raise Refusal(state or "", number, without_values(str(error.args[-1]))).error(self._where) from None
+
+
+def _login_refused(text: str) -> Refusal:
+    """PostgreSQL's client has no state for what happens before the login, only the text."""
+    if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba", text):
+        return Refusal("28P01", 0, text)
+    if re.search(r"database \".*\" does not exist", text):
+        return Refusal("3D000", 0, text)
+    lines = text.strip().splitlines()
+    return Refusal("08001", 0, lines[0] if lines else "no answer")

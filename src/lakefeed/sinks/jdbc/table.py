@@ -1,0 +1,388 @@
+"""JDBC sink: a micro-batch's rows in a table of a database, with their offset ranges, in one transaction.
+
+Guarantee: exactly-once. The tasks write the rows into a table of the attempt's own. One transaction of the driver locks
+the feed's row, asks for fence and continuity, moves the rows into the table and adds the commit to the ledger; nothing
+of a batch is visible before, and all of it after. What a cut-off attempt has left is removed at the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
+from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.upserts import DELETED, in_rows, keyed
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
+from lakefeed.ledger.continuity import made_again
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.iceberg import is_last
+from lakefeed.ledger.outcomes import checked
+from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
+from lakefeed.records.schema.fit import holds_values, refuse_same_but_for_case
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.iceberg.changes import deleting, key_moved, measured, newest
+from lakefeed.sinks.iceberg.table_change import TableChange
+from lakefeed.sinks.jdbc.columns import is_nested
+from lakefeed.sinks.jdbc.layout import Layout
+from lakefeed.sinks.jdbc.ledger import JdbcLedger
+from lakefeed.sinks.jdbc.merge import JdbcMerge
+from lakefeed.sinks.jdbc.session import JvmDatabase, Refusal, Session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+STAGE = "lakefeed_stage_"
+JAVA_8_TIMES = "spark.sql.datetime.java8API.enabled"
+
+
+class JdbcTable:
+    """One feed's table in a database.
+
+    Args:
+        spark: the session.
+        sink: its block in the pipeline file.
+        feed: the feed's name.
+        evolves: whether its columns follow the rows'.
+        groups: with upsert, whether each batch has its groups' newest rows, as a query with state makes them; else each
+            row is a record's change.
+    """
+
+    keeps_ledger = True
+    keeps_log = False
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        sink: JdbcSink,
+        *,
+        feed: str,
+        evolves: bool = True,
+        groups: bool = False,
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        self._spark = spark
+        self._sink = sink
+        self._patience = patience
+        self._groups = groups
+        self._has_changes = sink.mode == "upsert" and not groups
+        self._evolves = evolves
+        self._database = JvmDatabase.of(spark, sink)
+        self.ledger = JdbcLedger(self._database, sink, feed)
+        self._columns: list[str] = []
+        self._followed = False
+
+    def location(self) -> str:
+        """What to call it."""
+        return self._sink.where
+
+    def recorded_schema(self) -> Recorded | None:
+        """The reader's schema that the feed had when it last changed the table."""
+        with self._session() as session:
+            standing = self.ledger.standing(session) if self.ledger.has_table(session) else None
+        return None if standing is None or standing.reader is None else Recorded.of_json(standing.reader)
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Creates the table for rows of this schema, or changes its columns so that it takes them.
+
+        Raises:
+            ConfigError: the rows lack a key, or the table cannot serve: no unique key, other keys, no transactions.
+            SchemaIncompatible: columns do not fit; all of them are named.
+            CheckpointMismatch: the table was dropped while the feed runs.
+        """
+        kept = self._kept(rows)
+        with self._session() as session:
+            self.ledger.ensure(session)
+            layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
+            if not self.ledger.has_table(session):
+                if self._followed:
+                    raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
+                # The start has found that the feed begins anew.
+                self.ledger.forget(session)
+                session.commit()
+            for statement in self._statements(session, layout, kept):
+                session.update(statement)
+            session.commit()
+            self.ledger.note(session, keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
+            session.commit()
+            self._columns = layout.spelt(kept)
+        self._followed = True
+
+    def changes(self, rows: StructType) -> tuple[TableChange, ...]:
+        """What ``follow`` would do, which raises what that would raise."""
+        kept = self._kept(rows)
+        with self._session() as session:
+            layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
+            is_new = not self.ledger.has_table(session)
+            statements = (*self.ledger.creation(session), *self._statements(session, layout, kept))
+        return (TableChange(table=self._sink.table, is_new=is_new, statements=statements),)
+
+    def _kept(self, rows: StructType) -> StructType:
+        """The columns that the table has of the rows."""
+        from pyspark.sql.types import StructType
+
+        refuse_same_but_for_case(rows, where="the rows")
+        if self._has_changes:
+            in_rows(self._sink, rows)
+        have = {name.lower() for name in rows.names}
+        if missing := [key for key in self._sink.keys if key.lower() not in have]:
+            raise ConfigError(
+                f"the rows do not have the key {missing[0]}",
+                where=f"{self._sink.where}, columns {', '.join(rows.names)}",
+            )
+        return StructType([each for each in rows.fields if holds_values(each) and not self._is_only_staged(each.name)])
+
+    def _statements(self, session: Session, layout: Layout, kept: StructType) -> list[str]:
+        if not self.ledger.has_table(session):
+            return [layout.creation(kept)]
+        layout.check_keys()
+        return layout.changes(kept)
+
+    def take_fence(self) -> str:
+        """Makes this driver the only one that can commit to the feed, and removes what others have left half-done."""
+        with self._session() as session:
+            fence = self.ledger.take_fence(session)
+            left_behind = self._left_behind(session)
+        for name in left_behind:
+            self._drop(self.ledger.name(name))
+        return fence
+
+    def commits(self) -> Iterator[Commit]:
+        """The feed's commits, newest first."""
+        with self._session() as session:
+            for commit, _ in self.ledger.commits(session):
+                yield commit
+
+    def position(self) -> Position | None:
+        """Where the feed stands; None if there is no table, or it has no commit of the feed."""
+        with self._session() as session:
+            return self.ledger.position(session)
+
+    def logged(self) -> None:
+        """Batch ids say nothing here."""
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commits a move of the feed's position.
+
+        Raises:
+            ConfigError: rows are to be deleted with it.
+        """
+        if delete_where is not None:
+            raise ConfigError("rows of a database are not deleted with a move", where=self._sink.where)
+        with self._session() as session:
+            if self.ledger.begin(session, commit, commit_id=commit_id):
+                self.ledger.write(session, commit, commit_id=commit_id)
+            session.commit()
+
+    def has(self, commit: Commit) -> bool:
+        """Whether the table has exactly these ranges already, from before a restart.
+
+        Raises:
+            CheckpointMismatch: if the batch does not go on where the table's last commit of this feed ended.
+        """
+        return is_last(commit, self.position(), table=self._sink.where)
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Lands the rows of one micro-batch in one transaction; again, if the database was away for a while.
+
+        Returns:
+            How many rows were added; with upsert, how many were inserted, changed or deleted.
+
+        Raises:
+            ConfigError: it is no batch, or the database refuses the rows.
+            CheckpointMismatch: another driver has taken over, or the batch does not go on where the last one ended.
+            Unreachable: the database does not come back.
+        """
+        if not isinstance(commit, Commit):
+            raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
+        if not self._has_changes:
+            return self._patiently(lambda: self._staged(rows, commit, commit_id))
+        latest = newest(deleting(rows), keys=self._keys, order_by=self._sink.order_by).persist()
+        try:
+            batch = measured(latest, keys=self._keys)
+            # Before what is wrong with the rows: they may be of a schema that is yet to be met.
+            checked(self._spark, commit_id)
+            batch.check(keys=self._keys, table=self._sink.table)
+            changed = replace(commit, upserts=batch.upserts)
+            return self._patiently(lambda: self._staged(latest, changed, commit_id))
+        finally:
+            latest.unpersist()
+
+    def try_rows(self, rows: DataFrame, commit: Commit) -> None:
+        """Writes some of a batch's rows in a transaction that is rolled back.
+
+        Raises:
+            RowsRefused: the database refuses them.
+        """
+        if self._has_changes:
+            rows = newest(deleting(rows), keys=self._keys, order_by=self._sink.order_by)
+        self._patiently(lambda: self._staged(rows, commit, commit_id=None))
+
+    def _staged(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
+        """One attempt: the rows into a table of its own, and from there into the feed's table.
+
+        Without ``commit_id`` the transaction is left without a commit.
+        """
+        name = f"{STAGE}{self._mark}_{uuid.uuid4().hex[:10]}"
+        stage, dialect = self.ledger.name(name), self._database.dialect
+        target = self.ledger.name(self.ledger.table)
+        staged = [dialect.name(column) for column in self._columns]
+        deletes = self._is_only_staged(DELETED)
+        with self._session() as session:
+            session.update(dialect.staging(stage, target, staged, deletes=deletes))
+            session.commit()
+        try:
+            columns = [*staged, *([dialect.name(DELETED)] if deletes else []), "lakefeed_task"]
+            insert = f"INSERT INTO {stage} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+            with _exact_times(rows.sparkSession):
+                attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
+            counts = "" if commit_id is None else checked(self._spark, commit_id)
+            with self._session() as session:
+                if commit_id is not None and not self.ledger.begin(session, commit, commit_id=commit_id):
+                    return self._landed(session)
+                merge = JdbcMerge(
+                    dialect=dialect,
+                    target=target,
+                    stage=stage,
+                    sink=self._sink,
+                    columns=self._columns,
+                    keys=self._keys,
+                    groups=self._groups,
+                )
+                done = self._moved(session, merge, commit, attempts)
+                if commit_id is None:
+                    return 0
+                self.ledger.write(session, done, commit_id=commit_id, counts=counts)
+                session.commit()
+                return done.rows if done.upserts is None else done.upserts.landed + done.upserts.deleted
+        finally:
+            self._drop(stage)
+
+    def _moved(self, session: Session, merge: JdbcMerge, commit: Commit, attempts: list[tuple[int, int]]) -> Commit:
+        """Moves the staged rows into the table; the commit with what became of them."""
+        expected = sum(count for _, count in attempts)
+        if expected and merge.staged(session, attempts) != expected:
+            # A server that was killed may forget what it had said to have: an unlogged table is empty then.
+            raise Unreachable("the database has lost staged rows: it was restarted", where=self._sink.where)
+        if self._sink.mode == "append":
+            return replace(commit, rows=merge.append(session, attempts))
+        if self._sink.mode == "overwrite":
+            return replace(commit, rows=merge.replace(session, attempts))
+        if self._groups and (repeated := merge.repeated_key(session, attempts)) is not None:
+            raise ConfigError(
+                f"the batch has more than one row of the key {repeated}",
+                where=self._sink.where,
+                hint="keys have to be the columns that the query groups by",
+            )
+        if self._has_changes and not self._sink.order_by:
+            self._note_topics(session, commit)
+            if (told := merge.moved_key(session, attempts)) is not None:
+                raise key_moved(self._sink.table, told)
+        inserted, updated, deleted = merge.merge(session, attempts)
+        before = commit.upserts or Upserts(expected, expected)
+        upserts = Upserts(before.changes, before.keys, before.deletes, inserted, updated, deleted)
+        return replace(commit, rows=upserts.landed, upserts=upserts)
+
+    def _patiently(self, attempt: Callable[[], int]) -> int:
+        def passes(error: Exception) -> bool:
+            refusal = Refusal.of(error)
+            return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
+
+        try:
+            return patiently(attempt, passes=passes, seconds=self._patience)
+        except Exception as error:
+            if (refusal := Refusal.of(error)) is None:
+                raise
+            raise refusal.error(self._sink.where) from None
+
+    def _landed(self, session: Session) -> int:
+        last, _ = next(self.ledger.commits(session, most=1))
+        return last.rows if last.upserts is None else last.upserts.landed + last.upserts.deleted
+
+    def _note_topics(self, session: Session, commit: Commit) -> None:
+        """Refuses offsets of another topic than the rows have, which say nothing of what is newer."""
+        standing = self.ledger.standing(session)
+        known = dict(standing.topics) if standing else {}
+        if (topic := made_again(known, commit.ranges)) is not None:
+            raise CheckpointMismatch(
+                f"topic {topic} was made again: its offsets do not tell whether a change is newer than a row of "
+                "the topic before",
+                where=self._sink.where,
+                hint="set kafka_offset to NULL in all rows, which makes them older than what comes now; then "
+                "UPDATE lakefeed_feeds SET topics = NULL for this feed",
+            )
+        known |= commit.ranges.topic_ids
+        self.ledger.note(session, topics=json.dumps(known, separators=(",", ":")))
+
+    def _as_staged(self, rows: DataFrame, *, deletes: bool) -> DataFrame:
+        """The columns that the table has, in its order; what is nested as JSON."""
+        from pyspark.sql import functions as sf
+
+        fields = {each.name.lower(): each for each in rows.schema.fields}
+        columns = []
+        for name in [*self._columns, *([DELETED] if deletes else [])]:
+            field = fields[name.lower()]
+            column = sf.col(f"`{field.name.replace('`', '``')}`")
+            as_json = sf.to_json(column, {"ignoreNullFields": "false"}) if is_nested(field.dataType) else column
+            columns.append(as_json.alias(name))
+        return rows.select(*columns)
+
+    @property
+    def _keys(self) -> list[str]:
+        """As the table spells them."""
+        spelt = {column.lower(): column for column in self._columns}
+        return [spelt[key.lower()] for key in self._sink.keys]
+
+    def _is_only_staged(self, column: str) -> bool:
+        return self._has_changes and self._sink.on_delete == "remove" and column.lower() == DELETED
+
+    @property
+    def _mark(self) -> str:
+        """Tells the feed's staging tables from others'."""
+        return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
+
+    def _left_behind(self, session: Session) -> list[str]:
+        schema = self.ledger.schema
+        found = session.query(
+            f"SELECT table_name FROM information_schema.tables WHERE table_name LIKE ? AND table_schema = "  # noqa: S608
+            f"{'?' if schema else self._database.dialect.here}",
+            f"{STAGE}{self._mark}%",
+            *([schema] if schema else []),
+        )
+        return [str(name) for (name,) in found]
+
+    def _drop(self, stage: str) -> None:
+        """What cannot be removed now, since tasks still write into it, is removed at the next start."""
+        with suppress(LakefeedError), self._session() as session:
+            session.update(self._database.dialect.hurry)
+            session.update(f"DROP TABLE IF EXISTS {stage}")
+            session.commit()
+
+    @contextmanager
+    def _session(self) -> Iterator[Session]:
+        """A transaction, whose errors are told as the user should hear them."""
+        try:
+            with self._database.session() as session:
+                yield session
+        except Exception as error:
+            if (refusal := Refusal.of(error)) is None:
+                raise
+            raise refusal.error(self._sink.where) from None
+
+
+@contextmanager
+def _exact_times(session: SparkSession) -> Iterator[None]:
+    """Lets Spark hand out points in time as they are; its default shifts those from before 1582 by days."""
+    before = str(session.conf.get(JAVA_8_TIMES))
+    session.conf.set(JAVA_8_TIMES, "true")
+    try:
+        yield
+    finally:
+        session.conf.set(JAVA_8_TIMES, before)

@@ -1,0 +1,141 @@
+"""Rows as records of another topic, encoded by Spark and written by its Kafka sink.
+
+Guarantee: at-least-once. A batch that was cut off is sent again from its beginning, and so are the rows of a Spark task
+that fails. Headers tell such copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` leaves them out:
+
+* ``lakefeed.batch``: ``query/number``, Spark's id of the query and its number of the batch;
+* ``lakefeed.source``: ``topic/partition/offset`` of the row's record, if the row has it;
+* ``lakefeed.row``: where one record may make several rows, or none is known: a number among equal rows of the batch.
+
+That a reader needs no more than the newest batch rests on two things: a batch begins when all of the one before is
+acknowledged; and a row goes to the same partition each time, by its key, or without one by what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark import jvm
+from lakefeed.config.kafka_options import PREFIX, PRODUCER, PRODUCER_DEFAULTS
+from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.errors import ConfigError
+from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.ledger.stateful_batches import has_state
+from lakefeed.records.encode.avro import null_error
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.base import PlainSink
+from lakefeed.sinks.kafka_records import RowRecords
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class TopicSink(PlainSink):
+    """Sends each batch's rows to a topic.
+
+    Args:
+        spark: the session.
+        sink: its block in the pipeline file.
+        claim: the feed's checkpoint.
+        source: where records come from, if that is Kafka: how brokers are reached that the sink does not name.
+    """
+
+    def __init__(self, spark: SparkSession, sink: KafkaSink, claim: Claim, *, source: KafkaSource | None) -> None:
+        super().__init__(claim)
+        self._spark = spark
+        self._sink = sink
+        self._options = producer_settings(sink, source)
+        self._records: RowRecords | None = None
+        self._partitions = 0
+
+    def location(self) -> str:
+        """What to call it."""
+        return f"topic {self._sink.topic}"
+
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Settles how these rows are encoded, and registers their schema.
+
+        Raises:
+            ConfigError: the rows lack a column, or do not fit the schema.
+            ResourceMissing: there is no such topic.
+        """
+        described = topics_of(self._sink, self._options).describe(self._sink.topic)
+        self._partitions = len(described.partitions)
+        self._records = RowRecords.settled(self._sink, self._spark.createDataFrame([], rows))
+        super().follow(rows, recorded, entries)
+
+    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
+        """The rows as records: partition, key, value and headers."""
+        from pyspark.sql import functions as sf
+
+        if self._records is None or self._records.schema != rows.schema:
+            self._records = RowRecords.settled(self._sink, rows)
+        alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
+        batch = sf.lit(f"{self._query(commit.feed)}/{commit.batch_id}")
+        return self._records.of(rows, batch=batch, one_per_record=alone, partitions=self._partitions)
+
+    def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
+        """The rows of a stream as records, each of one record and with its position.
+
+        Args:
+            rows: as ``follow`` was told.
+            batch: the query, and the number of the batch that a row belongs to.
+        """
+        settled = self._records or RowRecords.settled(self._sink, rows)
+        return settled.of(rows, batch=batch, one_per_record=True, partitions=self._partitions)
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Sends a batch: see ``PlainSink.land``.
+
+        Raises:
+            ConfigError: a row has no value for a field that has to have one.
+        """
+        try:
+            return super().land(rows, commit, commit_id=commit_id)
+        except Exception as error:
+            if (told := null_error(str(error))) is not None:
+                raise told from None
+            raise
+
+    def write(self, rows: DataFrame, commit: Commit) -> None:
+        """Sends the records, and returns when the brokers have acknowledged them."""
+        rows.write.format("kafka").options(**self.options).save()
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Of Spark's Kafka sink."""
+        return {**self._options, "topic": self._sink.topic}
+
+    def _query(self, feed: str) -> str:
+        """Spark's id of the query; a run as a batch has none, and its rows are the feed's."""
+        return next((str(each.id) for each in self._spark.streams.active if each.name == feed), feed)
+
+
+def producer_settings(sink: KafkaSink, source: KafkaSource | None) -> dict[str, str]:
+    """Options of Spark's Kafka sink.
+
+    Raises:
+        ConfigError: it is not said where the topic is.
+    """
+    shared = dict(source.options) if source is not None and sink.bootstrap_servers is None else {}
+    given = {key: value for key, value in shared.items() if key.removeprefix(PREFIX) in PRODUCER} | sink.options
+    servers = sink.bootstrap_servers or (source.bootstrap_servers if source is not None else None)
+    if servers is None:
+        raise ConfigError(
+            "it is not said which brokers the topic is on, and the source is not Kafka",
+            where="sink.kafka",
+            hint="bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
+        )
+    texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
+    return {**PRODUCER_DEFAULTS, **texts, "kafka.bootstrap.servers": servers}
+
+
+def topics_of(sink: KafkaSink, options: dict[str, str]) -> Topics:
+    """The cluster that the sink's topic is on."""
+    return Topics(options["kafka.bootstrap.servers"], options=options)

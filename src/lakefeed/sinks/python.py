@@ -1,0 +1,145 @@
+"""A sink of the user's own, in Python.
+
+Guarantee: as the class makes it. Without ``last`` at-least-once: a crash after ``write`` lets the batch come again.
+With it, and a ``write`` that stores ``batch.ranges`` together with the rows in one transaction, exactly-once: a batch
+that is there is not written again, and one that does not go on where the last one ended is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from lakefeed.config.sinks import EVERY_MODE, PythonSink
+from lakefeed.config.transform import OutputMode
+from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.records.transform.functions import load
+from lakefeed.sinks.base import PlainSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a sink is told of a batch.
+
+    Attributes:
+        feed: the pipeline's name.
+        id: Spark's number of the batch.
+        ranges: which records it is made of, as JSON; to be stored with the rows, and given back by ``last``.
+    """
+
+    feed: str
+    id: int
+    ranges: str
+
+
+class UserSink(Protocol):
+    """What a class has to have; it may also have ``modes`` (default: append) and ``last() -> str | None``."""
+
+    def write(self, rows: DataFrame, batch: Batch) -> None:
+        """Writes the rows of one micro-batch. Called in the driver, once for each batch; what it raises stops the feed.
+
+        Args:
+            rows: the rows, computed already; may be read more than once.
+            batch: which batch it is.
+        """
+
+
+class OwnSink(PlainSink):
+    """Lands batches through a user's class.
+
+    Args:
+        sink: its block in the pipeline file.
+        claim: the feed's checkpoint.
+        output_mode: what a batch is.
+        folder: where the pipeline file is.
+
+    Raises:
+        ConfigError: there is no such class, it does not take these options, has no ``write``, or does not take the
+            output mode.
+    """
+
+    def __init__(self, sink: PythonSink, claim: Claim, *, output_mode: OutputMode, folder: Path | None = None) -> None:
+        super().__init__(claim)
+        self._path = sink.path
+        self._own = class_of(sink, output_mode=output_mode, folder=folder)
+        self.keeps_ledger = keeps_ledger(self._own)
+
+    def location(self) -> str:
+        """What to call it."""
+        return f"python:{self._path}"
+
+    def position(self) -> Position | None:
+        """Where the feed stands, if the class says."""
+        return last_position(self._own)
+
+    def has(self, commit: Commit) -> bool:
+        """Whether the newest batch of the sink is this one.
+
+        Raises:
+            CheckpointMismatch: it does not go on where that ended.
+        """
+        if not self.keeps_ledger or (last := self.position()) is None:
+            return False
+        if last.ranges == commit.ranges:
+            return True
+        if commit.ranges.follows(last.ranges):
+            return False
+        raise CheckpointMismatch(
+            f"batch {commit.batch_id} does not go on where the sink ended",
+            where=self.location(),
+            hint="the checkpoint is not this sink's, or one of the two was rolled back: restore it, or begin anew",
+        )
+
+    def write(self, rows: DataFrame, commit: Commit) -> None:
+        """Hands the batch to the class."""
+        self._own.write(rows, Batch(commit.feed, commit.batch_id, commit.ranges.to_json()))
+
+
+def keeps_ledger(own: Any) -> bool:
+    """Whether a user's class says which offsets it holds."""
+    return hasattr(own, "last")
+
+
+def last_position(own: Any) -> Position | None:
+    """Where the feed stands as a user's class says; None if it has nothing, or does not say.
+
+    Raises:
+        ConfigError: ``last`` returns something else than ``batch.ranges``.
+    """
+    text = own.last() if keeps_ledger(own) else None
+    return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
+
+
+def class_of(sink: PythonSink, *, output_mode: OutputMode, folder: Path | None) -> Any:
+    """An object of the user's class.
+
+    Raises:
+        ConfigError: see ``OwnSink``.
+    """
+    where = "sink.python"
+    kind = load(sink.path, where=where, folder=folder)
+    try:
+        own = kind(**sink.options)
+    except TypeError as error:
+        raise ConfigError(f"the class does not take these options: {error}", where=f"{where}: {sink.path}") from None
+    if not callable(getattr(own, "write", None)):
+        raise ConfigError(
+            "the class has no write(rows, batch)", where=f"{where}: {sink.path}", hint="docs/sinks.md has an example"
+        )
+    modes = tuple(getattr(own, "modes", ("append",)))
+    if wrong := [each for each in modes if each not in EVERY_MODE]:
+        raise ConfigError(f"its modes name {wrong[0]}, which is none", where=f"{where}: {sink.path}")
+    if output_mode not in modes:
+        raise ConfigError(
+            f"transform.output_mode: {output_mode} does not fit the class, which takes {' and '.join(modes)}",
+            where=f"{where}: {sink.path}",
+        )
+    return own

@@ -1,1 +1,0 @@
-"""Tables as other engines see them."""
