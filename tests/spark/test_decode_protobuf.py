@@ -396,10 +396,18 @@ def test_the_avro_schema_of_a_message(spark: SparkSession) -> None:
 @pytest.mark.parametrize(
     ("schema", "message", "why"),
     [
-        ("message {", None, "line 1: a name wanted, found '{'"),
-        ('syntax = "proto4";', None, 'syntax "proto4" is not known'),
-        ('syntax = "proto3"; message A { B b = 1; }', None, "the type B of field b of A is defined nowhere"),
-        ('syntax = "proto3"; message A { int32 b = 1; int32 c = 1; }', None, "field c of A cannot have the number 1"),
+        ("message {", None, "line 1: expected a name, found '{'"),
+        ('syntax = "proto4";', None, 'line 1: the syntax "proto4" is unknown'),
+        (
+            'syntax = "proto3"; message A { B b = 1; }',
+            None,
+            "line 1: the field b of A has the type B, which is defined nowhere",
+        ),
+        (
+            'syntax = "proto3"; message A { int32 b = 1; int32 c = 1; }',
+            None,
+            "line 1: b and c of message A have the number 1",
+        ),
         ('syntax = "proto3"; message A { int32 b = 1; }', "C", "no message C; there are: A"),
         ('syntax = "proto3";', None, "it defines no message"),
         (b"\xff\xff", None, "not a Protobuf descriptor"),

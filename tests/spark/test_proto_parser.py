@@ -49,6 +49,7 @@ service S { rpc Do(A) returns (stream B); }
 """,
     "edition.proto": """edition = "2023";
 package ed;
+message Before { int32 a = 1; Before b = 2; }
 option features.field_presence = IMPLICIT;
 option features.message_encoding = DELIMITED;
 message M {
@@ -91,13 +92,13 @@ def test_every_file_is_read_as_protoc_reads_it(spark: SparkSession, tmp_path: Pa
 def test_nonsense_is_an_error_with_its_line(spark: SparkSession, subtests: pytest.Subtests) -> None:
     gateway: Any = spark._jvm
     wrong = {
-        "message A {\n int32 a 1; }": "line 2: '=' wanted, found '1'",
-        "message A {\n int32 a = x; }": "line 2: a number wanted, found 'x'",
-        "message A {": "line 1: a name wanted, found the end",
+        "message A {\n required int32 a 1; }": "line 2: expected '=', found '1'",
+        "message A {\n required int32 a = x; }": "line 2: expected a number, found 'x'",
+        "message A {": "line 1: expected optional, required or repeated, found the end",
         'import "a': "line 1: text in quotes does not end",
-        "nonsense": "line 1: message, enum, extend or service wanted, found 'nonsense'",
-        "message A { option x = { ": "line 1: '}' wanted, found the end",
-        "message A {" * 200: "at most 100 messages in each other",
+        "nonsense": "line 1: expected message, enum, extend or service, found 'nonsense'",
+        "message A { option x = { ": "line 1: expected '}', found the end",
+        "message A {" * 200: "line 1: more than 100 messages inside each other: define some outside",
     }
     for text, why in wrong.items():
         with subtests.test(text[:30]), pytest.raises(IllegalArgumentException, match=re.escape(why)):

@@ -1,24 +1,56 @@
 package io.lakefeed.protobuf;
 
 import io.lakefeed.protobuf.ProtoFile.Presence;
+import java.util.List;
+import java.util.Map;
 
 /**
  * How fields are written where a file, a message or a field does not say it otherwise.
  *
  * @param unlabelled what a singular field without a label is
  * @param delimited whether messages are encoded as groups
+ * @param openEnums whether an enum may have values that its schema lacks, so that its first one is 0
  * @see <a href="https://protobuf.dev/editions/features/">features of editions</a>
  */
-record Features(Presence unlabelled, boolean delimited) {
-    static final Features PROTO2 = new Features(Presence.EXPLICIT, false);
-    static final Features PROTO3 = new Features(Presence.IMPLICIT, false);
-    static final Features EDITION = new Features(Presence.EXPLICIT, false);
+record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
+    static final Features PROTO2 = new Features(Presence.EXPLICIT, false, false);
+    static final Features PROTO3 = new Features(Presence.IMPLICIT, false, true);
+    static final Features EDITION = new Features(Presence.EXPLICIT, false, true);
+
+    /** Editions whose features this reader knows. */
+    static final List<String> EDITIONS = List.of("2023", "2024");
+
+    /** The places in a text that can set features. */
+    enum Place {
+        FILE,
+        MESSAGE,
+        ONEOF,
+        FIELD,
+        ENUM
+    }
+
+    private record Feature(List<String> values, List<Place> places) {
+        static Feature of(String values, Place... places) {
+            return new Feature(List.of(values.split(" ")), List.of(places));
+        }
+    }
+
+    private static final Map<String, Feature> KNOWN = Map.of(
+            "field_presence", Feature.of("EXPLICIT IMPLICIT LEGACY_REQUIRED", Place.FILE, Place.FIELD),
+            "enum_type", Feature.of("OPEN CLOSED", Place.FILE, Place.ENUM),
+            "repeated_field_encoding", Feature.of("PACKED EXPANDED", Place.FILE, Place.FIELD),
+            "utf8_validation", Feature.of("VERIFY NONE", Place.FILE, Place.FIELD),
+            "message_encoding", Feature.of("LENGTH_PREFIXED DELIMITED", Place.FILE, Place.FIELD),
+            "json_format", Feature.of("ALLOW LEGACY_BEST_EFFORT", Place.FILE, Place.MESSAGE, Place.ENUM),
+            "enforce_naming_style", Feature.of("STYLE2024 STYLE_LEGACY", Place.values()),
+            "default_symbol_visibility", Feature.of("EXPORT_ALL EXPORT_TOP_LEVEL LOCAL_ALL STRICT", Place.FILE));
 
     static Features ofSyntax(String syntax) {
         return switch (syntax) {
             case "proto2", "" -> PROTO2;
             case "proto3" -> PROTO3;
-            default -> throw new SchemaException("syntax \"" + syntax + "\" is not known; proto2 and proto3 are");
+            default -> throw new SchemaException(
+                    "the syntax \"" + syntax + "\" is unknown: write proto2 or proto3");
         };
     }
 
@@ -27,14 +59,22 @@ record Features(Presence unlabelled, boolean delimited) {
         return label == null ? unlabelled : label;
     }
 
+    /** Whether a feature of this name can have this value in this place. */
+    static boolean isKnown(String feature, String value, Place place) {
+        Feature known = KNOWN.get(feature);
+        return known != null && known.values.contains(value) && known.places.contains(place);
+    }
+
     /** These, but for one feature by its name in the language. */
     Features with(String feature, String value) {
         return switch (feature + " " + value) {
-            case "field_presence IMPLICIT" -> new Features(Presence.IMPLICIT, delimited);
-            case "field_presence EXPLICIT" -> new Features(Presence.EXPLICIT, delimited);
-            case "field_presence LEGACY_REQUIRED" -> new Features(Presence.REQUIRED, delimited);
-            case "message_encoding DELIMITED" -> new Features(unlabelled, true);
-            case "message_encoding LENGTH_PREFIXED" -> new Features(unlabelled, false);
+            case "field_presence IMPLICIT" -> new Features(Presence.IMPLICIT, delimited, openEnums);
+            case "field_presence EXPLICIT" -> new Features(Presence.EXPLICIT, delimited, openEnums);
+            case "field_presence LEGACY_REQUIRED" -> new Features(Presence.REQUIRED, delimited, openEnums);
+            case "message_encoding DELIMITED" -> new Features(unlabelled, true, openEnums);
+            case "message_encoding LENGTH_PREFIXED" -> new Features(unlabelled, false, openEnums);
+            case "enum_type OPEN" -> new Features(unlabelled, delimited, true);
+            case "enum_type CLOSED" -> new Features(unlabelled, delimited, false);
             default -> this;
         };
     }

@@ -103,7 +103,8 @@ public final class ProtoDescriptor {
                 field.has(6) ? field.text(6) : TYPES.get(type - 1),
                 features.presence(label),
                 oneof,
-                type == GROUP || features.delimited());
+                type == GROUP || features.delimited(),
+                0);
     }
 
     private static List<Enum> enums(Fields owner, int number) {

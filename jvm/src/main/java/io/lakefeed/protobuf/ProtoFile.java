@@ -24,9 +24,16 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
      * @param type a scalar type's name, or a reference to a message or enum as it is written
      * @param oneof name of the oneof that it belongs to; null for none
      * @param delimited whether a message is encoded as a group
+     * @param line of the text, for errors; 0 for a compiled schema
      */
     public record Field(
-            String name, int number, String type, Presence presence, String oneof, boolean delimited) {}
+            String name, int number, String type, Presence presence, String oneof, boolean delimited, int line) {
+
+        /** As errors name it. */
+        String inMessage(String message) {
+            return (line == 0 ? "" : "line " + line + ": ") + "the field " + name + " of " + message;
+        }
+    }
 
     /** An enum type. */
     public record Enum(String name, List<Value> values) {}

@@ -75,8 +75,8 @@ public final class ProtoMessage {
             Set<Integer> numbers = new HashSet<>();
             for (ProtoFile.Field field : written.fields()) {
                 if (field.number() < 1 || !numbers.add(field.number())) {
-                    throw new SchemaException(
-                            "field " + field.name() + " of " + fullName + " cannot have the number " + field.number());
+                    throw new SchemaException(field.inMessage(fullName) + " cannot have the number " + field.number()
+                            + ": use another one");
                 }
                 found.add(resolved(field));
             }
@@ -96,13 +96,18 @@ public final class ProtoMessage {
             Presence presence = field.presence() == Presence.IMPLICIT && !isMapEntry()
                     ? Presence.EXPLICIT
                     : field.presence();
-            return made(field, ProtoType.MESSAGE, presence, field.delimited() && !message.isMapEntry(), message, List.of());
+            boolean delimited = field.delimited() && !message.isMapEntry();
+            return made(field, ProtoType.MESSAGE, presence, delimited, message, List.of());
         }
         if (found instanceof ProtoFile.Enum type) {
+            if (isMapEntry() && !type.values().isEmpty() && type.values().get(0).number() != 0) {
+                throw new SchemaException(field.inMessage(fullName) + " is an enum in a map, whose first"
+                        + " value has to be 0: add one");
+            }
             return made(field, ProtoType.ENUM, field.presence(), false, null, type.values());
         }
-        throw new SchemaException("the type " + field.type() + " of field " + field.name() + " of " + fullName
-                + " is defined nowhere; is a reference missing?");
+        throw new SchemaException(field.inMessage(fullName) + " has the type " + field.type()
+                + ", which is defined nowhere: add it, or the reference to its file");
     }
 
     private static Field made(

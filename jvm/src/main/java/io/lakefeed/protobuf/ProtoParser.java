@@ -1,220 +1,323 @@
 package io.lakefeed.protobuf;
 
+import static io.lakefeed.protobuf.ProtoTokens.wrong;
+
 import io.lakefeed.protobuf.ProtoFile.Enum;
 import io.lakefeed.protobuf.ProtoFile.Field;
 import io.lakefeed.protobuf.ProtoFile.Message;
 import io.lakefeed.protobuf.ProtoFile.Presence;
-import io.lakefeed.protobuf.ProtoFile.Value;
+import io.lakefeed.protobuf.ProtoOptions.Option;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Set;
 
 /**
  * Reads {@code .proto} text: proto2, proto3 and editions.
  *
- * <p>It wants the layout only: services, extensions, reserved numbers and options (but for the features that say
- * how fields are written) are passed over, and what a compiler would refuse for other reasons is let through.
- * Tests hold the result against protoc's descriptors.
+ * <p>It keeps the layout only. A text that protoc refuses is refused, but for what does not change how records are
+ * read: options that do not exist, the targets of extensions, and the types of services. Tests compare the result with
+ * protoc's descriptors, and the refusals with protoc's.
  *
  * @see <a href="https://protobuf.dev/reference/protobuf/edition-2023-spec/">the language's specification</a>
  */
 public final class ProtoParser {
+    private static final Set<String> MAP_KEYS = Set.of(
+            "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32", "fixed64", "sfixed32", "sfixed64",
+            "bool", "string");
+
+    private enum Syntax {
+        PROTO2,
+        PROTO3,
+        EDITION
+    }
+
     private final ProtoTokens tokens;
-    private boolean proto2 = true;
+    private final ProtoOptions options;
+    private final ProtoReserved reserved;
+    private final ProtoEnums enums;
+    private final ProtoServices services;
+    private Syntax syntax = Syntax.PROTO2;
 
     private ProtoParser(String text) {
         tokens = new ProtoTokens(text);
+        options = new ProtoOptions(tokens);
+        reserved = new ProtoReserved(tokens, options);
+        enums = new ProtoEnums(tokens, options, reserved);
+        services = new ProtoServices(tokens, options);
     }
 
     /**
      * The file that {@code text} describes.
      *
-     * @throws SchemaException if it is not a {@code .proto} text
+     * @throws SchemaException if it is not a {@code .proto} text, or one that protoc refuses; the message has the line
      */
     public static ProtoFile parse(String text) {
         return new ProtoParser(text).file();
     }
 
     private ProtoFile file() {
-        String packageName = "";
+        String packageName = null;
         List<String> imports = new ArrayList<>();
-        Body body = new Body();
-        Features features = Features.PROTO2;
-        if (tokens.peek().equals("syntax") || tokens.peek().equals("edition")) {
-            boolean edition = tokens.take().equals("edition");
+        Body body = new Body(new ProtoScope("the file"));
+        Features features = options.blockFeatures(syntax(), Features.Place.FILE);
+        while (!tokens.atEnd()) {
+            int line = tokens.line();
+            if (tokens.taken("package")) {
+                if (packageName != null) {
+                    throw wrong(line, "a second package: remove one of the two");
+                }
+                packageName = tokens.names();
+                tokens.expect(";");
+            } else if (tokens.taken("import")) {
+                if (!tokens.taken("public") && !tokens.taken("weak")) {
+                    tokens.taken("option");
+                }
+                String path = tokens.text();
+                if (imports.contains(path)) {
+                    throw wrong(line, "the import \"" + path + "\" stands there twice: remove one of the two");
+                }
+                imports.add(path);
+                tokens.expect(";");
+            } else if (tokens.at("option")) {
+                options.statement();
+            } else if (tokens.at("service")) {
+                services.service(body.scope);
+            } else if (!modifier()) {
+                definition(body, features, 0);
+            }
+        }
+        return new ProtoFile(packageName == null ? "" : packageName, imports, body.messages, body.enums);
+    }
+
+    private Features syntax() {
+        int line = tokens.line();
+        if (tokens.taken("syntax")) {
             tokens.expect("=");
             String said = tokens.text();
             tokens.expect(";");
-            features = edition ? Features.EDITION : Features.ofSyntax(said);
-            proto2 = !edition && features.equals(Features.PROTO2);
-        }
-        while (!tokens.peek().equals(ProtoTokens.END)) {
-            switch (tokens.peek()) {
-                case "package" -> {
-                    tokens.take();
-                    packageName = tokens.path();
-                    tokens.expect(";");
-                }
-                case "import" -> {
-                    tokens.take();
-                    if (!tokens.taken("public") && !tokens.taken("weak")) {
-                        tokens.taken("option");
-                    }
-                    imports.add(tokens.text());
-                    tokens.expect(";");
-                }
-                case "option" -> {
-                    tokens.take();
-                    features = option(features);
-                    tokens.expect(";");
-                }
-                case "service" -> {
-                    tokens.take();
-                    tokens.name();
-                    braces();
-                }
-                case "export", "local" -> tokens.take();
-                default -> definition(body, features, 0);
+            if (!said.equals("proto2") && !said.equals("proto3")) {
+                throw wrong(line, "the syntax \"" + said + "\" is unknown: write proto2 or proto3");
             }
+            syntax = said.equals("proto3") ? Syntax.PROTO3 : Syntax.PROTO2;
+            return Features.ofSyntax(said);
         }
-        return new ProtoFile(packageName, imports, body.messages, body.enums);
+        if (tokens.taken("edition")) {
+            tokens.expect("=");
+            String said = tokens.text();
+            tokens.expect(";");
+            if (!Features.EDITIONS.contains(said)) {
+                throw wrong(line, "the edition \"" + said + "\" is unknown: write one of "
+                        + String.join(", ", Features.EDITIONS));
+            }
+            syntax = Syntax.EDITION;
+            options.allowFeatures();
+            return Features.EDITION;
+        }
+        return Features.PROTO2;
     }
 
-    /** What stands between braces, as it is collected. */
+    /** Takes the visibility of an edition's message or enum. */
+    private boolean modifier() {
+        boolean found = syntax == Syntax.EDITION
+                && (tokens.at("export") || tokens.at("local"))
+                && (tokens.secondIs("message") || tokens.secondIs("enum"));
+        if (found) {
+            tokens.take();
+        }
+        return found;
+    }
+
+    /** The definitions between two braces, as they are collected. */
     private static final class Body {
+        final ProtoScope scope;
         final List<Field> fields = new ArrayList<>();
         final List<Message> messages = new ArrayList<>();
         final List<Enum> enums = new ArrayList<>();
+
+        Body(ProtoScope scope) {
+            this.scope = scope;
+        }
     }
+
+    /** The place of a field: in a message, in one of its oneofs, or in a block of extensions. */
+    private record Place(Body body, Features features, String oneof, boolean extension, int depth) {}
 
     private void definition(Body body, Features features, int depth) {
         if (tokens.taken(";")) {
             return;
         }
+        int line = tokens.line();
         if (tokens.taken("message")) {
             String name = tokens.name();
+            body.scope.define(name, line);
             body.messages.add(message(name, features, depth + 1));
         } else if (tokens.taken("enum")) {
-            body.enums.add(enumeration());
+            body.enums.add(enums.enumeration(body.scope, features));
         } else if (tokens.taken("extend")) {
-            // Extensions are fields that this reader does not know: passed over when records are read.
-            tokens.path();
-            Body ignored = new Body();
+            // This reader skips extensions in records, as it skips fields of newer schemas.
+            tokens.messageType();
+            Body skipped = new Body(body.scope);
             tokens.expect("{");
-            while (!tokens.taken("}")) {
-                if (!tokens.taken(";")) {
-                    field(ignored, features, null, depth);
-                }
-            }
+            do {
+                field(new Place(skipped, features, null, true, depth));
+            } while (!tokens.taken("}"));
+            // A group among them defines a message.
+            body.messages.addAll(skipped.messages);
         } else {
-            throw tokens.wrong("message, enum, extend or service");
+            throw tokens.expected("message, enum, extend or service");
         }
     }
 
     private Message message(String name, Features inherited, int depth) {
         if (depth > WireInput.DEEPEST) {
-            throw tokens.wrong("at most " + WireInput.DEEPEST + " messages in each other");
+            throw wrong(tokens.line(), "more than " + WireInput.DEEPEST
+                    + " messages inside each other: define some outside");
         }
-        Features features = inherited;
-        Body body = new Body();
+        Body body = new Body(new ProtoScope("message " + name));
         tokens.expect("{");
+        Features features = options.blockFeatures(inherited, Features.Place.MESSAGE);
         while (!tokens.taken("}")) {
-            String word = tokens.peek();
-            boolean field = tokens.peekSecond().equals("=") || tokens.peekSecond().equals(".");
-            if (word.equals("option") && !field) {
-                tokens.take();
-                features = option(features);
-                tokens.expect(";");
-            } else if (word.equals("oneof")) {
-                tokens.take();
+            if (tokens.at("option")) {
+                options.statement();
+            } else if (tokens.at("oneof")) {
                 oneof(body, features, depth);
-            } else if (word.equals("reserved") || word.equals("extensions")) {
-                while (!tokens.taken(";")) {
-                    if (tokens.peek().equals("[")) {
-                        fieldOptions(features);
-                    } else if (tokens.take().equals(ProtoTokens.END)) {
-                        throw tokens.wrong("';'");
-                    }
+            } else if (tokens.at("reserved")) {
+                reserved.reserved(body.scope, ProtoScope.LARGEST_NUMBER);
+            } else if (tokens.at("extensions")) {
+                if (syntax == Syntax.PROTO3) {
+                    throw wrong(tokens.line(), "proto3 has no extensions: remove the line");
                 }
-            } else if (word.equals("message") || word.equals("enum") || word.equals("extend") || word.equals(";")) {
+                reserved.extensions(body.scope);
+            } else if (tokens.at("message") || tokens.at("enum") || tokens.at("extend") || tokens.at(";")) {
                 definition(body, features, depth);
-            } else if ((word.equals("export") || word.equals("local")) && List.of("message", "enum").contains(tokens.peekSecond())) {
-                tokens.take();
-            } else {
-                field(body, features, null, depth);
+            } else if (!modifier()) {
+                field(new Place(body, features, null, false, depth));
             }
         }
+        body.scope.close();
         return new Message(name, body.fields, body.messages, body.enums, false);
     }
 
     private void oneof(Body body, Features inherited, int depth) {
-        Features features = inherited;
+        int line = tokens.line();
+        tokens.expect("oneof");
         String name = tokens.name();
+        body.scope.define(name, line);
+        int before = body.fields.size();
         tokens.expect("{");
-        while (!tokens.taken("}")) {
-            if (tokens.taken("option")) {
-                features = option(features);
-                tokens.expect(";");
-            } else if (!tokens.taken(";")) {
-                field(body, features, name, depth);
+        Features features = options.blockFeatures(inherited, Features.Place.ONEOF);
+        do {
+            if (tokens.at("option")) {
+                options.statement();
+            } else {
+                field(new Place(body, features, name, false, depth));
             }
+        } while (!tokens.taken("}"));
+        if (body.fields.size() == before) {
+            throw wrong(line, "the oneof " + name + " has no field: add one, or remove it");
         }
     }
 
-    private void field(Body body, Features inherited, String oneof, int depth) {
-        Presence label = null;
-        if (tokens.taken("repeated")) {
-            label = Presence.REPEATED;
-        } else if (tokens.taken("required")) {
-            label = Presence.REQUIRED;
-        } else if (tokens.taken("optional") || oneof != null) {
-            label = Presence.EXPLICIT;
+    private Presence label(Place place) {
+        int line = tokens.line();
+        String word = tokens.peek();
+        Presence label = tokens.taken("repeated") ? Presence.REPEATED
+                : tokens.taken("required") ? Presence.REQUIRED
+                : tokens.taken("optional") ? Presence.EXPLICIT : null;
+        boolean map = tokens.at("map") && tokens.secondIs("<");
+        if (label == null) {
+            if (syntax == Syntax.PROTO2 && place.oneof == null && !map) {
+                throw tokens.expected("optional, required or repeated");
+            }
+            return place.oneof == null ? null : Presence.EXPLICIT;
         }
-        if (tokens.peek().equals("map") && tokens.peekSecond().equals("<")) {
-            mapField(body, inherited);
+        if (place.oneof != null || map) {
+            throw wrong(line, "a field of a " + (map ? "map" : "oneof") + " has no label: remove '" + word + "'");
+        }
+        if (label != Presence.REPEATED && syntax == Syntax.EDITION) {
+            throw wrong(line, "an edition has no label '" + word + "': use features.field_presence");
+        }
+        if (label == Presence.REQUIRED && syntax == Syntax.PROTO3) {
+            throw wrong(line, "proto3 has no required fields: remove 'required'");
+        }
+        return label;
+    }
+
+    private void field(Place place) {
+        Presence label = label(place);
+        int line = tokens.line();
+        if (tokens.at("map") && tokens.secondIs("<")) {
+            mapField(place);
             return;
         }
         String type = tokens.path();
-        if (type.equals("group") && proto2) {
-            group(body, inherited, label, oneof, depth);
+        if (type.equals("group")) {
+            group(place, label, line);
             return;
         }
         String name = tokens.name();
-        tokens.expect("=");
-        int number = tokens.number();
-        Features features = fieldOptions(inherited);
+        int number = number(place, name, line);
+        Features features = fieldOptions(place, type, label, line);
         tokens.expect(";");
-        body.fields.add(new Field(name, number, type, features.presence(label), oneof, features.delimited()));
+        place.body.fields.add(new Field(
+                name, number, type, features.presence(label), place.oneof, features.delimited(), line));
     }
 
-    private void group(Body body, Features inherited, Presence label, String oneof, int depth) {
-        String name = tokens.name();
+    private int number(Place place, String name, int line) {
+        place.body.scope.define(name, line);
         tokens.expect("=");
-        int number = tokens.number();
-        Features features = fieldOptions(inherited);
-        body.messages.add(message(name, inherited, depth + 1));
-        body.fields.add(new Field(
-                name.toLowerCase(Locale.ROOT), number, name, features.presence(label), oneof, true));
+        int number = (int) tokens.integer(Integer.MAX_VALUE);
+        if (place.extension) {
+            ProtoScope.requireFieldNumber(number, name, line);
+        } else {
+            place.body.scope.number(name, number, line);
+        }
+        return number;
     }
 
-    private void mapField(Body body, Features inherited) {
+    private void group(Place place, Presence label, int line) {
+        if (syntax != Syntax.PROTO2) {
+            throw wrong(line, "groups are for proto2: use a message");
+        }
+        String name = tokens.name();
+        if (!Character.isUpperCase(name.charAt(0))) {
+            throw wrong(line, "the name of the group " + name + " needs a capital letter: write it so");
+        }
+        place.body.scope.define(name, line);
+        String fieldName = name.toLowerCase(Locale.ROOT);
+        int number = number(place, fieldName, line);
+        Features features = fieldOptions(place, name, label, line);
+        place.body.messages.add(message(name, place.features, place.depth + 1));
+        place.body.fields.add(new Field(fieldName, number, name, features.presence(label), place.oneof, true, line));
+    }
+
+    private void mapField(Place place) {
+        int line = tokens.line();
+        if (place.oneof != null || place.extension) {
+            throw wrong(line, "a map cannot be " + (place.extension ? "an extension" : "in a oneof")
+                    + ": put it into a message");
+        }
         tokens.expect("map");
         tokens.expect("<");
         String key = tokens.path();
+        if (!MAP_KEYS.contains(key)) {
+            throw wrong(line, key + " cannot be the keys of a map: use a whole number, bool or string");
+        }
         tokens.expect(",");
         String value = tokens.path();
         tokens.expect(">");
         String name = tokens.name();
-        tokens.expect("=");
-        int number = tokens.number();
-        fieldOptions(inherited);
+        int number = number(place, name, line);
+        fieldOptions(place, value, Presence.REPEATED, line);
         tokens.expect(";");
         String entry = entryName(name);
+        place.body.scope.define(entry, line);
         List<Field> fields = List.of(
-                new Field("key", 1, key, Presence.IMPLICIT, null, false),
-                new Field("value", 2, value, Presence.IMPLICIT, null, false));
-        body.messages.add(new Message(entry, fields, List.of(), List.of(), true));
-        body.fields.add(new Field(name, number, entry, Presence.REPEATED, null, false));
+                new Field("key", 1, key, Presence.IMPLICIT, null, false, line),
+                new Field("value", 2, value, Presence.IMPLICIT, null, false, line));
+        place.body.messages.add(new Message(entry, fields, List.of(), List.of(), true));
+        place.body.fields.add(new Field(name, number, entry, Presence.REPEATED, null, false, line));
     }
 
     /** As protoc names the message behind a map field: {@code by_zone} becomes {@code ByZoneEntry}. */
@@ -232,92 +335,40 @@ public final class ProtoParser {
         return name.append("Entry").toString();
     }
 
-    private Enum enumeration() {
-        String name = tokens.name();
-        List<Value> values = new ArrayList<>();
-        tokens.expect("{");
-        while (!tokens.taken("}")) {
-            boolean value = tokens.peekSecond().equals("=");
-            if (!value && tokens.taken("option")) {
-                option(Features.PROTO2);
-                tokens.expect(";");
-            } else if (!value && tokens.taken("reserved")) {
-                while (!tokens.taken(";")) {
-                    if (tokens.take().equals(ProtoTokens.END)) {
-                        throw tokens.wrong("';'");
-                    }
-                }
-            } else if (!tokens.taken(";")) {
-                String symbol = tokens.name();
-                tokens.expect("=");
-                values.add(new Value(symbol, tokens.number()));
-                fieldOptions(Features.PROTO2);
-                tokens.expect(";");
-            }
-        }
-        return new Enum(name, values);
-    }
-
-    private Features fieldOptions(Features inherited) {
-        Features features = inherited;
+    private Features fieldOptions(Place place, String type, Presence label, int line) {
+        List<Option> found = new ArrayList<>();
+        boolean hasDefault = false;
         if (tokens.taken("[")) {
             do {
-                features = option(features);
+                if (tokens.at("default") && tokens.secondIs("=")) {
+                    requireDefaultAllowed(label, hasDefault);
+                    hasDefault = true;
+                    tokens.take();
+                    tokens.expect("=");
+                    options.defaultOf(type);
+                } else {
+                    found.addAll(options.option());
+                }
             } while (tokens.taken(","));
             tokens.expect("]");
+        }
+        Features features = ProtoOptions.applied(place.features, found, Features.Place.FIELD);
+        boolean ownPresence = found.stream().anyMatch(each -> each.name().equals("features.field_presence"));
+        if (ownPresence && (label == Presence.REPEATED || place.oneof != null || place.extension)) {
+            throw wrong(line, "a field that is repeated, an extension or in a oneof has no"
+                    + " features.field_presence: remove it");
+        }
+        if (hasDefault && features.presence(label) == Presence.IMPLICIT) {
+            throw wrong(line, "a field with implicit presence has no default: remove it");
         }
         return features;
     }
 
-    /** An option without its end; the features with what it says about them. */
-    private Features option(Features before) {
-        StringBuilder name = new StringBuilder();
-        while (!tokens.taken("=")) {
-            String part = tokens.peek();
-            if (part.equals("(") || part.equals(")") || part.equals(".")) {
-                name.append(tokens.take());
-            } else {
-                name.append(tokens.name());
-            }
-        }
-        if (tokens.peek().equals("{")) {
-            Features features = before;
-            if (name.toString().equals("features")) {
-                tokens.take();
-                while (!tokens.taken("}")) {
-                    String feature = tokens.name();
-                    tokens.expect(":");
-                    features = features.with(feature, tokens.take());
-                    if (!tokens.taken(",")) {
-                        tokens.taken(";");
-                    }
-                }
-                return features;
-            }
-            braces();
-            return before;
-        }
-        if (!tokens.taken("-")) {
-            tokens.taken("+");
-        }
-        String value = tokens.take();
-        while (!List.of(";", ",", "]", ProtoTokens.END).contains(tokens.peek())) {
-            tokens.take();
-        }
-        return name.toString().startsWith("features.") ? before.with(name.substring(9), value) : before;
-    }
-
-    /** Passes over a block. */
-    private void braces() {
-        tokens.expect("{");
-        for (int open = 1; open > 0; ) {
-            if (tokens.taken("{")) {
-                open++;
-            } else if (tokens.taken("}")) {
-                open--;
-            } else if (tokens.take().equals(ProtoTokens.END)) {
-                throw tokens.wrong("'}'");
-            }
+    private void requireDefaultAllowed(Presence label, boolean second) {
+        String why = second ? "a field has one default" : label == Presence.REPEATED ? "a repeated field has no default"
+                : syntax == Syntax.PROTO3 ? "proto3 has no defaults" : null;
+        if (why != null) {
+            throw wrong(tokens.line(), why + ": remove it");
         }
     }
 }

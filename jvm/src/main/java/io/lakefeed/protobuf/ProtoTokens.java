@@ -3,12 +3,24 @@ package io.lakefeed.protobuf;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The words of a {@code .proto} text, one after the other, without its comments. */
+/**
+ * Splits a {@code .proto} text into tokens, without its comments; refuses the characters that protoc refuses.
+ *
+ * @see <a href="https://protobuf.dev/reference/protobuf/edition-2023-spec/#lexical_elements">lexical elements</a>
+ */
 final class ProtoTokens {
-    /** Said where the text is at its end. */
+    /** The text of the token behind the last one. */
     static final String END = "";
 
-    private record Token(String text, int line, boolean quoted) {}
+    private enum Kind {
+        NAME,
+        INTEGER,
+        FLOAT,
+        TEXT,
+        SYMBOL
+    }
+
+    private record Token(Kind kind, String text, int line) {}
 
     private final String source;
     private final List<Token> tokens = new ArrayList<>();
@@ -18,63 +30,115 @@ final class ProtoTokens {
 
     ProtoTokens(String source) {
         this.source = source;
-        while (blank()) {
+        if (source.startsWith("\uFEFF")) {
+            scanned++;
+        }
+        while (skipBlanks()) {
             scan();
         }
-        tokens.add(new Token(END, line, false));
+        tokens.add(new Token(Kind.SYMBOL, END, line));
     }
 
-    /** The next word, which stays the next one. */
+    /** The next token's text, without taking it. */
     String peek() {
         return tokens.get(next).text;
     }
 
-    /** The word after the next one. */
-    String peekSecond() {
-        return tokens.get(Math.min(next + 1, tokens.size() - 1)).text;
+    /** The number of the next token, to come {@link #back} to. */
+    int position() {
+        return next;
     }
 
-    /** The next word; text in quotes without them. */
+    /** Makes the token at a position the next one again. */
+    void back(int position) {
+        next = position;
+    }
+
+    /** The line of the next token. */
+    int line() {
+        return tokens.get(next).line;
+    }
+
+    boolean atEnd() {
+        return at(END);
+    }
+
+    /** Whether the next token is this name or sign. */
+    boolean at(String word) {
+        return tokens.get(next).kind != Kind.TEXT && peek().equals(word);
+    }
+
+    /** Whether the token after the next one is this name or sign. */
+    boolean secondIs(String word) {
+        Token second = tokens.get(Math.min(next + 1, tokens.size() - 1));
+        return second.kind != Kind.TEXT && second.text.equals(word);
+    }
+
+    boolean atText() {
+        return tokens.get(next).kind == Kind.TEXT;
+    }
+
+    boolean atInteger() {
+        return tokens.get(next).kind == Kind.INTEGER;
+    }
+
+    boolean atFloat() {
+        return tokens.get(next).kind == Kind.FLOAT;
+    }
+
+    boolean atName() {
+        return tokens.get(next).kind == Kind.NAME;
+    }
+
+    /** Takes the next token; text in quotes without them. */
     String take() {
-        Token token = tokens.get(next);
+        String text = peek();
         if (next < tokens.size() - 1) {
             next++;
         }
-        return token.text;
+        return text;
     }
 
-    /** Whether the next word is this one; if so it is taken. */
+    /** Takes the next token if it is this name or sign; returns whether it is. */
     boolean taken(String word) {
-        boolean found = !tokens.get(next).quoted && peek().equals(word);
+        boolean found = at(word);
         if (found) {
             take();
         }
         return found;
     }
 
-    /** Takes the word that has to be next. */
+    /** Takes the name or sign that has to be next. */
     void expect(String word) {
         if (!taken(word)) {
-            throw wrong("'" + word + "'");
+            throw expected("'" + word + "'");
         }
     }
 
     /** Takes a name. */
     String name() {
-        String name = peek();
-        if (tokens.get(next).quoted || name.isEmpty() || !Character.isJavaIdentifierStart(name.charAt(0))) {
-            throw wrong("a name");
+        if (!atName()) {
+            throw expected("a name");
         }
         return take();
     }
 
     /** Takes names with dots between them, and perhaps before the first. */
     String path() {
-        StringBuilder path = new StringBuilder();
-        if (taken(".")) {
-            path.append('.');
+        return taken(".") ? "." + names() : names();
+    }
+
+    /** Takes the name of a message. */
+    void messageType() {
+        if (ProtoType.scalar(peek()) != null) {
+            throw expected("a message");
         }
-        path.append(name());
+        path();
+    }
+
+    /** Takes names with dots between them. */
+    String names() {
+        StringBuilder path = new StringBuilder(name());
         while (taken(".")) {
             path.append('.').append(name());
         }
@@ -83,54 +147,65 @@ final class ProtoTokens {
 
     /** Takes text in quotes; pieces that follow each other are one. */
     String text() {
-        if (!tokens.get(next).quoted) {
-            throw wrong("text in quotes");
+        if (!atText()) {
+            throw expected("text in quotes");
         }
         StringBuilder text = new StringBuilder();
-        while (tokens.get(next).quoted) {
+        while (atText()) {
             text.append(take());
         }
         return text.toString();
     }
 
-    /** Takes a whole number. */
-    int number() {
-        boolean negative = taken("-");
-        try {
-            long number = Long.decode(peek());
-            if (number <= 0xFFFFFFFFL) {
-                take();
-                return (int) (negative ? -number : number);
-            }
-        } catch (NumberFormatException none) {
-            // Told below.
+    /** Takes a whole number without a sign that is at most {@code most}, which may be an unsigned one. */
+    long integer(long most) {
+        if (!atInteger()) {
+            throw expected("a number");
         }
-        throw wrong("a number");
+        long number;
+        try {
+            String text = peek();
+            number = text.startsWith("0x") || text.startsWith("0X")
+                    ? Long.parseUnsignedLong(text.substring(2), 16)
+                    : Long.parseUnsignedLong(text, text.startsWith("0") ? 8 : 10);
+        } catch (NumberFormatException tooLong) {
+            throw tooLarge(most);
+        }
+        if (Long.compareUnsigned(number, most) > 0) {
+            throw tooLarge(most);
+        }
+        take();
+        return number;
     }
 
-    /** The error for a next word that should be {@code wanted}. */
-    SchemaException wrong(String wanted) {
-        String found = peek().equals(END) ? "the end" : "'" + peek() + "'";
-        return new SchemaException("line " + tokens.get(next).line + ": " + wanted + " wanted, found " + found);
+    private SchemaException tooLarge(long most) {
+        return wrong(line(), "the number " + peek() + " is too large: use at most " + Long.toUnsignedString(most));
     }
 
-    /** Passes blanks and comments; false at the end. */
-    private boolean blank() {
+    /** The error for a next token that should be {@code something}. */
+    SchemaException expected(String something) {
+        return wrong(line(), "expected " + something + ", found " + (atEnd() ? "the end" : "'" + peek() + "'"));
+    }
+
+    /** An error on a line, with what to do. */
+    static SchemaException wrong(int line, String text) {
+        return new SchemaException("line " + line + ": " + text);
+    }
+
+    /** Skips blanks and comments; returns false at the end. */
+    private boolean skipBlanks() {
         while (scanned < source.length()) {
             char c = source.charAt(scanned);
             if (c == '\n') {
                 line++;
                 scanned++;
-            } else if (Character.isWhitespace(c) || c == '\uFEFF') {
+            } else if (" \t\r\u000B\f".indexOf(c) >= 0) {
                 scanned++;
             } else if (source.startsWith("//", scanned)) {
                 int end = source.indexOf('\n', scanned);
                 scanned = end < 0 ? source.length() : end;
             } else if (source.startsWith("/*", scanned)) {
-                int end = source.indexOf("*/", scanned + 2);
-                int stop = end < 0 ? source.length() : end + 2;
-                line += (int) source.substring(scanned, stop).chars().filter(each -> each == '\n').count();
-                scanned = stop;
+                skipComment();
             } else {
                 return true;
             }
@@ -138,31 +213,117 @@ final class ProtoTokens {
         return false;
     }
 
+    private void skipComment() {
+        int end = source.indexOf("*/", scanned + 2);
+        if (end < 0) {
+            throw wrong(line, "the comment does not end: add */");
+        }
+        int inner = source.indexOf("/*", scanned + 2);
+        if (inner >= 0 && inner < end) {
+            throw wrong(line, "a comment stands inside a comment: remove the inner /*");
+        }
+        line += (int) source.substring(scanned, end).chars().filter(c -> c == '\n').count();
+        scanned = end + 2;
+    }
+
     private void scan() {
         int from = scanned;
         char c = source.charAt(scanned);
         if (c == '"' || c == '\'') {
-            tokens.add(new Token(quoted(c), line, true));
-            return;
-        }
-        if (Character.isJavaIdentifierStart(c)) {
-            while (scanned < source.length() && Character.isJavaIdentifierPart(source.charAt(scanned))) {
+            tokens.add(new Token(Kind.TEXT, quoted(c), line));
+        } else if (isLetter(c)) {
+            while (isLetter(current()) || isDigit(current())) {
                 scanned++;
             }
-        } else if (Character.isDigit(c)) {
-            while (scanned < source.length() && inNumber(source.charAt(scanned), source.charAt(scanned - (scanned > from ? 1 : 0)))) {
+            add(Kind.NAME, from);
+        } else if (isDigit(c) || c == '.' && scanned + 1 < source.length() && isDigit(source.charAt(scanned + 1))) {
+            add(number() ? Kind.FLOAT : Kind.INTEGER, from);
+        } else if (c < ' ' || c > '~') {
+            throw wrong(line, String.format("the character U+%04X stands outside of a comment: remove it", (int) c));
+        } else {
+            scanned++;
+            add(Kind.SYMBOL, from);
+        }
+    }
+
+    private void add(Kind kind, int from) {
+        tokens.add(new Token(kind, source.substring(from, scanned), line));
+    }
+
+    /** Scans a number; returns whether it has a fraction or an exponent. */
+    private boolean number() {
+        int from = scanned;
+        boolean whole = true;
+        if (current() == '0' && scanned + 1 < source.length() && "xX".indexOf(source.charAt(scanned + 1)) >= 0) {
+            scanned += 2;
+            if (!isHex(current())) {
+                throw malformed(from);
+            }
+            while (isHex(current())) {
                 scanned++;
             }
         } else {
+            boolean octal = current() == '0';
+            skipDigits();
+            if (current() == '.') {
+                whole = false;
+                scanned++;
+                skipDigits();
+            }
+            if (current() == 'e' || current() == 'E') {
+                whole = false;
+                scanned++;
+                if (current() == '-' || current() == '+') {
+                    scanned++;
+                }
+                if (!isDigit(current())) {
+                    throw malformed(from);
+                }
+                skipDigits();
+            }
+            if (whole && octal && source.substring(from, scanned).matches(".*[89].*")) {
+                throw wrong(line, "the number " + source.substring(from, scanned)
+                        + " starts with 0 and is not octal: remove the 0");
+            }
+        }
+        if (isLetter(current()) || current() == '.') {
+            throw malformed(from);
+        }
+        return !whole;
+    }
+
+    private SchemaException malformed(int from) {
+        while (isLetter(current()) || isDigit(current()) || current() == '.') {
             scanned++;
         }
-        tokens.add(new Token(source.substring(from, scanned), line, false));
+        return wrong(line, "'" + source.substring(from, scanned) + "' is no number:"
+                + " correct it, or put a blank into it");
     }
 
-    private static boolean inNumber(char c, char before) {
-        return Character.isLetterOrDigit(c) || c == '.' || ((c == '-' || c == '+') && (before == 'e' || before == 'E'));
+    private void skipDigits() {
+        while (isDigit(current())) {
+            scanned++;
+        }
     }
 
+    /** The character that is scanned next; at the end one that is in no token. */
+    private char current() {
+        return scanned < source.length() ? source.charAt(scanned) : '\0';
+    }
+
+    private static boolean isLetter(char c) {
+        return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_';
+    }
+
+    private static boolean isDigit(char c) {
+        return c >= '0' && c <= '9';
+    }
+
+    private static boolean isHex(char c) {
+        return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F';
+    }
+
+    /** Scans text in quotes; escapes stay as they are, since they stand in defaults and options only. */
     private String quoted(char quote) {
         StringBuilder text = new StringBuilder();
         for (scanned++; scanned < source.length(); scanned++) {
@@ -171,16 +332,31 @@ final class ProtoTokens {
                 scanned++;
                 return text.toString();
             }
-            if (c == '\n') {
+            if (c == '\n' || c == '\0') {
                 break;
             }
-            if (c == '\\' && scanned + 1 < source.length()) {
-                // Escapes stand in defaults and options only, which the layout does not need.
-                text.append(c);
-                c = source.charAt(++scanned);
-            }
             text.append(c);
+            if (c == '\\') {
+                scanned++;
+                requireEscape();
+                text.append(current());
+            }
         }
-        throw new SchemaException("line " + line + ": text in quotes does not end");
+        throw wrong(line, "text in quotes does not end: add " + quote);
+    }
+
+    private void requireEscape() {
+        char c = current();
+        int digits = c == 'u' ? 4 : c == 'U' ? 8 : c == 'x' || c == 'X' ? 1 : 0;
+        boolean known = "abfnrtv\\?'\"xXuU".indexOf(c) >= 0 || c >= '0' && c <= '7';
+        for (int at = scanned + 1; at <= scanned + digits; at++) {
+            known &= at < source.length() && isHex(source.charAt(at));
+        }
+        if (known && c == 'U') {
+            known = Long.parseLong(source, scanned + 1, scanned + 9, 16) <= Character.MAX_CODE_POINT;
+        }
+        if (!known || c == '\0') {
+            throw wrong(line, "the escape \\" + c + " in quotes is unknown: write \\\\ for a backslash");
+        }
     }
 }

@@ -135,14 +135,19 @@ public final class ProtoTypes {
         return indexes;
     }
 
-    /** The message or enum that a name written inside {@code scope} means; null if there is none. */
+    /**
+     * The message or enum that a name written inside {@code scope} means; null if there is none.
+     *
+     * <p>The innermost message with the name's first part decides, even if the rest is not in it.
+     */
     Object resolve(String name, String scope) {
         if (name.startsWith(".")) {
             return byName.get(name.substring(1));
         }
+        String first = name.substring(0, name.indexOf('.') < 0 ? name.length() : name.indexOf('.'));
         for (String around = scope; ; around = around.substring(0, Math.max(0, around.lastIndexOf('.')))) {
             Object found = byName.get(prefix(around) + name);
-            if (found != null || around.isEmpty()) {
+            if (found != null || around.isEmpty() || byName.get(prefix(around) + first) instanceof ProtoMessage) {
                 return found;
             }
         }

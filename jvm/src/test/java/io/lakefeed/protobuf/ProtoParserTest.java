@@ -26,11 +26,17 @@ class ProtoParserTest {
         return ProtoParser.parse(text).messages().get(0);
     }
 
+    /** A field without its line. */
+    private static Field unplaced(Field field) {
+        return new Field(
+                field.name(), field.number(), field.type(), field.presence(), field.oneof(), field.delimited(), 0);
+    }
+
     /** The only field of a message with this body. */
     private static Field field(String syntax, String body) {
         List<Field> fields = message(syntax + "message M { " + body + " }").fields();
         assertEquals(1, fields.size());
-        return fields.get(0);
+        return unplaced(fields.get(0));
     }
 
     @Nested
@@ -90,8 +96,7 @@ class ProtoParserTest {
             "2023, int32 a = 1;, EXPLICIT",
             "2023, int32 a = 1 [features.field_presence = IMPLICIT];, IMPLICIT",
             "2023, int32 a = 1 [features.field_presence = LEGACY_REQUIRED];, REQUIRED",
-            "2023, option features.field_presence = IMPLICIT; int32 a = 1;, IMPLICIT",
-            "2023, option features = { field_presence: IMPLICIT }; int32 a = 1;, IMPLICIT",
+            "2023, int32 a = 1 [features = { field_presence: IMPLICIT }];, IMPLICIT",
         })
         void follow(String syntax, String body, Presence presence) {
             String header = syntax.equals("2023") ? EDITION : "syntax = \"" + syntax + "\"; ";
@@ -105,10 +110,15 @@ class ProtoParserTest {
         }
 
         @Test
-        void ofAMessageDoNotReachItsSibling() {
-            ProtoFile file = ProtoParser.parse(EDITION
-                    + "message M { option features.field_presence = IMPLICIT; int32 a = 1; } message N { int32 a = 1; }");
-            assertEquals(Presence.EXPLICIT, file.messages().get(1).fields().get(0).presence());
+        void ofAFileCountForMessagesBeforeTheOption() {
+            String text = EDITION + "message M { int32 a = 1; } option features.field_presence = IMPLICIT;";
+            assertEquals(Presence.IMPLICIT, message(text).fields().get(0).presence());
+        }
+
+        @Test
+        void areNotAMessages() {
+            String text = EDITION + "message M { option features.field_presence = IMPLICIT; }";
+            assertThrows(SchemaException.class, () -> message(text));
         }
     }
 
@@ -118,7 +128,7 @@ class ProtoParserTest {
         @ValueSource(strings = {"double", "float", "int32", "int64", "uint32", "uint64", "sint32", "sint64", "fixed32",
             "fixed64", "sfixed32", "sfixed64", "bool", "string", "bytes", "Other", "a.b.Other", ".a.b.Other"})
         void haveATypeAsItIsWritten(String type) {
-            assertEquals(new Field("a", 7, type, Presence.IMPLICIT, null, false), field(PROTO3, type + " a = 7;"));
+            assertEquals(new Field("a", 7, type, Presence.IMPLICIT, null, false, 0), field(PROTO3, type + " a = 7;"));
         }
 
         @ParameterizedTest
@@ -140,7 +150,7 @@ class ProtoParserTest {
         @CsvSource({"by_zone, ByZoneEntry", "a, AEntry", "a_b_c, ABCEntry", "byZone, ByZoneEntry", "x1_y, X1YEntry", "_a, AEntry"})
         void ofMapsAreARepeatedEntry(String name, String entry) {
             Message message = message(PROTO3 + "message M { map<string, a.Value> " + name + " = 5; }");
-            assertEquals(new Field(name, 5, entry, Presence.REPEATED, null, false), message.fields().get(0));
+            assertEquals(new Field(name, 5, entry, Presence.REPEATED, null, false, 0), unplaced(message.fields().get(0)));
             Message made = message.messages().get(0);
             assertEquals(entry, made.name());
             assertTrue(made.mapEntry());
@@ -151,7 +161,7 @@ class ProtoParserTest {
         @Test
         void ofGroupsAreDelimitedMessages() {
             Message message = message(PROTO2 + "message M { repeated group Item = 3 { required int32 a = 1; } }");
-            assertEquals(new Field("item", 3, "Item", Presence.REPEATED, null, true), message.fields().get(0));
+            assertEquals(new Field("item", 3, "Item", Presence.REPEATED, null, true, 0), unplaced(message.fields().get(0)));
             assertEquals("Item", message.messages().get(0).name());
             assertEquals(Presence.REQUIRED, message.messages().get(0).fields().get(0).presence());
         }

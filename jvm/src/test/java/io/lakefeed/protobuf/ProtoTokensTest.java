@@ -47,16 +47,38 @@ class ProtoTokensTest {
     }
 
     @ParameterizedTest(name = "{0} is {1}")
-    @CsvSource({"0, 0", "536870911, 536870911", "-1, -1", "0x10, 16", "010, 8", "-0x1, -1", "2147483647, 2147483647",
-        "-2147483648, -2147483648"})
+    @CsvSource({"0, 0", "536870911, 536870911", "0x10, 16", "0XfF, 255", "010, 8", "2147483647, 2147483647"})
     void areNumbers(String text, int number) {
-        assertEquals(number, new ProtoTokens(text).number());
+        assertEquals(number, new ProtoTokens(text).integer(Integer.MAX_VALUE));
+    }
+
+    @Test
+    void areUnsignedNumbersUpToALimit() {
+        assertEquals(-1L, new ProtoTokens("18446744073709551615").integer(-1L));
+        assertEquals(8, new ProtoTokens("8").integer(8));
+        SchemaException large = assertThrows(SchemaException.class, () -> new ProtoTokens("9").integer(8));
+        assertEquals("line 1: the number 9 is too large: use at most 8", large.getMessage());
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"", "a", "1.5", "99999999999999", "0x", "-", "- a", ";"})
+    @ValueSource(strings = {"", "a", "1.5", "99999999999999999999", "2147483648", "0x", "-", "- a", ";", "09", "1e", "1e+", "1a",
+        "1.2.3", "0x1G", "'1'"})
     void areNoNumbers(String text) {
-        assertThrows(SchemaException.class, () -> new ProtoTokens(text).number());
+        assertThrows(SchemaException.class, () -> new ProtoTokens(text).integer(Integer.MAX_VALUE));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"/* a", "/*/", "/* /* */ */", "\u00e9", "a\0", "\u007f", "a \uFEFF", "'\\q'", "'\\u12'", "'\\x'",
+        "'\\U00110000'", "'a\0'"})
+    void refuseWhatProtocRefuses(String text) {
+        SchemaException wrong = assertThrows(SchemaException.class, () -> words(text));
+        assertTrue(wrong.getMessage().startsWith("line 1: "), wrong.getMessage());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"'\\n\\x1\\X1f\\07\\?\\''", "'\\u00e9\\U0010FFFF'", "'\u00e9'"})
+    void keepEscapesAsTheyAre(String text) {
+        assertEquals(List.of(text.substring(1, text.length() - 1)), words(text));
     }
 
     @ParameterizedTest(name = "{0} is {1}")

@@ -1,0 +1,219 @@
+package io.lakefeed.protobuf;
+
+import static io.lakefeed.protobuf.ProtoTokens.wrong;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * Reads the options of a {@code .proto} text, for the features in them.
+ *
+ * <p>Other options do not change how a record is read: their grammar is checked, and not whether they exist.
+ */
+final class ProtoOptions {
+    private static final String FEATURES = "features.";
+
+    private final ProtoTokens tokens;
+    private boolean edition;
+
+    /**
+     * One option.
+     *
+     * @param value its only token; empty for a block
+     */
+    record Option(String name, String value, int line) {}
+
+    ProtoOptions(ProtoTokens tokens) {
+        this.tokens = tokens;
+    }
+
+    /** Allows features, which files of an edition have. */
+    void allowFeatures() {
+        edition = true;
+    }
+
+    /** Whether the file is of an edition. */
+    boolean ofEdition() {
+        return edition;
+    }
+
+    /** Takes {@code name = value}; a block of features is several options. */
+    List<Option> option() {
+        int line = tokens.line();
+        String name = name();
+        tokens.expect("=");
+        if (!name.equals("features") && !name.startsWith(FEATURES)) {
+            return List.of(new Option(name, value(), line));
+        }
+        if (!edition) {
+            throw wrong(line, "features are for editions: remove the option, or write edition = \"2023\"");
+        }
+        if (!name.equals("features") || !tokens.at("{")) {
+            return List.of(new Option(name, value(), line));
+        }
+        tokens.take();
+        List<Option> found = new ArrayList<>();
+        while (!tokens.taken("}")) {
+            String feature = tokens.at("[") ? extension() : tokens.name();
+            if (!tokens.taken(":") && !tokens.at("{")) {
+                throw tokens.expected("':'");
+            }
+            found.add(new Option(FEATURES + feature, value(), tokens.line()));
+            if (!tokens.taken(",")) {
+                tokens.taken(";");
+            }
+        }
+        return found;
+    }
+
+    /** Takes {@code option name = value;}. */
+    List<Option> statement() {
+        tokens.expect("option");
+        List<Option> found = option();
+        tokens.expect(";");
+        return found;
+    }
+
+    /** Takes options in brackets, if there are any. */
+    List<Option> list() {
+        List<Option> found = new ArrayList<>();
+        if (tokens.taken("[")) {
+            do {
+                found.addAll(option());
+            } while (tokens.taken(","));
+            tokens.expect("]");
+        }
+        return found;
+    }
+
+    /** Reads ahead to the end of a block: its options apply to the fields before them too. */
+    Features blockFeatures(Features inherited, Features.Place place) {
+        if (!edition) {
+            return inherited;
+        }
+        int begin = tokens.position();
+        List<Option> found = new ArrayList<>();
+        boolean statement = true;
+        for (int open = 0; open >= 0 && !tokens.atEnd(); ) {
+            if (statement && open == 0 && tokens.at("option")) {
+                found.addAll(statement());
+                continue;
+            }
+            open += tokens.at("{") ? 1 : tokens.at("}") ? -1 : 0;
+            statement = tokens.at(";") || tokens.at("}");
+            tokens.take();
+        }
+        tokens.back(begin);
+        return applied(inherited, found, place);
+    }
+
+    /** The features with what the options of one block or field say of them. */
+    static Features applied(Features before, List<Option> options, Features.Place place) {
+        Features features = before;
+        Set<String> names = new HashSet<>();
+        for (Option each : options) {
+            // Features of one language's code are extensions: features.(pb.cpp).
+            if ((each.name + ".").startsWith(FEATURES) && !each.name.startsWith(FEATURES + "(")) {
+                String feature = each.name.substring(Math.min(FEATURES.length(), each.name.length()));
+                if (!Features.isKnown(feature, each.value, place)) {
+                    throw wrong(each.line, "the feature " + feature + " = " + each.value
+                            + " cannot stand here: see protobuf.dev/editions/features");
+                }
+                if (!names.add(feature)) {
+                    throw wrong(each.line, "the feature " + feature + " is set twice: remove one of the two");
+                }
+                features = features.with(feature, each.value);
+            }
+        }
+        return features;
+    }
+
+    private String extension() {
+        tokens.expect("[");
+        String name = "(" + tokens.names() + ")";
+        tokens.expect("]");
+        return name;
+    }
+
+    private String name() {
+        StringBuilder name = new StringBuilder();
+        do {
+            name.append(name.isEmpty() ? "" : ".");
+            if (tokens.taken("(")) {
+                name.append('(').append(tokens.path()).append(')');
+                tokens.expect(")");
+            } else {
+                name.append(tokens.name());
+            }
+        } while (tokens.taken("."));
+        return name.toString();
+    }
+
+    private String value() {
+        if (tokens.at("{")) {
+            block();
+            return "";
+        }
+        if (tokens.atText()) {
+            return tokens.text();
+        }
+        boolean negative = tokens.taken("-");
+        if (tokens.atInteger()) {
+            long most = negative ? Long.MIN_VALUE : -1L;
+            return (negative ? "-" : "") + Long.toUnsignedString(tokens.integer(most));
+        }
+        if (tokens.atName() && negative && !List.of("inf", "nan").contains(tokens.peek())) {
+            throw tokens.expected("a number");
+        }
+        if (!tokens.atFloat() && !tokens.atName()) {
+            throw tokens.expected("a value");
+        }
+        return tokens.take();
+    }
+
+    /** Skips a block, which is in another language. */
+    private void block() {
+        tokens.expect("{");
+        for (int open = 1; open > 0; ) {
+            if (tokens.taken("{")) {
+                open++;
+            } else if (tokens.taken("}")) {
+                open--;
+            } else if (tokens.atEnd()) {
+                throw tokens.expected("'}'");
+            } else {
+                tokens.take();
+            }
+        }
+    }
+
+    /** Takes the value after {@code default =}, which has to be one of the field's type. */
+    void defaultOf(String type) {
+        switch (type) {
+            case "int32", "sint32", "sfixed32" -> whole(Integer.MAX_VALUE, 1L << 31);
+            case "int64", "sint64", "sfixed64" -> whole(Long.MAX_VALUE, Long.MIN_VALUE);
+            case "uint32", "fixed32" -> tokens.integer((1L << 32) - 1);
+            case "uint64", "fixed64" -> tokens.integer(-1L);
+            case "bool" -> {
+                if (!tokens.taken("true")) {
+                    tokens.expect("false");
+                }
+            }
+            case "string", "bytes" -> tokens.text();
+            case "float", "double" -> {
+                tokens.taken("-");
+                if (tokens.atName() && !List.of("inf", "nan").contains(tokens.peek()) || tokens.atText()) {
+                    throw tokens.expected("a number");
+                }
+                value();
+            }
+            default -> tokens.name();
+        }
+    }
+
+    private void whole(long most, long mostNegative) {
+        tokens.integer(tokens.taken("-") ? mostNegative : most);
+    }
+}

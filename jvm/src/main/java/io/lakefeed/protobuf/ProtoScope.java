@@ -1,0 +1,137 @@
+package io.lakefeed.protobuf;
+
+import static io.lakefeed.protobuf.ProtoTokens.wrong;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+
+/**
+ * The names and numbers that one message, enum or file uses; refuses those that protoc refuses.
+ *
+ * <p>What is reserved may stand behind the fields that must not use it, so that {@link #close} checks it at the end.
+ */
+final class ProtoScope {
+    /** The largest number of a field. */
+    static final int LARGEST_NUMBER = (1 << 29) - 1;
+
+    /** Numbers that Protobuf's own implementation uses. */
+    private static final int FIRST_INTERNAL = 19_000;
+
+    private static final int LAST_INTERNAL = 19_999;
+
+    private record Range(int start, int end, String purpose, int line) {
+        @Override
+        public String toString() {
+            return start == end ? String.valueOf(start) : start + " to " + end;
+        }
+    }
+
+    private record Numbered(String name, int number, int line) {}
+
+    private final String owner;
+    private final Map<String, Integer> names = new HashMap<>();
+    private final Map<String, Integer> reservedNames = new LinkedHashMap<>();
+    private final TreeMap<Integer, Range> ranges = new TreeMap<>();
+    private final List<Numbered> numbered = new ArrayList<>();
+    private final Map<Integer, Numbered> byNumber = new HashMap<>();
+    private SchemaException duplicate;
+
+    /** A scope that messages call {@code owner}: {@code message Trip}. */
+    ProtoScope(String owner) {
+        this.owner = owner;
+    }
+
+    /** Adds the name of anything that is defined here. */
+    void define(String name, int line) {
+        Integer before = names.putIfAbsent(name, line);
+        if (before != null) {
+            throw wrong(line, "the name " + name + " is used twice in " + owner + ", before on line " + before
+                    + ": rename one of the two");
+        }
+    }
+
+    /** Adds a field's number. */
+    void number(String name, int number, int line) {
+        requireFieldNumber(number, name, line);
+        add(name, number, line);
+        if (duplicate != null) {
+            throw duplicate;
+        }
+    }
+
+    /** Refuses a number that no field of any message can have. */
+    static void requireFieldNumber(int number, String name, int line) {
+        if (number < 1 || number > LARGEST_NUMBER || number >= FIRST_INTERNAL && number <= LAST_INTERNAL) {
+            throw wrong(line, "the field " + name + " cannot have the number " + number + ": use 1 to "
+                    + LARGEST_NUMBER + ", but for " + FIRST_INTERNAL + " to " + LAST_INTERNAL);
+        }
+    }
+
+    /** Adds an enum's value, whose number may be another one's if {@link #checkAlias} allows it. */
+    void value(String name, int number, int line) {
+        add(name, number, line);
+    }
+
+    private void add(String name, int number, int line) {
+        Numbered added = new Numbered(name, number, line);
+        Numbered before = byNumber.putIfAbsent(number, added);
+        if (before != null && duplicate == null) {
+            duplicate = wrong(line, before.name + " and " + name + " of " + owner + " have the number " + number
+                    + ": change one of the two");
+        }
+        numbered.add(added);
+    }
+
+    /** Refuses two values with one number without {@code allow_alias = true}, and the option without such values. */
+    void checkAlias(ProtoOptions.Option option) {
+        if (option == null) {
+            if (duplicate != null) {
+                throw duplicate;
+            }
+        } else if (!option.value().equals("true") || duplicate == null) {
+            throw wrong(option.line(), "allow_alias of " + owner
+                    + " is only for values that have one number, and then true: remove it");
+        }
+    }
+
+    /** Adds a range of numbers, both ends included, that are {@code purpose}: reserved, or for extensions. */
+    void reserve(int start, int end, String purpose, int line) {
+        Range range = new Range(start, end, purpose, line);
+        if (end < start) {
+            throw wrong(line, "the range " + range + " of " + owner + " is empty:"
+                    + " write the smaller number first");
+        }
+        Map.Entry<Integer, Range> other = ranges.floorEntry(end);
+        if (other != null && other.getValue().end >= start) {
+            throw wrong(line, "the ranges " + other.getValue() + " and " + range + " of " + owner
+                    + " overlap: remove the numbers from one of the two");
+        }
+        ranges.put(start, range);
+    }
+
+    /** Adds a name that must not be used. */
+    void reserve(String name, int line) {
+        if (reservedNames.putIfAbsent(name, line) != null) {
+            throw wrong(line, "the name " + name + " is reserved twice in " + owner + ": remove one of the two");
+        }
+    }
+
+    /** Refuses fields or values with a reserved name or number. */
+    void close() {
+        for (Numbered each : numbered) {
+            if (reservedNames.containsKey(each.name)) {
+                throw wrong(each.line, owner + " uses the name " + each.name + ", which it reserves on line "
+                        + reservedNames.get(each.name) + ": use another one");
+            }
+            Map.Entry<Integer, Range> range = ranges.floorEntry(each.number);
+            if (range != null && range.getValue().end >= each.number) {
+                throw wrong(each.line, each.name + " of " + owner + " has the number " + each.number + ", which is "
+                        + range.getValue().purpose + " on line " + range.getValue().line + ": use another one");
+            }
+        }
+    }
+}

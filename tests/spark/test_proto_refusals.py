@@ -1,0 +1,185 @@
+"""lakefeed's parser refuses the `.proto` texts that protoc refuses, and no other ones."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc_tools
+import pytest
+from grpc_tools import protoc
+from pyspark.errors import IllegalArgumentException
+
+from tests.spark.broken_protos import BrokenProtos
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KNOWN = Path(grpc_tools.__file__).parent / "_proto"
+
+# Errors of protoc that are none of lakefeed's, by its message and the line that it names; and why.
+NOT_OURS: list[tuple[str, str, str]] = [
+    (r"File not found|Backslashes, consecutive slashes", r"", "a registry's references are the imports, by any path"),
+    (r'"\.?google\.protobuf\.\w+" (is not defined|seems to be defined in)', r"", "well-known types need no import"),
+    (
+        r'"\.?w\d+\.shared[.\w]*" (is not defined|seems to be)',
+        r"",
+        "references are the imports, so that the type is known",
+    ),
+    (r"is not defined|is not a message type|is resolved to", r"\b(rpc|extend)\b", "methods and extensions are no data"),
+    (r"does not declare \d+ as an extension number|Extension number \d+ has already been used", r"", "the same"),
+    (r'Option "[^"]*" unknown|Option "[^"]*" was already set|Option field "[^"]*" is not a repeated', r"", "not read"),
+    (
+        r'for [\w-]+ option "|Unexpected end of string|for option "[^"]*"\.',
+        r"",
+        "options but for features are not read",
+    ),
+    (r'has no value named|Option "[^"]*" is an atomic type', r"", "defaults and options are not read"),
+    (r"Messages can't have default values", r"", "defaults are not read"),
+    (
+        r"can specify (repeated field|message) encoding|Message fields can't specify implicit",
+        r"",
+        "means nothing there",
+    ),
+    (r"can only be specified for|\[packed = true\]", r"", "both ways to write a repeated field are read"),
+    (r"JSON name of field|JSON camel-case name", r"", "names in JSON are not read"),
+]
+
+
+def compiled(name: str, files: Mapping[str, str]) -> tuple[bytes | None, str]:
+    """The descriptors that protoc makes of a file and its imports, or None; and what it says."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
+        for path, text in files.items():
+            Path(folder, path).write_text(text, newline="")
+        out = Path(folder, "set.bin")
+        before = os.dup(2)
+        os.dup2(said.fileno(), 2)
+        try:
+            paths = [f"-I{folder}", f"-I{KNOWN}", "--include_imports", f"--descriptor_set_out={out}"]
+            status = protoc.main(["protoc", *paths, name])
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+        said.seek(0)
+        return out.read_bytes() if status == 0 else None, said.read().decode(errors="replace")
+
+
+def of_ours(said: str, text: str) -> list[str]:
+    """The errors of protoc that lakefeed has to refuse too."""
+    lines = text.split("\n")
+    found = []
+    excused: set[str] = set()
+    for error in said.split("\n"):
+        match = re.fullmatch(r"[^:]+:(?:(\d+):\d+:)? (?!warning)(.*)", error)
+        if match is None or match[2] in excused or "had errors" in error:
+            continue
+        # protoc repeats some errors without a line.
+        line = lines[min(int(match[1]), len(lines)) - 1] if match[1] else ""
+        if any(re.search(message, match[2]) and re.search(place, line) for message, place, _ in NOT_OURS):
+            excused.add(match[2])
+        else:
+            found.append(error)
+    return found
+
+
+def layout(package: Any, parsed: Any, others: Any) -> str:
+    return str(package.ProtoTypes.of(parsed, others).toString())
+
+
+def parsed(package: Any, text: str, others: Any) -> tuple[str, None] | tuple[None, str]:
+    """The layout of a text, or why it is refused."""
+    try:
+        return layout(package, package.ProtoParser.parse(text), others), None
+    except IllegalArgumentException as error:
+        return None, str(error)
+
+
+def judge(spark: SparkSession, first: int, count: int) -> tuple[int, int]:
+    """Compare with protoc; return how many texts both accept, and how many both refuse."""
+    gateway: Any = spark._jvm
+    package = gateway.io.lakefeed.protobuf
+    accepted = refused = 0
+    for seed in range(first, first + count):
+        name, files = BrokenProtos(seed).files()
+        descriptors, said = compiled(name, files)
+        others = gateway.java.util.ArrayList()
+        for path, text in files.items():
+            if path != name:
+                others.add(package.ProtoParser.parse(text))
+        own, why = parsed(package, files[name], others)
+        if descriptors is not None:
+            assert why is None, f"seed {seed}: we refuse what protoc accepts: {why}\n{files[name]}"
+            known = package.ProtoDescriptor.files(descriptors)
+            assert own == layout(package, known.get(name), known.values()), f"seed {seed}\n{files[name]}"
+            accepted += 1
+        elif why is not None:
+            assert re.match(r"line \d+: .+", why), f"seed {seed}: no line: {why}"
+            refused += 1
+        else:
+            assert not of_ours(said, files[name]), f"seed {seed}: we accept what protoc refuses: {said}\n{files[name]}"
+    return accepted, refused
+
+
+def test_a_hundred_broken_texts_are_refused_as_protoc_refuses_them(spark: SparkSession) -> None:
+    first = random.randrange(10**9)
+    print(f"seeds from {first}")
+    _, refused = judge(spark, first, 100)
+    assert refused > 50
+
+
+@pytest.mark.slow
+def test_two_thousand_broken_texts_are_refused_as_protoc_refuses_them(spark: SparkSession) -> None:
+    first = random.randrange(10**9)
+    print(f"seeds from {first}")
+    accepted, refused = judge(spark, first, 2_000)
+    assert accepted > 100
+    assert refused > 1_000
+
+
+PROTO3 = 'syntax = "proto3";\n'
+REFUSED = {
+    "/* never\n ends": "line 1: the comment does not end: add */",
+    f"{PROTO3}message A {{ map<bytes, int32> a = 1; }}": "line 2: bytes cannot be the keys of a map",
+    f"{PROTO3}message A {{ map<float, int32> a = 1; }}": "line 2: float cannot be the keys of a map",
+    f"{PROTO3}message A {{ map<double, int32> a = 1; }}": "line 2: double cannot be the keys of a map",
+    f"{PROTO3}message A {{ map<A, int32> a = 1; }}": "line 2: A cannot be the keys of a map",
+    f"{PROTO3}message A {{\n int32 a = 536870912; }}": "line 3: the field a cannot have the number 536870912: use 1",
+    f"{PROTO3}message A {{ int32 a = 0; }}": "line 2: the field a cannot have the number 0",
+    f"{PROTO3}message A {{ int32 a = 19000; }}": "line 2: the field a cannot have the number 19000",
+    f"{PROTO3}message A {{ int32 a = 19999; }}": "line 2: the field a cannot have the number 19999",
+    f"{PROTO3}message A {{ int32 a = 4294967297; }}": "line 2: the number 4294967297 is too large: use at most 21474",
+    f"{PROTO3}message A {{ int32 a = 99999999999999999999; }}": "line 2: the number 99999999999999999999 is too large",
+    f"{PROTO3}message A {{ int32 a = 09; }}": "line 2: the number 09 starts with 0 and is not octal: remove the 0",
+    f"{PROTO3}message A {{ int32 a = 0x; }}": "line 2: '0x' is no number",
+    f"{PROTO3}message A {{ int32 a = 12b; }}": "line 2: '12b' is no number",
+    f"{PROTO3}message A {{ int32 a = 1.5; }}": "line 2: expected a number, found '1.5'",
+    f"{PROTO3}message A {{\n int32 a = 1;\n int32 a = 2; }}": "line 4: the name a is used twice in message A, before",
+    f"{PROTO3}message A {{\n int32 a = 1;\n int32 b = 1; }}": "line 4: a and b of message A have the number 1: chang",
+    f"{PROTO3}message A {{ reserved 2 to 4; int32 a = 3; }}": "line 2: a of message A has the number 3, which is res",
+    f'{PROTO3}message A {{ int32 a = 1; reserved "a"; }}': "line 2: message A uses the name a, which it reserves on",
+    f"{PROTO3}message A {{ reserved 2 to 4, 4; }}": "line 2: the ranges 2 to 4 and 4 of message A overlap",
+    f"{PROTO3}message A {{ reserved 4 to 2; }}": "line 2: the range 4 to 2 of message A is empty",
+    f"{PROTO3}enum E {{ }}": "line 2: the enum E has no value: add one",
+    f"{PROTO3}enum E {{ A = 1; }}": "line 2: the first value of the enum E has to be 0",
+    f"{PROTO3}enum E {{ A = 0;\n B = 0; }}": "line 3: A and B of enum E have the number 0",
+    f"{PROTO3}enum E {{ option allow_alias = true; A = 0; }}": "line 2: allow_alias of enum E is only for values tha",
+    f"{PROTO3}enum E {{ A = 0; }} enum F {{ A = 0; }}": "line 2: the name A is used twice in the file, before on lin",
+    f"{PROTO3}enum E {{ A = 0; reserved 1, 5 to max; B = 7; }}": "line 2: B of enum E has the number 7, which is res",
+    f"{PROTO3}message A {{ oneof o {{ }} }}": "line 2: expected a name, found '}'",
+    f"{PROTO3}message A {{ required int32 a = 1; }}": "line 2: proto3 has no required fields: remove 'required'",
+    "message A { int32 a = 1; }": "line 1: expected optional, required or repeated, found 'int32'",
+    'edition = "2999";': 'line 1: the edition "2999" is unknown: write one of 2023, 2024',
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_a_mistake_is_named_with_its_line_and_a_way_out(spark: SparkSession, text: str) -> None:
+    gateway: Any = spark._jvm
+    assert compiled("a.proto", {"a.proto": text})[0] is None
+    with pytest.raises(IllegalArgumentException, match=re.escape(REFUSED[text])):
+        gateway.io.lakefeed.protobuf.ProtoParser.parse(text)
