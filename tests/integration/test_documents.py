@@ -60,7 +60,7 @@ def table(trips: None, lake: SparkSession, surroundings: dict[str, Any]) -> None
         lf.write_table(lf.read_topic(lake, "nyc-avro-topic", stream=False), "lake.nyc.trips")
 
 
-@pytest.mark.parametrize("module", ["dataframes", "pipeline", "session", "tables.reader"])
+@pytest.mark.parametrize("module", ["dataframes", "pipeline", "clients.spark.session", "clients.iceberg.reader"])
 def test_the_examples_of_the_docstrings(module: str, table: None) -> None:
     found = doctest.testmod(importlib.import_module(f"lakefeed.{module}"), report=True)
     assert found.attempted > 0
