@@ -26,6 +26,7 @@ from tools.build_jvm import (
 )
 
 TESTS = ROOT / "jvm" / "src" / "test" / "java"
+RESOURCES = ROOT / "jvm" / "src" / "test" / "resources"
 CLASSES = ROOT / "build" / "jvm-tests"
 RUNNER = "org.junit.platform.console.ConsoleLauncher"
 # The flag is the one that Spark itself starts its JVM with. A serial collector starts faster.
@@ -44,7 +45,7 @@ def run(names: list[str]) -> int:
     selected = [f"--include-classname=.*({'|'.join(map(re.escape, names))}).*"] if names else []
     return subprocess.run(
         [
-            *["java", *JVM, "-cp", ":".join(map(str, [classes, *on])), RUNNER, "execute"],
+            *["java", *JVM, "-cp", ":".join(map(str, [classes, RESOURCES, *on])), RUNNER, "execute"],
             *["--disable-banner", "--details=summary", "--fail-if-no-tests", "--disable-ansi-colors"],
             *[f"--scan-classpath={classes}", *selected],
         ],

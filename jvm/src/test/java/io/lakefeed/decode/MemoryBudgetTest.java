@@ -1,0 +1,46 @@
+package io.lakefeed.decode;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+
+import org.junit.jupiter.api.Test;
+
+class MemoryBudgetTest {
+    private static final int ALLOWED = 100 * 64 + 64 * 1024 - 4 * 1024;
+
+    private final MemoryBudget budget = new MemoryBudget();
+
+    @Test
+    void isTimesTheSizeOfTheRecord() {
+        budget.start(100);
+        budget.charge(ALLOWED);
+        BadRecord exceeded = assertThrows(BadRecord.class, () -> budget.charge(1));
+        assertEquals("too large when decoded: it would take more than the 71936 bytes of memory that a record of 100 bytes may take",
+                exceeded.getMessage());
+    }
+
+    @Test
+    void startsAgainWithEachRecord() {
+        budget.start(100);
+        budget.charge(ALLOWED);
+        budget.start(100);
+        budget.charge(ALLOWED);
+    }
+
+    @Test
+    void countsWithoutOverflow() {
+        budget.start(100);
+        assertThrows(BadRecord.class, () -> budget.charge(Long.MAX_VALUE, 24));
+        budget.start(100);
+        assertThrows(BadRecord.class, () -> budget.charge(ALLOWED, 2));
+        budget.start(100);
+        budget.charge(ALLOWED / 24, 24);
+        budget.charge(0, 24);
+    }
+
+    @Test
+    void holdsForTheLargestRecord() {
+        budget.start(Integer.MAX_VALUE);
+        budget.charge(64L * Integer.MAX_VALUE);
+    }
+}
