@@ -12,7 +12,7 @@ from lakefeed.clients.spark.session import default_environment
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import Landed
@@ -163,7 +163,7 @@ def write_table(
     """
     spark = frame.sparkSession
     sink = validated(
-        IcebergSink,
+        IcebergSinkConfig,
         "write_table",
         table=table,
         partition_by=list(partition_by),

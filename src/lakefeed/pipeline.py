@@ -40,8 +40,8 @@ from lakefeed.operations.status import Survey, survey_of
 from lakefeed.operations.verify.verify import Verification, verified
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.sinks.dead_letters.filter import Choice
-from lakefeed.sinks.dead_letters.store import DeadLetterPlace, DeadLetterReader
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -267,7 +267,7 @@ class Pipeline:
 
     def replay(
         self,
-        choice: Choice,
+        choice: DeadLetterFilter,
         *,
         spark: SparkSession | None = None,
         step: Callable[[str], None] = lambda done: None,
@@ -289,7 +289,7 @@ class Pipeline:
         spark = spark or self.session()
         with translating():
             sink = self.feed.iceberg_table(spark)
-            letters = self.dead_letter_place(spark)
+            letters = self.dead_letter_store(spark)
             landing = self.feed.landing(spark, sink, letters.records(choice), fenced=False)
             return Replay(letters, feed=self.config.name).run(landing, sink, choice, step=step)
 
@@ -339,7 +339,7 @@ class Pipeline:
                 source=self.config.kafka,
                 table=sink,
                 headers="headers" in self.config.decode.metadata,
-                dead_letters=self.dead_letter_place(spark) if self.config.dead_letters else None,
+                dead_letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
             )
             if dry_run:
                 return job.tell(wanted or Wanted())
@@ -429,7 +429,7 @@ class Pipeline:
                 sink=sink,
                 claim=self.feed.claim(spark) if self.config.checkpoint else None,
                 fence=sink.take_fence() if spark.catalog.tableExists(agreed.table) else None,
-                letters=self.dead_letter_place(spark) if self.config.dead_letters else None,
+                letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
             )
 
     def verify(self, *, deep: bool = False) -> Verification:
@@ -440,6 +440,6 @@ class Pipeline:
         """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""
         return self.feed.dead_letters()
 
-    def dead_letter_place(self, spark: SparkSession) -> DeadLetterPlace:
+    def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
         """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
-        return self.feed.dead_letter_place(spark)
+        return self.feed.dead_letter_store(spark)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.cli import lakefeed
 from tests.feed import Feed
 
@@ -97,7 +97,7 @@ def test_a_replay_lands_once_wherever_it_was_cut_off(lake: SparkSession, feed: F
         "expect": {"small": {"rule": "id < 10", "on_violation": "dead_letter"}},
     }
     feed.pipeline(**blocks).run(spark=lake, once=True)
-    choice = Choice(feed=feed.name)
+    choice = DeadLetterFilter(feed=feed.name)
     before = {(each["partition"], each["offset"]) for each in feed.pipeline(**blocks).dead_letters().find(choice)}
     assert len(before) == 11
     del blocks["expect"]
@@ -140,8 +140,8 @@ def test_the_commands(lake: SparkSession, feed: Feed) -> None:
     )
     assert base64.b64decode(shown["value_base64"]) == b"\x01one"
     assert shown["headers"] == [{"key": "who", "value_base64": base64.b64encode(b"me").decode()}]
-    kept = feed.pipeline(**blocks).dead_letter_place(lake)
-    assert kept.drop(Choice(feed=feed.name, reason="wrong magic")) == 2
+    kept = feed.pipeline(**blocks).dead_letter_store(lake)
+    assert kept.drop(DeadLetterFilter(feed=feed.name, reason="wrong magic")) == 2
     left = json.loads(
         lakefeed("dead-letters", "list", str(file), "--output", "json", environment=feed.environment).stdout
     )

@@ -14,7 +14,7 @@ from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
 from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.ledger.fence import take_fence
 from lakefeed.ledger.iceberg import Ledger
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.cli import lakefeed
 from tests.contract.stores import Bucket, Store
 from tests.feed import Feed
@@ -207,7 +207,7 @@ def test_replay_lands_what_can_be_read_now_and_a_second_one_adds_nothing(lake: S
     feed.pipeline(**blocks).run(spark=lake, once=True)
     before = {(each["partition"], each["offset"]): each["timestamp"] for each in letters(feed)}
     assert len(before) == 12
-    choice = Choice(feed=feed.name)
+    choice = DeadLetterFilter(feed=feed.name)
     assert feed.pipeline(**blocks).replay(choice, spark=lake).still_dead == 12
     blocks["expect"]["small"]["rule"] = "id < 95"
     done = feed.pipeline(**blocks).replay(choice, spark=lake)
@@ -246,7 +246,7 @@ def test_a_replay_that_was_cut_off_is_ended_by_the_next_one(lake: SparkSession, 
         if step == cut_after.partition(",")[0]:
             raise CutOff
 
-    choice = Choice(feed=feed.name)
+    choice = DeadLetterFilter(feed=feed.name)
     with pytest.raises(CutOff):
         feed.pipeline(**blocks).replay(choice, spark=lake, step=cut)
     if cut_after == "landed, long ago":
@@ -282,8 +282,8 @@ def test_the_commands(lake: SparkSession, feed: Feed) -> None:
     nowhere = lakefeed("dead-letters", "show", str(file), "0:1", environment=environment)
     assert nowhere.returncode == 2
     assert "no dead letter at partition 0, offset 1" in nowhere.stderr
-    kept = feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).dead_letter_place(lake)
-    assert kept.drop(Choice(feed=feed.name, reason="wrong magic")) == 2
+    kept = feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).dead_letter_store(lake)
+    assert kept.drop(DeadLetterFilter(feed=feed.name, reason="wrong magic")) == 2
     assert [each["value"] for each in letters(feed)] == [b""]
 
 
@@ -297,7 +297,7 @@ def test_of_two_replays_at_once_the_later_one_lands_the_letters(lake: SparkSessi
     }
     feed.pipeline(**blocks).run(spark=lake, once=True)
     del blocks["expect"]
-    choice = Choice(feed=feed.name)
+    choice = DeadLetterFilter(feed=feed.name)
     second = []
 
     def overtaken(step: str) -> None:

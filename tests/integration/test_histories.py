@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.feed import Feed
 from tests.starts import run_as_told
 
@@ -118,7 +118,7 @@ class History:
         self.at[partition] = to
 
     def replay(self) -> None:
-        self.pipeline(lenient=True).replay(Choice(feed=self.feed.name), spark=self.lake)
+        self.pipeline(lenient=True).replay(DeadLetterFilter(feed=self.feed.name), spark=self.lake)
         self.rows.update(self.letters)
         self.letters = set()
 

@@ -15,7 +15,7 @@ import lakefeed as lf
 from lakefeed.clients.kafka.selection import Selection
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
-from lakefeed.sinks.export import Files, PlainTable, Shown
+from lakefeed.sinks.export import ConsoleResult, Files, PlainTable
 from tests.cli import lakefeed
 from tests.feed import Feed
 
@@ -55,7 +55,7 @@ def test_ranges_are_read_exactly_several_of_one_partition_too(lake: SparkSession
     frame = pipeline.read_batch(lake, ranges=ranges)
     assert frame.columns == ["id", "zone"]
     assert ids(frame.collect()) == expected
-    shown = Shown(limit=None, as_json=True)
+    shown = ConsoleResult(limit=None, as_json=True)
     done = pipeline.batch_read().to(shown, Selection.of(ranges), spark=lake)
     assert ids(json.loads(row or "") for (row,) in shown.rows) == expected
     assert (done.whole, done.offsets, done.records, done.rows, done.unreadable) == (True, 23, 23, 22, 0)
@@ -167,7 +167,7 @@ def test_what_is_refused_leaves_nothing_behind(lake: SparkSession, sent: Feed, t
     with pytest.raises(DecodeError, match="magic byte"):
         read.to(Files(lake, str(folder), file_format="parquet", append=False), selection, spark=lake)
     with pytest.raises(DecodeError, match="magic byte"):
-        read.to(Shown(limit=None, as_json=False), selection, spark=lake)
+        read.to(ConsoleResult(limit=None, as_json=False), selection, spark=lake)
     assert not lake.catalog.tableExists(table)
     assert not list(folder.glob("*.parquet"))
     Files(lake, str(folder), file_format="parquet", append=False)
@@ -199,7 +199,7 @@ def test_what_an_open_transaction_wrote_is_not_there_yet(lake: SparkSession, fee
         producer.flush(30)
         if end is not None:
             end(30)
-    shown = Shown(limit=None, as_json=False)
+    shown = ConsoleResult(limit=None, as_json=False)
     done = pipeline.batch_read().to(shown, Selection(), spark=lake)
     # Three records, their marker, two that were aborted and their marker.
     assert (done.offsets, done.records, [value for (value,) in shown.rows]) == (7, 3, ["a", "b", "c"])

@@ -30,7 +30,7 @@ from lakefeed.local.home import Home
 from lakefeed.local.part import NotReady, Surroundings
 from lakefeed.local.ports import choose_free
 from lakefeed.local.registry import Registry
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.query import find, kinds
 from tests.broken import KINDS, broken
 from tests.feed import TRIP, Feed
@@ -252,11 +252,11 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     largest = lake.sql(f"SELECT max(length(value)) n FROM {dead}").first()
     assert largest is not None
     assert largest.n > 10_000_000
-    listed = find(dead, Choice(feed=feed.name), connections=feed.connections)
+    listed = find(dead, DeadLetterFilter(feed=feed.name), connections=feed.connections)
     assert len(listed) == broken_ones
     assert sum(kind.count for kind in kinds(listed)) == broken_ones
     assert len(kinds(listed)) >= 8
-    again = feed.pipeline(**blocks).replay(Choice(feed=feed.name), spark=lake)
+    again = feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake)
     assert (again.rows, again.still_dead) == (0, broken_ones)
 
     # And beyond the budget it stops, before the batch that would break it.

@@ -16,7 +16,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import DecodeError
 from lakefeed.operations.missing import Wanted
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def test_a_timestamp_that_spark_cannot_hold(lake: SparkSession, feed: Feed, monk
     )
     assert {each["timestamp"] for each in found["dead_letters"]} == {None}
 
-    every = Choice(feed=f"{feed.name}_timed")
+    every = DeadLetterFilter(feed=f"{feed.name}_timed")
     still = pipeline(feed, "timed", decode=TIMED, **letters).replay(every, spark=lake)
     assert (still.rows, still.still_dead) == (0, 3), "a replay judges the timestamp again"
     kept = pipeline(feed, "timed", decode={**TIMED, "on_bad_timestamp": "keep"}, **letters)
@@ -115,7 +115,7 @@ def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch:
     lettered = pipeline(feed, "lettered", decode=TIMED, **topic)
     assert lettered.run(spark=lake, once=True).dead_letters == 3
     assert [each["timestamp"] for each in listed(feed, monkeypatch)["dead_letters"]] == [None] * 3
-    every = Choice(feed=f"{feed.name}_lettered")
+    every = DeadLetterFilter(feed=f"{feed.name}_lettered")
     assert lettered.replay(every, spark=lake).still_dead == 3
     keeping = {**TIMED, "on_bad_timestamp": "keep"}
     assert pipeline(feed, "lettered", decode=keeping, **topic).replay(every, spark=lake).rows == 3

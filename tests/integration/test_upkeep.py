@@ -20,7 +20,7 @@ from lakefeed.maintenance.reading import health
 from lakefeed.maintenance.report import Report
 from lakefeed.operations.verify.verify import verified
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.cli import lakefeed
 from tests.feed import Feed
 
@@ -121,7 +121,7 @@ def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, fe
     before = health(dead, connections=feed.connections).files
     assert look_after(feed, lake, dead, compact={"min_files": 2}).did.files_after <= 1
     assert health(dead, connections=feed.connections).files <= before
-    assert pipeline.replay(Choice(feed=feed.name), spark=lake).still_dead == 6
+    assert pipeline.replay(DeadLetterFilter(feed=feed.name), spark=lake).still_dead == 6
     every_record_once(pipeline)
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.cli import Running
 from tests.feed import Feed
@@ -142,7 +142,7 @@ def test_a_replayed_letter_does_not_undo_what_came_after_it(lake: SparkSession, 
     # The rule is given up, and the letters come back: one to a key that has changed since, one to a new key.
     del blocks["expect"]
     mended = feed.pipeline(**blocks, sink=sink)
-    replayed = mended.replay(Choice(feed=feed.name), spark=lake)
+    replayed = mended.replay(DeadLetterFilter(feed=feed.name), spark=lake)
     assert replayed.rows == 2
     assert sorted((row["id"], row["city"]) for row in feed.rows()) == [(1, "b"), (2, ""), (3, "c")]
     assert len(feed.rows(f"{feed.table}_history")) == 4

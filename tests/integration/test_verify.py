@@ -15,7 +15,7 @@ from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, COUNTS, FEED, 
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.verify import Verification, verified
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.cli import lakefeed
 from tests.feed import Feed
 
@@ -60,7 +60,7 @@ def test_dead_letters_skipped_replayed_and_dropped_add_up(lake: SparkSession, fe
     assert [each.lag for each in done.partitions] == [0, 0, 0]
 
     blocks["expect"]["small"]["rule"] = "id < 95"
-    assert feed.pipeline(**blocks).replay(Choice(feed=feed.name), spark=lake).rows == 5
+    assert feed.pipeline(**blocks).replay(DeadLetterFilter(feed=feed.name), spark=lake).rows == 5
     done = checked(feed.pipeline(**blocks))
     assert kinds(done) == ([], [])
     assert done.replayed == 5

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.sinks.jdbc.table import JdbcTable
 from tests.servers.mariadb import MariaDB
 from tests.servers.postgresql import PostgreSQL
@@ -38,8 +38,8 @@ class JdbcFeed(LedgerFeed):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def sink(self) -> JdbcSink:
-        return JdbcSink.model_validate(
+    def sink(self) -> JdbcSinkConfig:
+        return JdbcSinkConfig.model_validate(
             {
                 "url": self.server.jdbc_url,
                 "user": self.server.user,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.sinks.elasticsearch.index import ElasticsearchIndex
 from tests.servers.opensearch import Gate, OpenSearch
 from tests.spark.ledger_feed import LedgerFeed
@@ -32,9 +32,9 @@ class SearchFeed(LedgerFeed):
     index: str = field(default_factory=lambda: f"shop_{uuid.uuid4().hex[:8]}", kw_only=True)
 
     @property
-    def sink(self) -> ElasticsearchSink:
+    def sink(self) -> ElasticsearchSinkConfig:
         login = {"username": self.gate.username, "password": self.gate.password}
-        return ElasticsearchSink.model_validate(
+        return ElasticsearchSinkConfig.model_validate(
             {"url": self.gate.url, "index": self.index, **login, **self.settings},
         )
 

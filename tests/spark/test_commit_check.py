@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.fence import take_fence
 from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit
@@ -218,7 +218,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> No
     refused(lambda: table.set_property(f"lakefeed.fence.{FEED}", old), "is taken")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
     # Asked before the batch is written: a driver that has slept is told so, not that its checkpoint is wrong.
-    sink = IcebergTable(table.spark, IcebergSink(table=table.name), feed=FEED, evolves=False)
+    sink = IcebergTable(table.spark, IcebergSinkConfig(table=table.name), feed=FEED, evolves=False)
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         sink.has(Commit(FEED, 2, span(4, 5), fence=old))
     with pytest.raises(CheckpointMismatch, match="does not go on where"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import lakefeed
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.sinks.kafka import producer_settings
@@ -92,7 +92,7 @@ def test_copies_within_one_read_are_told_too(spark: SparkSession) -> None:
 def sent(rows: DataFrame, *, one_per_record: bool = True, key: str | None = None) -> list[dict[str, str | int | None]]:
     from pyspark.sql import functions as sf
 
-    made = RowRecords.settled(KafkaSink(topic="out", key=key), rows)
+    made = RowRecords.settled(KafkaSinkConfig(topic="out", key=key), rows)
     records = made.of(rows, batch=sf.lit("q/7"), one_per_record=one_per_record, partitions=50)
     return [
         {
@@ -142,7 +142,9 @@ def test_a_row_goes_to_the_same_partition_each_time(spark: SparkSession) -> None
 def test_a_login_to_the_brokers_is_in_no_plan_that_spark_shows(spark: SparkSession) -> None:
     login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="hunter2hunter2";'
     source = KafkaSource(bootstrap_servers="h:9092", topics=["t"], options={"kafka.sasl.jaas.config": login})
-    options = producer_settings(KafkaSink(topic="out", options={"kafka.ssl.keystore.key": "hunter3hunter3"}), source)
+    options = producer_settings(
+        KafkaSinkConfig(topic="out", options={"kafka.ssl.keystore.key": "hunter3hunter3"}), source
+    )
     gateway: Any = spark._jvm
     frame: Any = spark.range(1)
     command = gateway.org.apache.spark.sql.execution.datasources.SaveIntoDataSourceCommand(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from lakefeed.messages.printable import printable
-from lakefeed.sinks.dead_letters.filter import Choice, kind_of
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter, kind_of
 from lakefeed.sinks.dead_letters.table import CHOSEN, _arguments
 from tests.unit.dead_letters.test_reasons import REASONS
 
@@ -23,12 +23,12 @@ def test_sql_and_python_choose_the_same_letters(spark: SparkSession) -> None:
     spark.createDataFrame(rows, columns).createOrReplaceTempView("dead_letter_choice")
     parts = []
     for number, reason in enumerate(wanted):
-        arguments = {"feed": "f", **_arguments(Choice(feed="f", reason=reason))}
+        arguments = {"feed": "f", **_arguments(DeadLetterFilter(feed="f", reason=reason))}
         parts.append(spark.sql(f"SELECT {number}, offset FROM dead_letter_choice {CHOSEN}", args=arguments))
     chosen = {tuple(row) for row in reduce(DataFrame.union, parts).collect()}
     assert chosen == {
         (number, at)
         for number, reason in enumerate(wanted)
         for at, each in enumerate(REASONS)
-        if Choice(feed="f", reason=reason).means(each)
+        if DeadLetterFilter(feed="f", reason=reason).means(each)
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
@@ -52,7 +52,7 @@ class Upserts:
         block = {"table": self.name, "mode": "upsert", "keys": ["id"], **self.settings}
         if block.pop("with_history", False):
             block["history"] = self.history
-        self.table = UpsertTable(self.spark, IcebergSink.model_validate(block), feed="shop")
+        self.table = UpsertTable(self.spark, IcebergSinkConfig.model_validate(block), feed="shop")
         self.table.follow(self.changes([]).schema)
         self.fence = self.table.take_fence()
 
@@ -246,7 +246,7 @@ def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
     one = Upserts(checked, {})
     apart = checked.newSession()
     catalog.declare(apart)
-    other = UpsertTable(apart, IcebergSink(table=one.name, mode="upsert", keys=["id"]), feed="other")
+    other = UpsertTable(apart, IcebergSinkConfig(table=one.name, mode="upsert", keys=["id"]), feed="other")
     other.follow(one.changes([]).schema)
     for batch in range(3):
         changes: list[Change] = [(batch * 10 + key, "a", "x", 0, batch * 10 + key) for key in range(10)]
@@ -399,7 +399,7 @@ def test_a_table_of_other_rows_is_not_taken_over(plain: Upserts, checked: SparkS
     ],
 )
 def test_rows_that_cannot_be_upserted_are_refused(checked: SparkSession, columns: str, because: str) -> None:
-    sink = IcebergSink(table=f"{CATALOG}.ns.never", mode="upsert", keys=["id"])
+    sink = IcebergSinkConfig(table=f"{CATALOG}.ns.never", mode="upsert", keys=["id"])
     table = UpsertTable(checked, sink, feed="shop")
     with pytest.raises(ConfigError, match=because):
         table.follow(checked.createDataFrame([], columns).schema)

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from lakefeed.clients.postgresql import log_in
 from lakefeed.config.catalog import Catalog
-from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.errors import LakefeedError
 from lakefeed.sinks.jdbc import session
 from lakefeed.sinks.jdbc.dialect import MARIADB, POSTGRESQL
@@ -22,7 +22,7 @@ def test_a_silent_database(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "TIMEOUT_SECONDS", 2)
     began = time.monotonic()
     with misbehaving("silent") as address:
-        sink = JdbcSink(url=f"jdbc:{kind}://{address}/d", user="u", password=SecretStr("p"), table="t")
+        sink = JdbcSinkConfig(url=f"jdbc:{kind}://{address}/d", user="u", password=SecretStr("p"), table="t")
         with pytest.raises(LakefeedError), session.PythonDatabase(sink).session():
             pass
     assert time.monotonic() - began < 10

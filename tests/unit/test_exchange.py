@@ -21,7 +21,7 @@ from lakefeed.clients.http import exchange
 from lakefeed.clients.spark import download as downloading
 from lakefeed.config.catalog import Catalog
 from lakefeed.config.connections import S3
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.sinks.elasticsearch import server
@@ -90,7 +90,7 @@ def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.
     with misbehaving(manner) as address:
         url = f"http://{address}"
         catalog = Catalog(type="rest", uri=url, token=SecretStr("t"))
-        sink = ElasticsearchSink(url=url, index="i")
+        sink = ElasticsearchSinkConfig(url=url, index="i")
         order = downloading.Order(
             name="a jar", url=url, target=tmp_path / "a.jar", sha256=hashlib.sha256().hexdigest(), size=10**9
         )

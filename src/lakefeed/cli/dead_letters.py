@@ -18,7 +18,7 @@ from lakefeed.messages.printable import printable
 
 if TYPE_CHECKING:
     from lakefeed.pipeline import Pipeline
-    from lakefeed.sinks.dead_letters.filter import Choice
+    from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 
 F = TypeVar("F", bound=Callable[..., None])
 SHOWN = 50
@@ -85,11 +85,11 @@ def show(
 ) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
     from lakefeed.pipeline import Pipeline
-    from lakefeed.sinks.dead_letters.filter import Choice
+    from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
     from lakefeed.sinks.dead_letters.query import one
 
     declared = Pipeline.from_file(pipeline, overrides=overrides)
-    choice = Choice.at(declared.config.name, position)
+    choice = DeadLetterFilter.at(declared.config.name, position)
     choice = replace(choice, topic=topic or choice.topic)
     if declared.config.has_many_tables:
         declared = one_part_of(declared, choice.topic)
@@ -166,7 +166,7 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
     if count:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
         for part, _ in found:
-            dropped += part.dead_letter_place(spark).drop(_choice(part.config.name, chosen))
+            dropped += part.dead_letter_store(spark).drop(_choice(part.config.name, chosen))
     emit(output, {"dropped": dropped}, lambda: echo(f"{dropped:,} dead letters dropped"))
 
 
@@ -190,10 +190,10 @@ def _parts(declared: Pipeline, chosen: dict[str, Any]) -> list[Pipeline]:
     return parts_of(declared, chosen["topic"] if declared.config.has_many_tables else None)
 
 
-def _choice(feed: str, chosen: dict[str, Any]) -> Choice:
-    from lakefeed.sinks.dead_letters.filter import Choice
+def _choice(feed: str, chosen: dict[str, Any]) -> DeadLetterFilter:
+    from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 
-    return Choice(feed=feed, **chosen)
+    return DeadLetterFilter(feed=feed, **chosen)
 
 
 def _document(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> dict[str, Any]:

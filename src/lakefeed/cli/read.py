@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from lakefeed.clients.kafka.selection import Selection
     from lakefeed.operations.read import BatchRead, ReadSummary
-    from lakefeed.sinks.export import Shown, Target
+    from lakefeed.sinks.export import ConsoleResult, Target
 
 SHOWN = 20
 WIDEST = 60
@@ -78,7 +78,7 @@ def read(output: str, **options: Any) -> None:
     TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.
     """
     from lakefeed.clients.kafka.selection import offset_ranges
-    from lakefeed.sinks.export import Shown
+    from lakefeed.sinks.export import ConsoleResult
 
     order = _Order(output=output, **options)
     selection = order.selection()
@@ -87,7 +87,7 @@ def read(output: str, **options: Any) -> None:
     spark = session()
     target = order.target(spark)
     done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
-    if not isinstance(target, Shown):
+    if not isinstance(target, ConsoleResult):
         emit(output, done.as_dict(), lambda: _print_summary(done))
     elif output == "json":
         emit(output, {**done.as_dict(), "shown": [json.loads(row or "{}") for (row,) in target.rows]}, lambda: None)
@@ -203,12 +203,12 @@ class _Order:
 
     def target(self, spark: SparkSession) -> Target:
         """Where the rows go."""
-        from lakefeed.sinks.export import TABLE, Files, PlainTable, Shown
+        from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable
 
         if self.to is None:
             if self.row_format == "parquet" or self.append:
                 raise ConfigError("without --to rows are shown", hint="name a path or a table with --to")
-            return Shown(limit=self.limit or None, as_json="json" in (self.row_format, self.output))
+            return ConsoleResult(limit=self.limit or None, as_json="json" in (self.row_format, self.output))
         if TABLE.fullmatch(self.to):
             if self.row_format is not None:
                 raise ConfigError("a table has no --format", where=self.to, hint=f"for a path write ./{self.to}")
@@ -218,7 +218,7 @@ class _Order:
         return Files(spark, self.to, file_format=self.row_format or "parquet", append=self.append)
 
 
-def _print_rows(shown: Shown, row_format: str | None) -> None:
+def _print_rows(shown: ConsoleResult, row_format: str | None) -> None:
     """Rows as a table, JSON lines or CSV."""
     if row_format == "json":
         for (row,) in shown.rows:

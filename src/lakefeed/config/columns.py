@@ -16,7 +16,7 @@ from lakefeed.config.sorting import SortColumn
 
 if TYPE_CHECKING:
     from lakefeed.config.decoding import Encoded
-    from lakefeed.config.models import PipelineConfig, Sink
+    from lakefeed.config.models import PipelineConfig, SinkChoice
 
 MAX_FILE_BYTES = 10 << 20
 
@@ -93,7 +93,7 @@ def _before_the_transform(config: PipelineConfig) -> Iterator[tuple[str, str]]:
         yield f"sink.{config.sink.kind}.delete.column", keyed.delete.column
 
 
-def _of_sink(place: str, sink: Sink) -> Iterator[tuple[str, str]]:
+def _of_sink(place: str, sink: SinkChoice) -> Iterator[tuple[str, str]]:
     """Each setting of a sink that names a column, and the column."""
     block, at = sink.chosen, f"{place}.{sink.kind}"
     for index, text in enumerate(getattr(block, "partition_by", ())):

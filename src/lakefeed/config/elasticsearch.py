@@ -11,7 +11,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, complain
 from lakefeed.config.names import Count
-from lakefeed.config.sinks import MODES, SinkBlock
+from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
 from lakefeed.config.urls import refuse_credentials
@@ -22,7 +22,7 @@ OURS = "lakefeed_"
 """Indexes of such names are the ledger's."""
 
 
-class ElasticsearchSink(SinkBlock):
+class ElasticsearchSinkConfig(SinkConfig):
     """An index of Elasticsearch 7 to 9 or of OpenSearch, made from the rows' schema if it is missing."""
 
     guarantee: ClassVar[str] = "exactly-once"
@@ -89,7 +89,7 @@ class ElasticsearchSink(SinkBlock):
         return index
 
     @model_validator(mode="after")
-    def _one_login(self) -> ElasticsearchSink:
+    def _one_login(self) -> ElasticsearchSinkConfig:
         complaints = []
         if (self.username is None) != (self.password is None):
             complaints.append(

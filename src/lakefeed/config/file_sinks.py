@@ -10,10 +10,10 @@ from pydantic import Field, field_validator, model_validator
 from lakefeed.config.base import Complaint, Complaints
 from lakefeed.config.names import Identifier
 from lakefeed.config.secrets import Text
-from lakefeed.config.sinks import FileFormat, SinkBlock
+from lakefeed.config.sinks import FileFormat, SinkConfig
 
 
-class PathSink(SinkBlock):
+class PathSinkConfig(SinkConfig):
     """Files below a path: what their kinds have in common."""
 
     guarantee: ClassVar[str] = "exactly-once"
@@ -32,7 +32,7 @@ class PathSink(SinkBlock):
         return self.path
 
 
-class ParquetSink(PathSink):
+class ParquetSinkConfig(PathSinkConfig):
     """Parquet files below a path, listed exactly once in Spark's ``_spark_metadata``."""
 
     compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
@@ -50,7 +50,7 @@ class ParquetSink(PathSink):
         return {"compression": self.compression}
 
 
-class FilesSink(PathSink):
+class FilesSinkConfig(PathSinkConfig):
     """Files below a path, in directories by column, listed exactly once in Spark's ``_spark_metadata``."""
 
     format: FileFormat = Field("parquet", description="What the files are. What CSV has no form for is JSON in it.")

@@ -10,13 +10,13 @@ from pydantic import Field, PrivateAttr, model_validator
 from lakefeed.config.base import complain
 from lakefeed.config.names import TableTemplate, catalog_of
 from lakefeed.config.partitions import PartitionTransforms
-from lakefeed.config.sinks import MODES, SinkBlock
+from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.sorting import SortOrder
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
 
 
-class IcebergSink(SinkBlock):
+class IcebergSinkConfig(SinkConfig):
     """An Iceberg table, created from the rows' schema if it is missing."""
 
     table: TableTemplate = Field(
@@ -63,7 +63,7 @@ class IcebergSink(SinkBlock):
     _names_made: frozenset[str] = PrivateAttr(frozenset())
 
     @model_validator(mode="after")
-    def _upserts(self) -> IcebergSink:
+    def _upserts(self) -> IcebergSinkConfig:
         complain(in_sink(self))
         return self
 
@@ -80,7 +80,7 @@ class IcebergSink(SinkBlock):
         """The table."""
         return self.table
 
-    def with_names_made(self, names: Iterable[str]) -> IcebergSink:
+    def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
         """The same sink, some of whose tables' names were made of a topic's: the file does not name them.
 
         Such a table is the feed's only if the feed has made it.

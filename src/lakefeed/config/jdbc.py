@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 
 from lakefeed.config import tls
 from lakefeed.config.base import complain
-from lakefeed.config.sinks import MODES, SinkBlock
+from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.config.upserts import Deletes, in_sink
 from lakefeed.config.urls import refuse_credentials
@@ -21,7 +21,7 @@ LONGEST_NAME = 63
 """PostgreSQL cuts longer names off, MariaDB allows one letter more."""
 
 
-class JdbcSink(SinkBlock):
+class JdbcSinkConfig(SinkConfig):
     """A table of a database, created from the rows' schema if it is missing; PostgreSQL, MariaDB or MySQL."""
 
     guarantee: ClassVar[str] = "exactly-once"
@@ -73,7 +73,7 @@ class JdbcSink(SinkBlock):
         return table
 
     @model_validator(mode="after")
-    def _upserts(self) -> JdbcSink:
+    def _upserts(self) -> JdbcSinkConfig:
         complain(in_sink(self))
         return self
 

@@ -12,7 +12,7 @@ from lakefeed.config.connections import Registry
 from lakefeed.config.kafka_options import producer_complaints
 from lakefeed.config.names import TOPIC, Brokers
 from lakefeed.config.secrets import Scalar
-from lakefeed.config.sinks import EVERY_MODE, SinkBlock
+from lakefeed.config.sinks import EVERY_MODE, SinkConfig
 from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode
 
@@ -95,7 +95,7 @@ class Value(OneOf):
         return self.registered.registry if self.registered is not None else None
 
 
-class KafkaSink(SinkBlock):
+class KafkaSinkConfig(SinkConfig):
     """A topic: each row is a record, with headers that say where it comes from."""
 
     topic: str = Field(description="Its name; it has to be there.")

@@ -14,18 +14,18 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf, complain
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
-from lakefeed.config.file_sinks import FilesSink, ParquetSink, s3a_path
-from lakefeed.config.iceberg_sink import IcebergSink
-from lakefeed.config.jdbc import JdbcSink
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.file_sinks import FilesSinkConfig, ParquetSinkConfig, s3a_path
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.jdbc import JdbcSinkConfig
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.many import Tables
 from lakefeed.config.names import TOPIC_MARK, Identifier
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
-from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink, PythonSink, SinkBlock
+from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig, PythonSinkConfig, SinkConfig
 from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.triggers import AVAILABLE_NOW, INTERVAL, REAL_TIME, known
@@ -55,7 +55,7 @@ class Source(OneOf):
         return self.kafka or self.kinesis
 
 
-class Sink(OneOf):
+class SinkChoice(OneOf):
     """Where rows go."""
 
     __kinds__ = (
@@ -70,21 +70,21 @@ class Sink(OneOf):
         "format",
         "python",
     )
-    iceberg: IcebergSink | None = None
-    parquet: ParquetSink | None = None
-    files: FilesSink | None = None
-    jdbc: JdbcSink | None = None
-    elasticsearch: ElasticsearchSink | None = None
-    kafka: KafkaSink | None = None
-    memory: MemorySink | None = None
-    console: ConsoleSink | None = None
-    format: FormatSink | None = None
-    python: PythonSink | None = None
+    iceberg: IcebergSinkConfig | None = None
+    parquet: ParquetSinkConfig | None = None
+    files: FilesSinkConfig | None = None
+    jdbc: JdbcSinkConfig | None = None
+    elasticsearch: ElasticsearchSinkConfig | None = None
+    kafka: KafkaSinkConfig | None = None
+    memory: MemorySinkConfig | None = None
+    console: ConsoleSinkConfig | None = None
+    format: FormatSinkConfig | None = None
+    python: PythonSinkConfig | None = None
 
     @property
-    def chosen(self) -> SinkBlock:
+    def chosen(self) -> SinkConfig:
         """The block of the kind that it is."""
-        block: SinkBlock = getattr(self, self.kind)
+        block: SinkConfig = getattr(self, self.kind)
         return block
 
     @property
@@ -94,7 +94,7 @@ class Sink(OneOf):
         return block.path if block is not None else None
 
 
-class SideSink(Sink):
+class SecondarySinkChoice(SinkChoice):
     """Another sink of the same rows, beside the feed's own."""
 
     on_failure: Literal["stop", "pause"] = Field(
@@ -104,18 +104,18 @@ class SideSink(Sink):
     )
 
     @model_validator(mode="after")
-    def _can_be_beside(self) -> SideSink:
+    def _can_be_beside(self) -> SecondarySinkChoice:
         if self.logged_path is not None:
             hint = "make it the pipeline's sink, and the other one of sinks; or sink.iceberg"
             what = f"{self.kind} cannot be beside another sink: its log knows batch ids, and no offsets"
             raise Complaints([Complaint(key=self.kind, what=what, hint=hint)])
-        if self.pauses and not (self.iceberg or self.jdbc or self.elasticsearch):
+        if self.can_lag and not (self.iceberg or self.jdbc or self.elasticsearch):
             what = f"{self.kind} keeps no ledger that it could catch up from"
             raise Complaints([Complaint(key="on_failure", what=what, hint="on_failure: stop")])
         return self
 
     @property
-    def pauses(self) -> bool:
+    def can_lag(self) -> bool:
         """Whether the feed continues without it when it fails."""
         return self.on_failure == "pause"
 
@@ -149,8 +149,8 @@ class PipelineConfig(Model):
         None, description="Where records go that cannot be decoded. Default: such a record stops the feed."
     )
     transform: Transform | None = None
-    sink: Sink
-    sinks: dict[str, SideSink] = Field(
+    sink: SinkChoice
+    sinks: dict[str, SecondarySinkChoice] = Field(
         default_factory=dict, description="Further sinks of the same rows, by name; each batch is read once for all."
     )
     trigger: str = Field(
@@ -226,7 +226,7 @@ class PipelineConfig(Model):
         return self
 
     @property
-    def sink_blocks(self) -> list[tuple[str, Sink]]:
+    def sink_blocks(self) -> list[tuple[str, SinkChoice]]:
         """Each sink with its place in the file, the feed's own first."""
         return [("sink", self.sink), *((f"sinks.{name}", each) for name, each in self.sinks.items())]
 

@@ -12,9 +12,9 @@ from lakefeed.config.jdbc import Address
 from lakefeed.config.names import TOPIC_MARK
 
 if TYPE_CHECKING:
-    from lakefeed.config.elasticsearch import ElasticsearchSink
-    from lakefeed.config.jdbc import JdbcSink
-    from lakefeed.config.models import PipelineConfig, Sink
+    from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+    from lakefeed.config.jdbc import JdbcSinkConfig
+    from lakefeed.config.models import PipelineConfig, SinkChoice
 
 Use = Literal["rows", "dead letters", "source"]
 
@@ -95,7 +95,7 @@ def _sources(config: PipelineConfig) -> Iterator[Place]:
     # Topics are compared by rules of their own, since a source may read a pattern of them.
 
 
-def _of_sink(place: str, block: Sink, config: PipelineConfig) -> Iterator[Place]:
+def _of_sink(place: str, block: SinkChoice, config: PipelineConfig) -> Iterator[Place]:
     sink = block.chosen
     if block.iceberg is not None:
         if not config.has_many_tables:
@@ -174,7 +174,7 @@ def _tables(key: str, table: str, history: str | None) -> Iterator[Place]:
         yield Place(f"{key}.history", "table", history.casefold(), "rows")
 
 
-def _of_jdbc(place: str, sink: JdbcSink) -> Place:
+def _of_jdbc(place: str, sink: JdbcSinkConfig) -> Place:
     at = Address.of(sink.url)
     schema, _, table = sink.table.rpartition(".")
     if schema == ("public" if at.kind == "postgresql" else at.database):
@@ -183,7 +183,7 @@ def _of_jdbc(place: str, sink: JdbcSink) -> Place:
     return Place(f"{place}.jdbc.table", "table", name, "rows", servers=frozenset({f"{at.host}:{at.port}".casefold()}))
 
 
-def _of_search(place: str, sink: ElasticsearchSink) -> Place:
+def _of_search(place: str, sink: ElasticsearchSinkConfig) -> Place:
     parts = [urlsplit(each) for each in sink.urls]
     ports = {"http": 80, "https": 443}
     servers = frozenset(f"{each.hostname}:{each.port or ports.get(each.scheme, 0)}" for each in parts)

@@ -20,7 +20,7 @@ MODES: dict[str, tuple[OutputMode, ...]] = {
 """By a sink's ``mode``; changes by key come from records (append) or from groups (update)."""
 
 
-class SinkBlock(Model):
+class SinkConfig(Model):
     """What every sink's block says of itself."""
 
     guarantee: ClassVar[str] = "at-least-once"
@@ -47,7 +47,7 @@ class SinkBlock(Model):
         return ""
 
 
-class MemorySink(SinkBlock):
+class MemorySinkConfig(SinkConfig):
     """A view in the running Spark session, to be asked by SQL while the pipeline runs."""
 
     is_lasting: ClassVar[bool] = False
@@ -68,7 +68,7 @@ class MemorySink(SinkBlock):
         return EVERY_MODE
 
 
-class ConsoleSink(SinkBlock):
+class ConsoleSinkConfig(SinkConfig):
     """The first rows of each batch, printed."""
 
     is_lasting: ClassVar[bool] = False
@@ -82,7 +82,7 @@ class ConsoleSink(SinkBlock):
         return EVERY_MODE
 
 
-class FormatSink(SinkBlock):
+class FormatSinkConfig(SinkConfig):
     """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
 
     name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; its jar has to be there.")
@@ -105,7 +105,7 @@ class FormatSink(SinkBlock):
         return " ".join(each for each in (self.name, self.path or self.options.get("path", "")) if each)
 
 
-class PythonSink(SinkBlock):
+class PythonSinkConfig(SinkConfig):
     """A class of one's own: see docs/sinks.md."""
 
     path: str = Field(description="package.module:Class, on PYTHONPATH or beside the pipeline file.")

@@ -15,12 +15,12 @@ from lakefeed.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from lakefeed.config.elasticsearch import ElasticsearchSink
-    from lakefeed.config.iceberg_sink import IcebergSink
-    from lakefeed.config.jdbc import JdbcSink
-    from lakefeed.config.models import PipelineConfig, Sink
+    from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+    from lakefeed.config.iceberg_sink import IcebergSinkConfig
+    from lakefeed.config.jdbc import JdbcSinkConfig
+    from lakefeed.config.models import PipelineConfig, SinkChoice
 
-    KeyedSink: TypeAlias = IcebergSink | JdbcSink | ElasticsearchSink
+    KeyedSink: TypeAlias = IcebergSinkConfig | JdbcSinkConfig | ElasticsearchSinkConfig
 
 DELETED = "lakefeed_deleted"
 """Column that says of each change whether it deletes the row of its key."""
@@ -59,7 +59,7 @@ def upserting(config: PipelineConfig) -> KeyedSink | None:
     return by_key(config.sink) if config.output_mode == "append" else None
 
 
-def by_key(sink: Sink) -> KeyedSink | None:
+def by_key(sink: SinkChoice) -> KeyedSink | None:
     """The sink's block, where it keeps one row for each key."""
     block = sink.iceberg or sink.jdbc or sink.elasticsearch
     return block if block is not None and block.mode == "upsert" else None
@@ -198,7 +198,7 @@ def kept_metadata(config: PipelineConfig) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def is_named_by_position(sink: Sink) -> bool:
+def is_named_by_position(sink: SinkChoice) -> bool:
     """Whether the sink knows each row by the record that it is made of."""
     return sink.elasticsearch is not None and sink.elasticsearch.mode == "append"
 

@@ -100,7 +100,7 @@ def _streams_of_topics(config: PipelineConfig) -> Iterator[Complaint]:
             what="transform.streams has each topic of source.kafka.topics once, and no other: a record that is in no "
             "stream, or in two, would not be counted once"
         )
-    if config.has_many_tables or any(each.pauses for each in config.sinks.values()):
+    if config.has_many_tables or any(each.can_lag for each in config.sinks.values()):
         yield Complaint(what="transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
 
 
@@ -132,7 +132,7 @@ def _kinesis(config: PipelineConfig) -> Iterator[Complaint]:
             else "land it in a table, whose order_by does",
         )
     for name, each in config.sinks.items():
-        if each.pauses:
+        if each.can_lag:
             yield Complaint(
                 what=f"sinks.{name} could not be given what it has missed of a stream of Kinesis",
                 hint="on_failure: stop",

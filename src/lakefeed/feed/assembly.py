@@ -31,11 +31,11 @@ from lakefeed.records.transform.identity import keeps_no_state, transform_id
 from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.records.transform.steps import Steps, by_topic
 from lakefeed.sinks.dead_letters.query import TableReader
-from lakefeed.sinks.dead_letters.store import DeadLetterPlace, DeadLetterReader
+from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
 from lakefeed.sinks.dead_letters.topic import DeadLetterTopic
 from lakefeed.sinks.dead_letters.topic_reader import TopicReader
-from lakefeed.sinks.factory import Sinks, Table
+from lakefeed.sinks.factory import SinkFactory, Table
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.protocol import RowSink, Sink
 
@@ -187,7 +187,7 @@ class Assembly:
                 hint="feeds with state take records from their query alone: no table for each topic, no backfill, no "
                 "replay of dead letters",
             )
-        dead_letters = self.dead_letter_place(spark) if self.config.dead_letters is not None else None
+        dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
         landing = self.landing_of(spark, sink, dead_letters, ready=ready)
@@ -198,7 +198,7 @@ class Assembly:
         self,
         spark: SparkSession,
         sink: RowSink,
-        dead_letters: DeadLetterPlace | None,
+        dead_letters: DeadLetterStore | None,
         *,
         ready: Callable[[DataFrame], None] | None = None,
     ) -> Landing:
@@ -335,7 +335,7 @@ class Assembly:
         return self._sinks(spark).of_feed(claim, note=note)
 
     def table(self, spark: SparkSession) -> Table | None:
-        """The feed's own sink, where it can tell how its shape would change: see ``Sinks.table``."""
+        """The feed's own sink, where it can tell how its shape would change: see ``SinkFactory.table``."""
         return self._sinks(spark).table(self.config.sink)
 
     def iceberg_table(self, spark: SparkSession) -> IcebergTable:
@@ -348,9 +348,9 @@ class Assembly:
         assert isinstance(table, IcebergTable)
         return table
 
-    def _sinks(self, spark: SparkSession) -> Sinks:
+    def _sinks(self, spark: SparkSession) -> SinkFactory:
         put_credentials(spark, self.config.decode)
-        return Sinks(spark, self.config, self.connections, folder=self.folder)
+        return SinkFactory(spark, self.config, self.connections, folder=self.folder)
 
     def dead_letters(self) -> DeadLetterReader:
         """The dead letters, to look at without Spark.
@@ -363,7 +363,7 @@ class Assembly:
             return TableReader(kept.table, connections=self.connections)
         return TopicReader(kept.topic or "", cluster=self.config.kafka)
 
-    def dead_letter_place(self, spark: SparkSession) -> DeadLetterPlace:
+    def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
         """Where the dead letters are kept: to write them, replay them or drop them.
 
         Raises:

@@ -24,7 +24,7 @@ from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.schema.storable import Storable
 from lakefeed.records.sources.tasks import in_few_tasks
 from lakefeed.records.transform.steps import Transformed, by_topic
-from lakefeed.sinks.dead_letters.store import DeadLetterPlace
+from lakefeed.sinks.dead_letters.store import DeadLetterStore
 from lakefeed.sinks.protocol import RowSink, TriesRows
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Landing:
         transform: Transformed,
         streams: Mapping[str, str] | None = None,
         key: DecodeSpec | None = None,
-        dead_letters: DeadLetterPlace | None = None,
+        dead_letters: DeadLetterStore | None = None,
         budget: ErrorBudget | None = None,
         most_records: int | None = None,
         reread: Callable[[Sequence[OffsetRange]], DataFrame] | None = None,

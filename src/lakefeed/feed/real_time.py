@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark import jvm
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.triggers import interval_of
 from lakefeed.config.upserts import POSITION_COLUMNS
 from lakefeed.errors import ConfigError
@@ -24,7 +24,7 @@ from lakefeed.feed.query import MicroBatches, watch
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.sinks.kafka import TopicSink
+from lakefeed.sinks.kafka import KafkaSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -56,9 +56,9 @@ def run_real_time(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     _require_slots(spark, topics)
     require_fit(feed.rows(feed.read(spark)))
     claim, block = feed.claim(spark), config.sink.kafka
-    assert isinstance(block, KafkaSink)  # So says the configuration.
+    assert isinstance(block, KafkaSinkConfig)  # So says the configuration.
     prompt = block.model_copy(update={"options": {**PROMPT, **block.options}})
-    sink = TopicSink(spark, prompt, claim, source=config.source.kafka)
+    sink = KafkaSink(spark, prompt, claim, source=config.source.kafka)
     opening = Opening(
         Owner.of(config),
         claim,

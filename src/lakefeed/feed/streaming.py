@@ -27,7 +27,7 @@ from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.sources.source import batch_ranges, query_id, read_batch
-from lakefeed.sinks.fan_out import SeveralSinks
+from lakefeed.sinks.fan_out import FanOutSink
 from lakefeed.sinks.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     stateful = feed.plan(spark).stateful or topics is None
     sink = feed.sink(spark, claim, note=how.on_note)
     for name, side in feed.config.sinks.items():
-        if stateful and side.pauses:
+        if stateful and side.can_lag:
             raise ConfigError(
                 "the transform keeps state, and a sink that pauses could not be given what it has missed",
                 where=f"sinks.{name}.on_failure",
@@ -80,7 +80,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
         how.on_note(told)
     opening.prepare(fence=landing.fence)
     landing.follow()
-    if isinstance(sink, SeveralSinks):
+    if isinstance(sink, FanOutSink):
         sink.begin(None if stateful else again)
 
     named = kafka.monitoring_group if kafka is not None else None
@@ -149,7 +149,7 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
         requests=total,
         startup_requests=startup,
         batches_over_budget=batches.over_budget,
-        paused=sink.paused if isinstance(sink, SeveralSinks) else {},
+        paused=sink.paused if isinstance(sink, FanOutSink) else {},
         repeated=_rows(again_landed),
     )
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
-from lakefeed.config.elasticsearch import ElasticsearchSink
-from lakefeed.config.file_sinks import FilesSink
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+from lakefeed.config.file_sinks import FilesSinkConfig
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.loading.problem import Problem
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.sinks import FormatSink, PythonSink
+from lakefeed.config.sinks import FormatSinkConfig, PythonSinkConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.triggers import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
@@ -76,7 +76,7 @@ def analysed(
     """
     found: list[Problem] = []
     sink = config.sink.chosen
-    if isinstance(sink, PythonSink):
+    if isinstance(sink, PythonSinkConfig):
         try:
             class_of(sink, output_mode=config.output_mode, folder=folder)
         except ConfigError as error:
@@ -181,7 +181,7 @@ def _only_told_by_others(config: PipelineConfig) -> str | None:
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
     have = {each.lower() for each in frame.columns}
     for place, sink in config.sink_blocks:
-        setting = "partition_by" if isinstance(sink.chosen, (FilesSink, FormatSink)) else "keys"
+        setting = "partition_by" if isinstance(sink.chosen, (FilesSinkConfig, FormatSinkConfig)) else "keys"
         where = f"{place}.{sink.kind}.{setting}"
         for column in getattr(sink.chosen, setting, ()):
             if column.lower() not in have:
@@ -192,12 +192,12 @@ def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
                 )
 
 
-def _topics(config: PipelineConfig) -> list[tuple[str, KafkaSink]]:
+def _topics(config: PipelineConfig) -> list[tuple[str, KafkaSinkConfig]]:
     """The sinks that are topics, and their places in the file."""
     return [(place, each.kafka) for place, each in config.sink_blocks if each.kafka is not None]
 
 
-def _searched(config: PipelineConfig) -> list[tuple[str, ElasticsearchSink]]:
+def _searched(config: PipelineConfig) -> list[tuple[str, ElasticsearchSinkConfig]]:
     """The sinks that are indexes, and their places in the file."""
     sinks = config.sink_blocks
     return [(place, each.elasticsearch) for place, each in sinks if each.elasticsearch is not None]

@@ -26,7 +26,7 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.offsets.sets import portions
 from lakefeed.operations.missing import Missing, Wanted, missing
 from lakefeed.records.sources.source import read_batch
-from lakefeed.sinks.dead_letters.store import BACKFILLS, DeadLetterPlace, OfBackfill
+from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin, DeadLetterStore
 from lakefeed.sinks.iceberg.table import IcebergTable
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class BackfillJob:
     source: KafkaSource
     table: IcebergTable
     headers: bool
-    dead_letters: DeadLetterPlace | None
+    dead_letters: DeadLetterStore | None
 
     def plan(self, wanted: Wanted) -> Missing:
         """What there is to land now.
@@ -222,12 +222,12 @@ class BackfillJob:
         spans = [
             each for each in newest.ranges.ranges if newest.counts.get((each.topic, each.partition), ZERO).dead_letters
         ]
-        origin = OfBackfill(self.feed, newest.number, newest.committed_at)
+        origin = BackfillOrigin(self.feed, newest.number, newest.committed_at)
         written = self.dead_letters.complete(landing.judged, origin, spans=spans, expected=expected)
         return expected if written else 0
 
     def _write_letters(self, landing: Landing, commit: Backfill, *, spans: list[OffsetRange], expected: int) -> None:
         assert self.dead_letters is not None  # Without a place for them no record becomes one.
         landed = next(each for each in self.table.ledger.backfills() if each.ranges == commit.ranges)
-        origin = OfBackfill(self.feed, landed.number, landed.committed_at)
+        origin = BackfillOrigin(self.feed, landed.number, landed.committed_at)
         self.dead_letters.write(landing.judged, origin, spans=spans, expected=expected)

@@ -24,7 +24,7 @@ from lakefeed.records.decode.resolve import decoding_of, key_spec_of, put_creden
 from lakefeed.records.schema.evolution import Policy as OnChange
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.sources.source import newest_per_key, read_batch
-from lakefeed.sinks.export import Shown, Target
+from lakefeed.sinks.export import ConsoleResult, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -130,7 +130,7 @@ class BatchRead:
             landing = self._landing(spark, target)
             landing.begin(records, fenced=False)
             rows, outcomes = landing.land_apart(records, _NoProperties())
-        whole = not isinstance(target, Shown) or target.is_whole
+        whole = not isinstance(target, ConsoleResult) or target.is_whole
         if whole and not latest:
             self._require_all(ranges, outcomes)
         counts = outcomes.counts if whole else None

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from lakefeed.ledger.iceberg import Ledger
 from lakefeed.ledger.snapshot_summary import FENCE, REPLAY, REPLAY_OF
 from lakefeed.records.decode import RECORD
-from lakefeed.sinks.dead_letters.filter import Choice
-from lakefeed.sinks.dead_letters.store import DeadLetterPlace
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterStore
 
 if TYPE_CHECKING:
     from lakefeed.feed.batch_writer import Landing
@@ -66,7 +66,7 @@ class Replay:
         feed: the feed's name.
     """
 
-    def __init__(self, letters: DeadLetterPlace, *, feed: str) -> None:
+    def __init__(self, letters: DeadLetterStore, *, feed: str) -> None:
         self._letters = letters
         self._feed = feed
 
@@ -74,7 +74,7 @@ class Replay:
         self,
         landing: Landing,
         table: IcebergTable,
-        choice: Choice,
+        choice: DeadLetterFilter,
         *,
         step: Callable[[str], None] = lambda done: None,
     ) -> Replayed:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class PlainSink(ABC):
+class StatelessSink(ABC):
     """A sink that neither says which offsets it holds nor which batches.
 
     Subclasses write: see ``write``.

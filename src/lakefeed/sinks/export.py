@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.iceberg import properties_of
@@ -69,7 +69,7 @@ class Target:
         raise NotImplementedError
 
 
-class Shown(Target):
+class ConsoleResult(Target):
     """Rows to look at, collected in the driver.
 
     Args:
@@ -190,7 +190,7 @@ class PlainTable(Target):
         has_rows = not self._is_new and not spark.table(name).isEmpty()
         if has_rows and not append:
             raise _there("table", name)
-        self._table = IcebergTable(spark, IcebergSink(table=name), feed="", evolves=not has_rows)
+        self._table = IcebergTable(spark, IcebergSinkConfig(table=name), feed="", evolves=not has_rows)
 
     def location(self) -> str:
         """What to call it."""

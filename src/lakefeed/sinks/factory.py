@@ -8,27 +8,26 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.config.connections import Connections
-from lakefeed.config.elasticsearch import ElasticsearchSink
-from lakefeed.config.file_sinks import FilesSink, ParquetSink
-from lakefeed.config.iceberg_sink import IcebergSink
-from lakefeed.config.jdbc import JdbcSink
-from lakefeed.config.kafka_sink import KafkaSink
-from lakefeed.config.models import PipelineConfig, SideSink
-from lakefeed.config.models import Sink as SinkConfig
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+from lakefeed.config.file_sinks import FilesSinkConfig, ParquetSinkConfig
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.jdbc import JdbcSinkConfig
+from lakefeed.config.kafka_sink import KafkaSinkConfig
+from lakefeed.config.models import PipelineConfig, SecondarySinkChoice, SinkChoice
 from lakefeed.config.names import catalog_of
-from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink, PythonSink
+from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig, PythonSinkConfig
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.sinks.elasticsearch.index import ElasticsearchIndex
-from lakefeed.sinks.fan_out import SeveralSinks, Side
-from lakefeed.sinks.files import LoggedFiles
-from lakefeed.sinks.iceberg.aggregates import OverwrittenTable, UpdatedTable
+from lakefeed.sinks.fan_out import FanOutSink, SecondarySink
+from lakefeed.sinks.files import FileStreamSink
+from lakefeed.sinks.iceberg.aggregates import MergeTable, OverwriteTable
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from lakefeed.sinks.jdbc.table import JdbcTable
-from lakefeed.sinks.kafka import TopicSink
+from lakefeed.sinks.kafka import KafkaSink
 from lakefeed.sinks.protocol import Sink
-from lakefeed.sinks.python import OwnSink
-from lakefeed.sinks.spark_format import AnyFormat, Console, MemoryView
+from lakefeed.sinks.python import PythonSink
+from lakefeed.sinks.spark_format import ConsoleSink, MemorySink, SparkFormatSink
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 Table = IcebergTable | JdbcTable | ElasticsearchIndex
 
 
-class Sinks:
+class SinkFactory:
     """Makes a feed's sinks.
 
     Args:
@@ -62,33 +61,33 @@ class Sinks:
             return main
         begun = tuple(claim.noted.sinks)
         sides = [
-            Side(name, self._sink(claim, each), each.pauses, is_new=name not in begun)
+            SecondarySink(name, self._sink(claim, each), each.can_lag, is_new=name not in begun)
             for name, each in self._config.sinks.items()
         ]
         if new := [each.name for each in sides if each.is_new]:
             claim.remember(sinks=(*begun, *new))
-        return SeveralSinks(self._config.name, main, sides, note=note)
+        return FanOutSink(self._config.name, main, sides, note=note)
 
-    def _sink(self, claim: Claim, sink: SinkConfig) -> Sink:
+    def _sink(self, claim: Claim, sink: SinkChoice) -> Sink:
         if (table := self.table(sink)) is not None:
             return table
         config, mode = self._config, self._config.output_mode
         match sink.chosen:
-            case KafkaSink() as topic:
-                return TopicSink(self._spark, topic, claim, source=config.source.kafka)
-            case ParquetSink() | FilesSink() as files:
-                return LoggedFiles(self._spark, files, claim)
-            case MemorySink() as memory:
-                return MemoryView(self._spark, memory, claim, view=f"{config.name}_rows", output_mode=mode)
-            case ConsoleSink() as console:
-                return Console(console, claim, say=print)
-            case FormatSink() as some:
-                return AnyFormat(some, claim, output_mode=mode)
-            case PythonSink() as own:
-                return OwnSink(own, claim, output_mode=mode, folder=self._folder)
+            case KafkaSinkConfig() as topic:
+                return KafkaSink(self._spark, topic, claim, source=config.source.kafka)
+            case ParquetSinkConfig() | FilesSinkConfig() as files:
+                return FileStreamSink(self._spark, files, claim)
+            case MemorySinkConfig() as memory:
+                return MemorySink(self._spark, memory, claim, view=f"{config.name}_rows", output_mode=mode)
+            case ConsoleSinkConfig() as console:
+                return ConsoleSink(console, claim, say=print)
+            case FormatSinkConfig() as some:
+                return SparkFormatSink(some, claim, output_mode=mode)
+            case PythonSinkConfig() as own:
+                return PythonSink(own, claim, output_mode=mode, folder=self._folder)
         raise AssertionError(f"no sink is made of sink.{sink.kind}")
 
-    def table(self, sink: SinkConfig) -> Table | None:
+    def table(self, sink: SinkChoice) -> Table | None:
         """The sink, where it has a shape of its own and can tell how that would change; else None.
 
         Raises:
@@ -97,31 +96,31 @@ class Sinks:
         feed, groups = self._config.name, self._config.output_mode == "update"
         evolves = self._config.schema_.on_change == "evolve"
         match sink.chosen:
-            case IcebergSink() as iceberg:
+            case IcebergSinkConfig() as iceberg:
                 return self._iceberg(iceberg, evolves=evolves)
-            case JdbcSink() as jdbc:
+            case JdbcSinkConfig() as jdbc:
                 return JdbcTable(
                     self._spark, jdbc, feed=feed, evolves=evolves, groups=groups, patience=patience_of(sink)
                 )
-            case ElasticsearchSink() as search:
+            case ElasticsearchSinkConfig() as search:
                 return ElasticsearchIndex(
                     self._spark, search, feed=feed, evolves=evolves, groups=groups, patience=patience_of(sink)
                 )
         return None
 
-    def _iceberg(self, sink: IcebergSink, *, evolves: bool) -> IcebergTable:
+    def _iceberg(self, sink: IcebergSinkConfig, *, evolves: bool) -> IcebergTable:
         self._connections.catalog(sink.catalog)
         if sink.history is not None:
             self._connections.catalog(catalog_of(sink.history))
         tables = {
             ("upsert", "append"): UpsertTable,
-            ("upsert", "update"): UpdatedTable,
-            ("overwrite", "complete"): OverwrittenTable,
+            ("upsert", "update"): MergeTable,
+            ("overwrite", "complete"): OverwriteTable,
         }
         table = tables.get((sink.mode, self._config.output_mode), IcebergTable)
         return table(self._spark, sink, feed=self._config.name, evolves=evolves)
 
 
-def patience_of(sink: SinkConfig) -> float:
+def patience_of(sink: SinkChoice) -> float:
     """Seconds to wait for a server that is away: none where the feed may go on without it."""
-    return 0 if isinstance(sink, SideSink) and sink.pauses else PATIENCE_SECONDS
+    return 0 if isinstance(sink, SecondarySinkChoice) and sink.can_lag else PATIENCE_SECONDS

@@ -39,20 +39,20 @@ Again = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFram
 
 
 @dataclass
-class Side:
+class SecondarySink:
     """A sink beside the feed's own.
 
     Attributes:
         name: as the pipeline file calls it.
         sink: where its rows go.
-        pauses: whether the feed continues without it when it fails.
+        can_lag: whether the feed continues without it when it fails.
         is_new: whether it has never had a batch, so that it begins with the next one.
         failure: why it waits; None if it does not.
     """
 
     name: str
     sink: Sink
-    pauses: bool
+    can_lag: bool
     is_new: bool
     failure: LakefeedError | None = None
     _fence: str | None = None
@@ -134,7 +134,7 @@ class Side:
         self.failure = None
 
 
-class SeveralSinks:
+class FanOutSink:
     """The feed's own sink and those beside it, as one.
 
     Args:
@@ -144,7 +144,7 @@ class SeveralSinks:
         note: told when one of them waits, and when it resumes.
     """
 
-    def __init__(self, feed: str, main: Sink, sides: Sequence[Side], *, note: Callable[[str], None]) -> None:
+    def __init__(self, feed: str, main: Sink, sides: Sequence[SecondarySink], *, note: Callable[[str], None]) -> None:
         self._feed = feed
         self.main = main
         self.sides = tuple(sides)
@@ -234,13 +234,13 @@ class SeveralSinks:
         finally:
             kept.unpersist()
 
-    def _alone(self, side: Side, act: Callable[[], None]) -> None:
+    def _alone(self, side: SecondarySink, act: Callable[[], None]) -> None:
         """Lets a sink that may pause fail by itself."""
         waited = side.failure
         try:
             act()
         except Exception as error:
-            if not side.pauses:
+            if not side.can_lag:
                 raise
             side.failed(translated(error))
             if waited is None and side.failure is not None:

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
-from lakefeed.config.file_sinks import FilesSink, ParquetSink
+from lakefeed.config.file_sinks import FilesSinkConfig, ParquetSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
@@ -31,7 +31,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MOST_AT_ONCE = 100
 
 
-class LoggedFiles:
+class FileStreamSink:
     """One feed's files below a path.
 
     Args:
@@ -43,17 +43,17 @@ class LoggedFiles:
     keeps_ledger = False
     keeps_log = True
 
-    def __init__(self, spark: SparkSession, sink: ParquetSink | FilesSink, claim: Claim) -> None:
+    def __init__(self, spark: SparkSession, sink: ParquetSinkConfig | FilesSinkConfig, claim: Claim) -> None:
         session: Any = spark
         self._sink = sink
         self._claim = claim
         self._spark = spark
-        self._format = sink.format if isinstance(sink, FilesSink) else "parquet"
+        self._format = sink.format if isinstance(sink, FilesSinkConfig) else "parquet"
         self._files = jvm.java(spark).sink.LoggedFiles(
             session._jsparkSession, sink.path, self._format, list(sink.partition_by), sink.writer_options()
         )
         self._table = None
-        if isinstance(sink, FilesSink) and sink.table is not None:
+        if isinstance(sink, FilesSinkConfig) and sink.table is not None:
             # With its database: the pipeline may have a view of the same name.
             name = sink.table if "." in sink.table else f"default.{sink.table}"
             self._table = PartitionedTable(spark, sink, name)
@@ -136,7 +136,7 @@ class LoggedFiles:
         return [str(each) for each in self._files.directories(batch_id)]
 
 
-def check_partition_columns(sink: ParquetSink | FilesSink, rows: StructType) -> None:
+def check_partition_columns(sink: ParquetSinkConfig | FilesSinkConfig, rows: StructType) -> None:
     """Refuses rows without a column that becomes directories.
 
     Raises:
@@ -160,7 +160,7 @@ class PartitionedTable:
         name: of the table.
     """
 
-    def __init__(self, spark: SparkSession, sink: FilesSink, name: str) -> None:
+    def __init__(self, spark: SparkSession, sink: FilesSinkConfig, name: str) -> None:
         self._spark = spark
         self._sink = sink
         self._name = ".".join(quoted((part,)) for part in name.split("."))

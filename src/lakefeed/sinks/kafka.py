@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.config.kafka_options import PREFIX, PRODUCER, PRODUCER_DEFAULTS
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
@@ -28,7 +28,7 @@ from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.encode.avro import null_error
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
-from lakefeed.sinks.base import PlainSink
+from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.kafka_records import RowRecords
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-class TopicSink(PlainSink):
+class KafkaSink(StatelessSink):
     """Sends each batch's rows to a topic.
 
     Args:
@@ -46,7 +46,7 @@ class TopicSink(PlainSink):
         source: where records come from, if that is Kafka: how brokers are reached that the sink does not name.
     """
 
-    def __init__(self, spark: SparkSession, sink: KafkaSink, claim: Claim, *, source: KafkaSource | None) -> None:
+    def __init__(self, spark: SparkSession, sink: KafkaSinkConfig, claim: Claim, *, source: KafkaSource | None) -> None:
         super().__init__(claim)
         self._spark = spark
         self._sink = sink
@@ -91,7 +91,7 @@ class TopicSink(PlainSink):
         return settled.of(rows, batch=batch, one_per_record=True, partitions=self._partitions)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Sends a batch: see ``PlainSink.land``.
+        """Sends a batch: see ``StatelessSink.land``.
 
         Raises:
             ConfigError: a row has no value for a field that has to have one.
@@ -117,7 +117,7 @@ class TopicSink(PlainSink):
         return next((str(each.id) for each in self._spark.streams.active if each.name == feed), feed)
 
 
-def producer_settings(sink: KafkaSink, source: KafkaSource | None) -> dict[str, str]:
+def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict[str, str]:
     """Options of Spark's Kafka sink.
 
     Raises:
@@ -136,6 +136,6 @@ def producer_settings(sink: KafkaSink, source: KafkaSource | None) -> dict[str, 
     return {**PRODUCER_DEFAULTS, **texts, "kafka.bootstrap.servers": servers}
 
 
-def topics_of(sink: KafkaSink, options: dict[str, str]) -> Topics:
+def topics_of(sink: KafkaSinkConfig, options: dict[str, str]) -> Topics:
     """The cluster that the sink's topic is on."""
     return Topics(options["kafka.bootstrap.servers"], options=options)

@@ -9,7 +9,7 @@ from operator import and_
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.errors import quietly
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.upserts import POSITION_COLUMNS
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode.registry import SchemaRegistry
@@ -41,12 +41,12 @@ class RowRecords:
         encoding: of the value; None if it is one column as it is.
     """
 
-    sink: KafkaSink
+    sink: KafkaSinkConfig
     schema: StructType
     encoding: Encoding | None
 
     @classmethod
-    def settled(cls, sink: KafkaSink, rows: DataFrame) -> RowRecords:
+    def settled(cls, sink: KafkaSinkConfig, rows: DataFrame) -> RowRecords:
         """Looks whether the rows have what the sink names, and settles the value's schema in the registry.
 
         Raises:
@@ -110,7 +110,7 @@ def told(rows: DataFrame) -> DataFrame:
     return rows.drop(*POSITION_COLUMNS)
 
 
-def require_columns(sink: KafkaSink, rows: DataFrame) -> None:
+def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
     """Refuses rows that lack what the sink's key, value or headers name.
 
     Raises:
@@ -143,7 +143,7 @@ def require_columns(sink: KafkaSink, rows: DataFrame) -> None:
         tried("value.column", lambda: _plain(column.name, rows))
 
 
-def key_of(sink: KafkaSink, rows: DataFrame) -> Column:
+def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
     """The record's key: bytes as they are, all else as text; null if the sink names none."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import BinaryType
@@ -173,7 +173,7 @@ def _plain(name: str, rows: DataFrame) -> Column:
     return column if isinstance(type_, t.BinaryType) else column.cast("string").cast("binary")
 
 
-def _encoding(sink: KafkaSink, rows: DataFrame) -> Encoding | None:
+def _encoding(sink: KafkaSinkConfig, rows: DataFrame) -> Encoding | None:
     value, known = sink.value, sink.value.registered
     if value.column is not None:
         return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from lakefeed.config.sinks import EVERY_MODE, PythonSink
+from lakefeed.config.sinks import EVERY_MODE, PythonSinkConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.checkpoint import Claim
@@ -19,7 +19,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.transform.functions import load
-from lakefeed.sinks.base import PlainSink
+from lakefeed.sinks.base import StatelessSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +52,7 @@ class UserSink(Protocol):
         """
 
 
-class OwnSink(PlainSink):
+class PythonSink(StatelessSink):
     """Lands batches through a user's class.
 
     Args:
@@ -66,7 +66,9 @@ class OwnSink(PlainSink):
             output mode.
     """
 
-    def __init__(self, sink: PythonSink, claim: Claim, *, output_mode: OutputMode, folder: Path | None = None) -> None:
+    def __init__(
+        self, sink: PythonSinkConfig, claim: Claim, *, output_mode: OutputMode, folder: Path | None = None
+    ) -> None:
         super().__init__(claim)
         self._path = sink.path
         self._own = class_of(sink, output_mode=output_mode, folder=folder)
@@ -118,11 +120,11 @@ def last_position(own: Any) -> Position | None:
     return None if text is None else Position(OffsetRanges.from_json(text), snapshot_id=0)
 
 
-def class_of(sink: PythonSink, *, output_mode: OutputMode, folder: Path | None) -> Any:
+def class_of(sink: PythonSinkConfig, *, output_mode: OutputMode, folder: Path | None) -> Any:
     """An object of the user's class.
 
     Raises:
-        ConfigError: see ``OwnSink``.
+        ConfigError: see ``PythonSink``.
     """
     where = "sink.python"
     kind = load(sink.path, where=where, folder=folder)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from lakefeed.config.sinks import ConsoleSink, FormatSink, MemorySink
+from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
-from lakefeed.sinks.base import PlainSink
+from lakefeed.sinks.base import StatelessSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
 
 
-class MemoryView(PlainSink):
+class MemorySink(StatelessSink):
     """A view over the rows that have come: all of them, the newest of each key, or those of the newest batch.
 
     Args:
@@ -31,7 +31,7 @@ class MemoryView(PlainSink):
     """
 
     def __init__(
-        self, spark: SparkSession, sink: MemorySink, claim: Claim, *, view: str, output_mode: OutputMode
+        self, spark: SparkSession, sink: MemorySinkConfig, claim: Claim, *, view: str, output_mode: OutputMode
     ) -> None:
         super().__init__(claim)
         self._spark = spark
@@ -94,7 +94,7 @@ class MemoryView(PlainSink):
         return Row(**{name: have.get(name) for name in schema.names})
 
 
-class Console(PlainSink):
+class ConsoleSink(StatelessSink):
     """Prints the first rows of each batch.
 
     Args:
@@ -103,7 +103,7 @@ class Console(PlainSink):
         say: where a text goes.
     """
 
-    def __init__(self, sink: ConsoleSink, claim: Claim, *, say: Callable[[str], None]) -> None:
+    def __init__(self, sink: ConsoleSinkConfig, claim: Claim, *, say: Callable[[str], None]) -> None:
         super().__init__(claim)
         self._sink = sink
         self._say = say
@@ -118,7 +118,7 @@ class Console(PlainSink):
         self._say(f"batch {commit.batch_id}\n{frame}")
 
 
-class AnyFormat(PlainSink):
+class SparkFormatSink(StatelessSink):
     """Writes each batch in a format that Spark knows by name.
 
     Args:
@@ -127,7 +127,7 @@ class AnyFormat(PlainSink):
         output_mode: what a batch is: complete replaces what is there.
     """
 
-    def __init__(self, sink: FormatSink, claim: Claim, *, output_mode: OutputMode) -> None:
+    def __init__(self, sink: FormatSinkConfig, claim: Claim, *, output_mode: OutputMode) -> None:
         super().__init__(claim)
         self._sink = sink
         self._save_mode = "overwrite" if output_mode == "complete" else "append"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.sinks.elasticsearch.server import authorization
 from tests.unit.config.pipeline_text import GOOD, Reader
 
@@ -37,16 +37,16 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
 )
 def test_what_cannot_be_meant(change: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told) as raised:
-        ElasticsearchSink.model_validate({**BLOCK, **change})
+        ElasticsearchSinkConfig.model_validate({**BLOCK, **change})
     assert "s3cret" not in str(raised.value)
 
 
 def test_how_it_logs_in() -> None:
-    assert authorization(ElasticsearchSink.model_validate(BLOCK)) is None
-    named = ElasticsearchSink.model_validate({**BLOCK, **LOGIN})
+    assert authorization(ElasticsearchSinkConfig.model_validate(BLOCK)) is None
+    named = ElasticsearchSinkConfig.model_validate({**BLOCK, **LOGIN})
     assert authorization(named) == "Basic ZmVlZGVyOnMzY3JldA=="
     assert "s3cret" not in repr(named)
-    assert authorization(ElasticsearchSink.model_validate({**BLOCK, "api_key": "abc"})) == "ApiKey abc"
+    assert authorization(ElasticsearchSinkConfig.model_validate({**BLOCK, "api_key": "abc"})) == "ApiKey abc"
     assert named.urls == ("http://search:9200",)
 
 

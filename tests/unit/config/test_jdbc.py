@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from lakefeed.config.jdbc import Address, JdbcSink
+from lakefeed.config.jdbc import Address, JdbcSinkConfig
 
 BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cret", "table": "rows"}
 
@@ -30,11 +30,11 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
 )
 def test_what_cannot_be_meant(change: dict[str, Any], told: str) -> None:
     with pytest.raises(ValidationError, match=told) as raised:
-        JdbcSink.model_validate({**BLOCK, **change})
+        JdbcSinkConfig.model_validate({**BLOCK, **change})
     assert "s3cret" not in str(raised.value)
 
 
 def test_an_address_has_the_usual_port() -> None:
     assert str(Address.of("jdbc:mysql://db/shop?sslMode=trust")) == "mysql://db:3306/shop"
     assert str(Address.of("jdbc:postgresql://[::1]:6000/shop")) == "postgresql://::1:6000/shop"
-    assert "s3cret" not in repr(JdbcSink.model_validate(BLOCK))
+    assert "s3cret" not in repr(JdbcSinkConfig.model_validate(BLOCK))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakefeed.config.base import validated
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
@@ -39,11 +39,11 @@ def test_what_the_file_alone_tells(sink: dict[str, Any], told: str) -> None:
 
 
 def test_forms_of_a_value() -> None:
-    assert validated(KafkaSink, "test", topic="out").value.kind == "json"
-    named = validated(KafkaSink, "test", topic="out", value={"column": "payload"})
+    assert validated(KafkaSinkConfig, "test", topic="out").value.kind == "json"
+    named = validated(KafkaSinkConfig, "test", topic="out", value={"column": "payload"})
     assert named.value.column is not None
     assert named.value.column.name == "payload"
-    framed = validated(KafkaSink, "test", topic="out", value={"avro": {"registry": "http://host:8081"}})
+    framed = validated(KafkaSinkConfig, "test", topic="out", value={"avro": {"registry": "http://host:8081"}})
     assert framed.value.registry is not None
 
 
@@ -53,16 +53,16 @@ def test_brokers_are_the_sources_with_its_login_unless_others_are_named() -> Non
         topics=["hits"],
         options={"kafka.sasl.jaas.config": PLAIN, "kafka.max.poll.records": 7},
     )
-    shared = producer_settings(KafkaSink(topic="out", options={"kafka.linger.ms": 1}), source)
+    shared = producer_settings(KafkaSinkConfig(topic="out", options={"kafka.linger.ms": 1}), source)
     assert shared["kafka.bootstrap.servers"] == "host:9092"
     assert shared["kafka.sasl.jaas.config"] == PLAIN
     assert shared["kafka.linger.ms"] == "1"
     assert (shared["kafka.acks"], shared["kafka.enable.idempotence"]) == ("all", "true")
     assert "kafka.max.poll.records" not in shared
-    other = producer_settings(KafkaSink(topic="out", bootstrap_servers="other:9092"), source)
+    other = producer_settings(KafkaSinkConfig(topic="out", bootstrap_servers="other:9092"), source)
     assert "kafka.sasl.jaas.config" not in other
     with pytest.raises(ConfigError, match="which brokers"):
-        producer_settings(KafkaSink(topic="out"), None)
+        producer_settings(KafkaSinkConfig(topic="out"), None)
     with pytest.raises(ValueError, match="has to say where the topic is"):
         PipelineConfig.model_validate(
             {"name": "x", "source": {"rate": {}}, "sink": {"kafka": {"topic": "o"}}, "checkpoint": "s3a://lake/c"}

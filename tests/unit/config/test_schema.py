@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lakefeed.config.models import Sink
+from lakefeed.config.models import SinkChoice
 from lakefeed.config.schema import json_schema
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -25,7 +25,7 @@ def definition(name: str) -> dict[str, Any]:
 
 def test_blocks_hold_exactly_one_kind() -> None:
     block, words = definition("Sink")["anyOf"]
-    assert block["oneOf"] == [{"required": [kind]} for kind in Sink.__kinds__]
+    assert block["oneOf"] == [{"required": [kind]} for kind in SinkChoice.__kinds__]
     assert words == {"enum": ["memory", "console"]}
 
 

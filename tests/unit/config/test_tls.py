@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from lakefeed.clients.postgresql import Database
 from lakefeed.config import tls
-from lakefeed.config.jdbc import Address, JdbcSink
+from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.errors import ConfigError, Unreachable
 from lakefeed.sinks.jdbc.probe import problems
 from lakefeed.sinks.jdbc.session import PythonDatabase
@@ -95,7 +95,7 @@ def test_what_python_cannot_do_for_mariadb_is_refused(parameter: str) -> None:
 )
 def test_tls_that_the_feed_would_not_use_is_refused(url: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
-        JdbcSink.model_validate({"url": url, "user": "u", "password": "p", "table": "t"})
+        JdbcSinkConfig.model_validate({"url": url, "user": "u", "password": "p", "table": "t"})
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def plain_server() -> Iterator[tuple[int, list[bytes]]]:
 def test_no_login_is_sent_where_the_server_has_no_tls(plain_server: tuple[int, list[bytes]]) -> None:
     port, heard = plain_server
     url = f"jdbc:mariadb://127.0.0.1:{port}/d?sslMode=trust"
-    sink = JdbcSink(url=url, user="canary", password=SecretStr("p"), table="t")
+    sink = JdbcSinkConfig(url=url, user="canary", password=SecretStr("p"), table="t")
     with pytest.raises((Unreachable, ConfigError)), PythonDatabase(sink).session():
         pass
     assert not any(b"canary" in each for each in heard)
-    control = JdbcSink(url=url.partition("?")[0], user="canary", password=SecretStr("p"), table="t")
+    control = JdbcSinkConfig(url=url.partition("?")[0], user="canary", password=SecretStr("p"), table="t")
     with pytest.raises(Unreachable), PythonDatabase(control).session():
         pass
     assert any(b"canary" in each for each in heard)
@@ -164,7 +164,7 @@ def test_no_login_is_sent_where_the_server_has_no_tls(plain_server: tuple[int, l
 def test_the_login_is_not_tried_with_tls_that_only_java_knows(plain_server: tuple[int, list[bytes]]) -> None:
     port, heard = plain_server
     url = f"jdbc:mariadb://127.0.0.1:{port}/d?sslMode=verify-full&trustStore=/a.jks"
-    sink = JdbcSink(url=url, user="canary", password=SecretStr("p"), table="t")
+    sink = JdbcSinkConfig(url=url, user="canary", password=SecretStr("p"), table="t")
     found = list(problems(sink, key="sink.jdbc", feed="f", rows_of=lambda: None))
     assert [(each.key, each.severity) for each in found] == [("sink.jdbc", "warning")]
     assert "the login was not tried" in found[0].what

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
@@ -104,5 +104,5 @@ def test_the_position_is_kept_whatever_else_is(keys: list[str], metadata: set[st
     assert {"topic", "partition", "offset"} <= set(kept)
     assert len(kept) == len(set(kept))
     assert metadata <= set(kept)
-    appending = IcebergSink(table="lake.a.b")
+    appending = IcebergSinkConfig(table="lake.a.b")
     assert appending.mode == "append"

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from lakefeed.cli.main import root
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 
 PIPELINE = """
 name: taxi
@@ -44,11 +44,11 @@ class Letters:
 
     kind = "table"
 
-    def __init__(self, name: str, choices: list[Choice]) -> None:
+    def __init__(self, name: str, choices: list[DeadLetterFilter]) -> None:
         self.name = name
         self._choices = choices
 
-    def find(self, choice: Choice, *, whole: bool = False) -> list[dict[str, Any]]:
+    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
         self._choices.append(choice)
         return [LETTER] if choice.means(LETTER["reason"]) else []
 
@@ -57,7 +57,7 @@ class Run:
     """The command on a pipeline file, and what it asked for."""
 
     def __init__(self, folder: Path) -> None:
-        self.choices: list[Choice] = []
+        self.choices: list[DeadLetterFilter] = []
         self.tables: list[str] = []
         self.file = folder / "pipeline.yaml"
         self.file.write_text(PIPELINE)

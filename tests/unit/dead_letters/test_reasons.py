@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.messages.printable import printable
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.query import kinds
 
 REASONS = [
@@ -29,13 +29,13 @@ def letter(reason: str) -> dict[str, Any]:
 def is_chosen_as_printed(reason: str) -> bool:
     (kind,) = kinds([letter(reason)])
     printed = (printable(reason), printable(kind.reason), reason, kind.reason)
-    return all(Choice(feed="f", reason=each).means(reason) for each in printed)
+    return all(DeadLetterFilter(feed="f", reason=each).means(reason) for each in printed)
 
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_reason_as_printed_chooses_its_letters(reason: str) -> None:
     assert is_chosen_as_printed(reason)
-    assert not Choice(feed="f", reason=f"{reason}!").means(reason)
+    assert not DeadLetterFilter(feed="f", reason=f"{reason}!").means(reason)
 
 
 @given(st.text(st.characters(exclude_characters="\\")))
@@ -44,6 +44,6 @@ def test_any_reason_as_printed_chooses_its_letters(reason: str) -> None:
 
 
 def test_a_number_is_exact_where_it_is_given() -> None:
-    assert not Choice(feed="f", reason="byte 18").means(REASONS[0])
-    assert Choice(feed="f", reason="byte # of #").means(REASONS[0])
-    assert Choice(feed="f").means(REASONS[0])
+    assert not DeadLetterFilter(feed="f", reason="byte 18").means(REASONS[0])
+    assert DeadLetterFilter(feed="f", reason="byte # of #").means(REASONS[0])
+    assert DeadLetterFilter(feed="f").means(REASONS[0])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.sinks.dead_letters import topic_reader
-from lakefeed.sinks.dead_letters.filter import Choice
-from lakefeed.sinks.dead_letters.topic_reader import LETTER, PREFIX, Letter, TopicReader, note_headers
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+from lakefeed.sinks.dead_letters.topic_reader import LETTER, PREFIX, DeadLetter, TopicReader, note_headers
 
 FEED = "taxi"
 
@@ -49,7 +49,7 @@ def letter(offset: int, *, failed_at: int = 1, feed: str = FEED, own: Sequence[t
 
 
 def note(offset: int, state: Any, replay: str | None, *, failed_at: int = 1, feed: str = FEED) -> Message:
-    about = Letter(
+    about = DeadLetter(
         place=(0, 0),
         record=("trips", 2, offset),
         timestamp=7,
@@ -68,7 +68,7 @@ def read(messages: Sequence[Message]) -> dict[int, str | None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(topic_reader, "scan", lambda *_, **__: iter(messages))
         reader = TopicReader("dead", cluster=KafkaSource(bootstrap_servers="127.0.0.1:1", topics=["trips"]))
-        return {each.record[2]: each.replay for each in reader.chosen(Choice(feed=FEED))}
+        return {each.record[2]: each.replay for each in reader.chosen(DeadLetterFilter(feed=FEED))}
 
 
 HISTORY = [

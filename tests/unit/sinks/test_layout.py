@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.sorting import SortColumn
 from lakefeed.sinks.iceberg.layout import Layout, statements
 
 
 def layout(*, partition_by: list[str] | None = None, sort_by: list[str] | None = None) -> Layout:
-    return Layout.of_sink(IcebergSink(table="lake.a.b", partition_by=partition_by or [], sort_by=sort_by or []))
+    return Layout.of_sink(IcebergSinkConfig(table="lake.a.b", partition_by=partition_by or [], sort_by=sort_by or []))
 
 
 def said(have: Layout, want: Layout, *, partitions: bool = True, order: bool = True) -> list[str]:

@@ -17,7 +17,7 @@ from lakefeed.config.loading.document import Document, convert
 from lakefeed.config.loading.mistakes import Mistakes, mistakes_of
 from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, compose
 from lakefeed.config.loading.problem import Problem, errors_of, raise_first_error
-from lakefeed.config.models import PipelineConfig, Sink
+from lakefeed.config.models import PipelineConfig, SinkChoice
 from lakefeed.config.urls import in_clear
 from lakefeed.errors import ConfigError
 
@@ -111,7 +111,7 @@ def _catalog_problems(
     except ConfigError as error:
         return [Problem(what=error.what, file=error.where, hint=error.hint)]
     found = []
-    blocks: dict[tuple[str, ...], Sink] = {
+    blocks: dict[tuple[str, ...], SinkChoice] = {
         ("sink",): config.sink,
         **{("sinks", name): each for name, each in config.sinks.items()},
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.errors import translated
-from lakefeed.config.models import Sink
+from lakefeed.config.models import SinkChoice
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.assembly import Assembly
 from lakefeed.operations.status import Survey
@@ -73,7 +73,7 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
         sink = _Table(table)
     else:
         sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None, spark=spark)
-    letters = feed.dead_letter_place(spark) if feed.config.dead_letters is not None else None
+    letters = feed.dead_letter_store(spark) if feed.config.dead_letters is not None else None
     if letters is not None:
         change = letters.change()
         if isinstance(change, TableChange):
@@ -116,7 +116,7 @@ class _Table(_Foretold):
 
 
 class _Elsewhere(_Foretold):
-    def __init__(self, sink: Sink, schema: str | None, *, spark: SparkSession) -> None:
+    def __init__(self, sink: SinkChoice, schema: str | None, *, spark: SparkSession) -> None:
         super().__init__()
         self._spark = spark
         self._sink = sink

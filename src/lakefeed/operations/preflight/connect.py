@@ -28,9 +28,9 @@ from lakefeed.clients.s3_signature import Keys
 from lakefeed.config.columns import decoded_columns, missing_columns
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.elasticsearch import ElasticsearchSink
-from lakefeed.config.jdbc import JdbcSink
-from lakefeed.config.kafka_sink import KafkaSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+from lakefeed.config.jdbc import JdbcSinkConfig
+from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.loading.problem import Problem, raise_first_error
 from lakefeed.config.models import PipelineConfig
@@ -63,7 +63,7 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     # A catalog that fails its own check is named there; opening tables through it would fail in more words.
     if tables and not any(each.key.startswith("catalogs.") for each in problems):
         problems += table_probe.problems(config, connections)
-    waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.pauses)
+    waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.can_lag)
     return [
         replace(each, severity="warning", hint="the feed continues without it, and it catches up by itself")
         if each.key.startswith(waiting) and issubclass(each.error, Unreachable)
@@ -104,7 +104,7 @@ def _sink_topics(config: PipelineConfig) -> list[Check]:
     from lakefeed.records.decode.registry import SchemaRegistry
     from lakefeed.sinks.kafka import producer_settings
 
-    def look(sink: KafkaSink, topics: Topics) -> None:
+    def look(sink: KafkaSinkConfig, topics: Topics) -> None:
         found, source = topics.describe(sink.topic), config.source.kafka
         if source is None or not source.reads(sink.topic):
             return
@@ -118,7 +118,7 @@ def _sink_topics(config: PipelineConfig) -> list[Check]:
                 hint="name another topic, or leave it out of the source",
             )
 
-    def check(sink: KafkaSink, place: str) -> list[Check]:
+    def check(sink: KafkaSinkConfig, place: str) -> list[Check]:
         settings = producer_settings(sink, config.source.kafka)
         servers, value = settings["kafka.bootstrap.servers"], sink.value
         try:
@@ -259,7 +259,7 @@ def _keys(s3: S3) -> Keys | None:
 def _database(config: PipelineConfig) -> list[Check]:
     from lakefeed.sinks.jdbc.probe import problems
 
-    def check(sink: JdbcSink, key: str) -> Check:
+    def check(sink: JdbcSinkConfig, key: str) -> Check:
         return lambda: list(problems(sink, key=key, feed=config.name, rows_of=lambda: _rows(config)))
 
     return [check(each.jdbc, f"{place}.jdbc") for place, each in config.sink_blocks if each.jdbc is not None]
@@ -268,7 +268,7 @@ def _database(config: PipelineConfig) -> list[Check]:
 def _search(config: PipelineConfig) -> list[Check]:
     from lakefeed.sinks.elasticsearch.probe import problems
 
-    def check(sink: ElasticsearchSink, key: str) -> Check:
+    def check(sink: ElasticsearchSinkConfig, key: str) -> Check:
         return lambda: list(problems(sink, key=key))
 
     return [

@@ -28,9 +28,9 @@ from lakefeed.operations.rewind.plan import PartitionMove, move_commit, planned
 from lakefeed.operations.rewind.targets import partitions_of, targets
 from lakefeed.operations.status import Survey, surveyed
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.query import TableReader
-from lakefeed.sinks.dead_letters.store import DeadLetterPlace
+from lakefeed.sinks.dead_letters.store import DeadLetterStore
 from lakefeed.sinks.protocol import MovableSink
 from lakefeed.sinks.stored import position_in
 
@@ -180,7 +180,7 @@ def carry_out(
     sink: MovableSink,
     claim: Claim | None,
     fence: str | None,
-    letters: DeadLetterPlace | None,
+    letters: DeadLetterStore | None,
 ) -> str | None:
     """Does it. A driver that runs is stopped at its next commit, by the fence.
 
@@ -313,7 +313,7 @@ def _with_letters(
     goes_to = {**known, **{(each.topic, each.partition): each.to for each in moves}}
     _require_written(kept, goes_to, config, survey, connections)
     try:
-        found = TableReader(kept, connections=connections).find(Choice(feed=config.name))
+        found = TableReader(kept, connections=connections).find(DeadLetterFilter(feed=config.name))
     except ResourceMissing:
         return moves, 0
     gone = [

@@ -10,8 +10,8 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.record_counts import records_held
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.connections import Connections
-from lakefeed.config.iceberg_sink import IcebergSink
-from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import upserting
@@ -96,7 +96,7 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
 
 
 def _keyed(
-    sink: IcebergSink,
+    sink: IcebergSinkConfig,
     feed: str,
     table: Table,
     connections: Connections,
@@ -157,7 +157,7 @@ def _topics(source: KafkaSource | None, names: set[str]) -> dict[str, TopicDescr
     return {name: there.get(name) for name in sorted(names)}
 
 
-def _of_database(config: PipelineConfig, sink: JdbcSink, connections: Connections, *, deep: bool) -> Evidence:
+def _of_database(config: PipelineConfig, sink: JdbcSinkConfig, connections: Connections, *, deep: bool) -> Evidence:
     database, source, rows = PythonDatabase(sink), _asked(config), None
     ledger = JdbcLedger(database, sink, config.name)
     with database.session() as session:

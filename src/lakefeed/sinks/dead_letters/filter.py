@@ -22,7 +22,7 @@ TIMES = ("timestamp", "failed_at")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice:
+class DeadLetterFilter:
     """Which dead letters of a feed are meant; what is None does not matter.
 
     Attributes:
@@ -63,7 +63,7 @@ class Choice:
         return any(wanted in reason or wanted in kind for wanted in self.reasons())
 
     @classmethod
-    def at(cls, feed: str, position: str) -> Choice:
+    def at(cls, feed: str, position: str) -> DeadLetterFilter:
         """The letter at ``[TOPIC:]PARTITION:OFFSET``.
 
         Raises:

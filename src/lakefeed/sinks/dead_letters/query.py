@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.sinks.dead_letters.filter import TIMES, Choice, kind_of, time_of
+from lakefeed.sinks.dead_letters.filter import TIMES, DeadLetterFilter, kind_of, time_of
 
 if TYPE_CHECKING:
     from pyarrow import Table
@@ -58,7 +58,9 @@ def position_of(letter: dict[str, Any]) -> str:
     return f"{letter['topic']}:{letter['partition']}:{letter['offset']}"
 
 
-def find(table: str, choice: Choice, *, connections: Connections, whole: bool = False) -> list[dict[str, Any]]:
+def find(
+    table: str, choice: DeadLetterFilter, *, connections: Connections, whole: bool = False
+) -> list[dict[str, Any]]:
     """The letters that are meant, by position.
 
     Args:
@@ -111,12 +113,12 @@ class TableReader:
         self.name = name
         self._connections = connections
 
-    def find(self, choice: Choice, *, whole: bool = False) -> list[dict[str, Any]]:
+    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
         """The letters that are meant, by position: see ``find``."""
         return find(self.name, choice, connections=self._connections, whole=whole)
 
 
-def one(reader: DeadLetterReader, choice: Choice) -> dict[str, Any]:
+def one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
     """The one letter at a position.
 
     Raises:

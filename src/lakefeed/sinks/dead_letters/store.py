@@ -10,7 +10,7 @@ from lakefeed.clients.spark.decode_failures import BAD_TIMESTAMP_PATTERN
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.sources.source import BAD_TIMESTAMP
-from lakefeed.sinks.dead_letters.filter import Choice
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.iceberg.table_change import TableChange
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class TopicCreation:
     config: Mapping[str, str]
 
 
-class Origin(Protocol):
+class SourceCommit(Protocol):
     """What dead letters are of: the commit of a batch, or of a backfill."""
 
     @property
@@ -78,7 +78,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True)
-class OfBackfill:
+class BackfillOrigin:
     """The dead letters of one commit of a backfill.
 
     Their offsets may lie anywhere before those of the batches, so they have a ledger of their own. In place of offsets
@@ -117,11 +117,11 @@ class DeadLetterReader(Protocol):
 
     name: str
 
-    def find(self, choice: Choice, *, whole: bool = False) -> list[dict[str, Any]]:
+    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
         """The letters that are meant, by position; ``whole`` with key, value and headers, which may be large."""
 
 
-class DeadLetterPlace(Protocol):
+class DeadLetterStore(Protocol):
     """Keeps the dead letters of one feed.
 
     A letter is there from ``write`` until it is dropped or a replay has landed it. While a replay is at work, its
@@ -134,7 +134,7 @@ class DeadLetterPlace(Protocol):
     def change(self) -> TableChange | TopicCreation | None:
         """What ``ensure`` does; nothing is changed."""
 
-    def write(self, judge: Judge, commit: Origin, *, spans: Sequence[OffsetRange], expected: int) -> None:
+    def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
         """Writes the dead letters of a commit.
 
         Args:
@@ -144,7 +144,7 @@ class DeadLetterPlace(Protocol):
             expected: how many they are.
         """
 
-    def complete(self, judge: Judge, commit: Origin, *, spans: Sequence[OffsetRange], expected: int) -> bool:
+    def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
         """Writes what a crash has left out of the last commit's dead letters; False if they were all there."""
 
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
@@ -161,10 +161,10 @@ class DeadLetterPlace(Protocol):
             CheckpointMismatch: there are such letters, and nobody has moved the feed.
         """
 
-    def records(self, choice: Choice) -> DataFrame:
+    def records(self, choice: DeadLetterFilter) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""
 
-    def drop(self, choice: Choice) -> int:
+    def drop(self, choice: DeadLetterFilter) -> int:
         """Removes the unmarked letters that are meant; returns how many."""
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:

@@ -18,8 +18,8 @@ from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FE
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
-from lakefeed.sinks.dead_letters.filter import Choice
-from lakefeed.sinks.dead_letters.store import RECORD_COLUMNS, Origin, with_bad_timestamp
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import RECORD_COLUMNS, SourceCommit, with_bad_timestamp
 from lakefeed.sinks.iceberg.table_change import TableChange, carry_out, creation
 from lakefeed.sinks.table_kinds import require_dead_letters
 
@@ -88,7 +88,12 @@ class DeadLetterTable:
         return TableChange(table=self._table, is_new=True, statements=statements)
 
     def complete(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
+        self,
+        judge: Callable[[DataFrame], DataFrame],
+        commit: SourceCommit,
+        *,
+        spans: Sequence[OffsetRange],
+        expected: int,
     ) -> bool:
         """Writes the dead letters of the last commit, unless the table has them, one commit too; False then."""
         ledger = commit.properties()[FEED]
@@ -102,7 +107,12 @@ class DeadLetterTable:
         return True
 
     def write(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
+        self,
+        judge: Callable[[DataFrame], DataFrame],
+        commit: SourceCommit,
+        *,
+        spans: Sequence[OffsetRange],
+        expected: int,
     ) -> None:
         """Appends the dead letters of a batch.
 
@@ -167,12 +177,12 @@ class DeadLetterTable:
             raise letters_ahead(self._feed, where=self._table)
         return step
 
-    def records(self, choice: Choice) -> DataFrame:
+    def records(self, choice: DeadLetterFilter) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""
         chosen = self._sql(f"SELECT * FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
         return with_bad_timestamp(chosen)
 
-    def drop(self, choice: Choice) -> int:
+    def drop(self, choice: DeadLetterFilter) -> int:
         """Deletes the unmarked letters that are meant; returns how many."""
         count = self._sql(f"SELECT replay FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice)).count()  # noqa: S608
         self._change(f"DELETE FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
@@ -221,7 +231,7 @@ class DeadLetterTable:
         return self._spark.sql(statement, args={"letters": self._table, "feed": self._feed, **arguments})
 
 
-def _arguments(choice: Choice) -> dict[str, Any]:
+def _arguments(choice: DeadLetterFilter) -> dict[str, Any]:
     named = ("topic", "partition", "offset", "schema_id")
     wanted, plain = choice.reasons()
     return {

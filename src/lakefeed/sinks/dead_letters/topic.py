@@ -23,9 +23,17 @@ from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.source import read_batch
-from lakefeed.sinks.dead_letters.filter import Choice
-from lakefeed.sinks.dead_letters.store import Origin, TopicCreation, with_bad_timestamp
-from lakefeed.sinks.dead_letters.topic_reader import LETTER, PREFIX, Letter, Position, State, TopicReader, note_headers
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import SourceCommit, TopicCreation, with_bad_timestamp
+from lakefeed.sinks.dead_letters.topic_reader import (
+    LETTER,
+    PREFIX,
+    DeadLetter,
+    Position,
+    State,
+    TopicReader,
+    note_headers,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -85,7 +93,12 @@ class DeadLetterTopic:
         return TopicCreation(topic=self._topic, partitions=min(MOST_PARTITIONS, partitions), config=config)
 
     def write(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
+        self,
+        judge: Callable[[DataFrame], DataFrame],
+        commit: SourceCommit,
+        *,
+        spans: Sequence[OffsetRange],
+        expected: int,
     ) -> None:
         """Sends the dead letters of a batch.
 
@@ -95,7 +108,12 @@ class DeadLetterTopic:
         self._write(judge, commit, spans=spans, expected=expected, there=set())
 
     def complete(
-        self, judge: Callable[[DataFrame], DataFrame], commit: Origin, *, spans: Sequence[OffsetRange], expected: int
+        self,
+        judge: Callable[[DataFrame], DataFrame],
+        commit: SourceCommit,
+        *,
+        spans: Sequence[OffsetRange],
+        expected: int,
     ) -> bool:
         """Sends those dead letters of the last commit that the topic has not got, after a crash; False if it has all.
 
@@ -112,7 +130,7 @@ class DeadLetterTopic:
     def _write(
         self,
         judge: Callable[[DataFrame], DataFrame],
-        commit: Origin,
+        commit: SourceCommit,
         *,
         spans: Sequence[OffsetRange],
         expected: int,
@@ -161,7 +179,7 @@ class DeadLetterTopic:
         """Nothing: a topic keeps no ledger, and what it has of records that are read again it will have twice."""
         return 0
 
-    def records(self, choice: Choice) -> DataFrame:
+    def records(self, choice: DeadLetterFilter) -> DataFrame:
         """The unmarked letters that are meant, as the records that they were."""
         return self._records([each for each in self._reader.chosen(choice) if each.replay is None])
 
@@ -169,7 +187,7 @@ class DeadLetterTopic:
         """The records of one replay."""
         return self._records(self._of_replay(replay_id))
 
-    def drop(self, choice: Choice) -> int:
+    def drop(self, choice: DeadLetterFilter) -> int:
         """Notes of the unmarked letters that are meant that they are gone; returns how many."""
         unmarked = [each for each in self._reader.chosen(choice) if each.replay is None]
         self._note(unmarked, state="gone", replay=None)
@@ -193,10 +211,10 @@ class DeadLetterTopic:
         """Ids of the replays whose marks are still there."""
         return sorted({each.replay for each in self._reader.letters(self._feed) if each.replay is not None})
 
-    def _of_replay(self, replay_id: str) -> list[Letter]:
+    def _of_replay(self, replay_id: str) -> list[DeadLetter]:
         return [each for each in self._reader.letters(self._feed) if each.replay == replay_id]
 
-    def _records(self, letters: Sequence[Letter]) -> DataFrame:
+    def _records(self, letters: Sequence[DeadLetter]) -> DataFrame:
         """The letters' records, from the places in the topic where they are."""
         from pyspark.sql import functions as sf
 
@@ -225,7 +243,7 @@ class DeadLetterTopic:
             .withColumn("headers", sf.when(sf.size(own) > 0, own))
         )
 
-    def _note(self, letters: Iterable[Letter], *, state: State, replay: str | None) -> None:
+    def _note(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None) -> None:
         """Sends a note on each letter, to the letter's own partition: it never outlives its notes there."""
         failed: list[Any] = []
         producer = Producer(
@@ -263,7 +281,7 @@ class DeadLetterTopic:
             raise Unreachable(f"the broker did not take all notes on dead letters{why}", where=f"topic {self._topic}")
 
 
-def _sent(letters: DataFrame, commit: Origin) -> DataFrame:
+def _sent(letters: DataFrame, commit: SourceCommit) -> DataFrame:
     """Key, value and headers as they go to the topic."""
     from pyspark.sql import functions as sf
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.sinks.dead_letters.filter import Choice, time_of
+from lakefeed.sinks.dead_letters.filter import DeadLetterFilter, time_of
 
 PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
@@ -27,7 +27,7 @@ Position = tuple[str, int, int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Letter:
+class DeadLetter:
     """A letter without what may be large.
 
     Attributes:
@@ -86,17 +86,17 @@ class TopicReader:
         self.name = name
         self._cluster = cluster
 
-    def letters(self, feed: str) -> list[Letter]:
+    def letters(self, feed: str) -> list[DeadLetter]:
         """The letters of a feed that are not gone, by the position of their records.
 
-        Reads the topic to its end. Memory: what a ``Letter`` holds, for each that was ever written and still is in
+        Reads the topic to its end. Memory: what a ``DeadLetter`` holds, for each that was ever written and still is in
         the topic.
 
         Raises:
             ResourceMissing: there is no such topic.
             Unreachable: the broker does not answer.
         """
-        latest: dict[Position, Letter] = {}
+        latest: dict[Position, DeadLetter] = {}
         notes: dict[tuple[Position, int], _Notes] = {}
         for message in scan(self._cluster, self.name):
             headers = message.headers() or ()
@@ -112,11 +112,11 @@ class TopicReader:
                     (of_letter.marked if note["state"] == "marked" else of_letter.unmarked).add(note["replay"])
         return sorted(_folded(latest, notes), key=lambda each: each.record)
 
-    def chosen(self, choice: Choice) -> list[Letter]:
+    def chosen(self, choice: DeadLetterFilter) -> list[DeadLetter]:
         """The letters that are meant, marked ones too."""
         return [each for each in self.letters(choice.feed) if _is_meant(each, choice)]
 
-    def find(self, choice: Choice, *, whole: bool = False) -> list[dict[str, Any]]:
+    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
         """The letters that are meant, by position; ``whole`` with key, value and headers, which may be large."""
         found = self.chosen(choice)
         if not whole or not found:
@@ -161,7 +161,7 @@ class TopicReader:
 
 
 def note_headers(
-    feed: str, letter: Letter, *, state: State, replay: str | None
+    feed: str, letter: DeadLetter, *, state: State, replay: str | None
 ) -> list[tuple[str, str | bytes | None]]:
     """The headers of a note on a letter."""
     topic, partition, offset = letter.record
@@ -171,12 +171,12 @@ def note_headers(
     ]
 
 
-def _letter(message: Any, headers: Sequence[tuple[str, bytes | None]], feed: str) -> Letter | None:
+def _letter(message: Any, headers: Sequence[tuple[str, bytes | None]], feed: str) -> DeadLetter | None:
     """None if it is another feed's, or no letter."""
     ours = _ours(headers, LETTER, feed)
     if ours is None:
         return None
-    return Letter(
+    return DeadLetter(
         place=(message.partition(), message.offset()),
         record=_position(ours),
         timestamp=int(ours["timestamp"]) if ours["timestamp"] else None,
@@ -200,7 +200,9 @@ def _position(ours: Mapping[str, str]) -> Position:
     return sys.intern(ours["topic"]), int(ours["partition"]), int(ours["offset"])
 
 
-def _folded(latest: Mapping[Position, Letter], notes: Mapping[tuple[Position, int], _Notes]) -> Iterator[Letter]:
+def _folded(
+    latest: Mapping[Position, DeadLetter], notes: Mapping[tuple[Position, int], _Notes]
+) -> Iterator[DeadLetter]:
     for letter in latest.values():
         said = notes.get((letter.record, letter.failed_at))
         if said is None:
@@ -210,7 +212,7 @@ def _folded(latest: Mapping[Position, Letter], notes: Mapping[tuple[Position, in
             yield replace(letter, replay=min(open_)) if open_ else letter
 
 
-def _is_meant(letter: Letter, choice: Choice) -> bool:
+def _is_meant(letter: DeadLetter, choice: DeadLetterFilter) -> bool:
     topic, partition, offset = letter.record
     return (
         choice.topic in (None, topic)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.upserts import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
 from lakefeed.errors import ConfigError
 from lakefeed.records.encode.encode import json_of
@@ -37,7 +37,7 @@ class Documents:
             row is a record's change.
     """
 
-    def __init__(self, sink: ElasticsearchSink, *, groups: bool) -> None:
+    def __init__(self, sink: ElasticsearchSinkConfig, *, groups: bool) -> None:
         self._sink = sink
         self.has_changes = sink.mode == "upsert" and not groups
         self._removes = self.has_changes and sink.on_delete == "remove"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.upserts import POSITION_COLUMNS, keyed
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
 from lakefeed.ledger.feed_position import Position
@@ -32,7 +32,7 @@ from lakefeed.sinks.elasticsearch.documents import Documents
 from lakefeed.sinks.elasticsearch.layout import Layout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server, authority, authorization, path_of
-from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, measured, newest
+from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, latest_per_key, summarize_changes
 from lakefeed.sinks.iceberg.table_change import TableChange
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class ElasticsearchIndex:
     def __init__(
         self,
         spark: SparkSession,
-        sink: ElasticsearchSink,
+        sink: ElasticsearchSinkConfig,
         *,
         feed: str,
         evolves: bool = True,
@@ -180,7 +180,7 @@ class ElasticsearchIndex:
             raise ConfigError("a feed into a search server takes batches only", where=self._sink.where)
         self._documents.require_records(rows, stateful=has_state(commit.ranges))
         if self._documents.has_changes:
-            rows = newest(deleting(rows), keys=self._documents.keys(rows), order_by=())
+            rows = latest_per_key(deleting(rows), keys=self._documents.keys(rows), order_by=())
         kept = rows.persist()
         try:
             counted = replace(commit, rows=self._judged(kept, commit_id))
@@ -197,7 +197,7 @@ class ElasticsearchIndex:
         """Computes the rows, and how many they are; nothing is written of a batch that must not land."""
         keys = self._documents.keys(kept)
         if self._documents.has_changes:
-            changes = measured(kept, keys=keys)
+            changes = summarize_changes(kept, keys=keys)
             # Before what is wrong with the rows: they may be of a schema that is yet to be met.
             checked(self._spark, commit_id)
             changes.check(keys=keys, table=self._sink.index, orders=False)

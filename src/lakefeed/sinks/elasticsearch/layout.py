@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.sinks.elasticsearch.server import Server, path_of, refused
 
@@ -62,7 +62,7 @@ class Layout:
         sink: the sink's block in the pipeline file.
     """
 
-    def __init__(self, server: Server, sink: ElasticsearchSink) -> None:
+    def __init__(self, server: Server, sink: ElasticsearchSinkConfig) -> None:
         self._server = server
         self._sink = sink
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import CheckpointMismatch, TableBusy
 from lakefeed.ledger.continuity import faults, made_again
 from lakefeed.ledger.feed_position import Position
@@ -41,7 +41,7 @@ INDEX = {
 
 
 @dataclass(frozen=True)
-class Standing:
+class LedgerDocument:
     """The feed's document, as one saw it.
 
     Attributes:
@@ -109,7 +109,7 @@ class ElasticsearchLedger:
         feed: the feed's name.
     """
 
-    def __init__(self, server: Server, sink: ElasticsearchSink, feed: str) -> None:
+    def __init__(self, server: Server, sink: ElasticsearchSinkConfig, feed: str) -> None:
         self._server = server
         self._where = sink.where
         self._feed, self._target = feed, sink.index
@@ -126,7 +126,7 @@ class ElasticsearchLedger:
             first = {"feed": self._feed, "target": self._target, "number": int(time.time() * 1000)}
             self._put(first, "op_type=create")
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> LedgerDocument | None:
         """The feed's document; None if it has none."""
         answer = self._server.ask("GET", self.path)
         if answer.status == 404:
@@ -134,7 +134,9 @@ class ElasticsearchLedger:
         if answer.status != 200:
             raise refused(answer, where=self._where)
         found = answer.document
-        return Standing(found["_source"], f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}")
+        return LedgerDocument(
+            found["_source"], f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
+        )
 
     def note(self, **entries: str | None) -> None:
         """Changes entries of the feed's document."""
@@ -163,7 +165,7 @@ class ElasticsearchLedger:
             return None
         return Position(last.ranges, last.snapshot_id or 0, standing.commit_id, is_move=last.move is not None)
 
-    def begin(self, commit: Commit, *, commit_id: str) -> Standing | None:
+    def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
         """Looks whether the commit may come now; None if it has come already.
 
         Raises:
@@ -193,7 +195,7 @@ class ElasticsearchLedger:
             )
         return standing
 
-    def require_same_topics(self, standing: Standing, commit: Commit) -> None:
+    def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
         """Refuses records whose documents would take the ids of other ones.
 
         Raises:
@@ -207,7 +209,7 @@ class ElasticsearchLedger:
                 hint="land it in a new index, under another checkpoint location",
             )
 
-    def write(self, standing: Standing, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
+    def write(self, standing: LedgerDocument, commit: Commit, *, commit_id: str, counts: str = "{}") -> bool:
         """Writes a commit; False if the document was changed since, so that it has to begin again.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.loading.problem import Problem
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
 from lakefeed.sinks.elasticsearch.layout import Layout
@@ -14,7 +14,7 @@ OLDEST = 7
 """Elasticsearch before it has types of documents, and no compare-and-set by sequence number."""
 
 
-def problems(sink: ElasticsearchSink, *, key: str) -> Iterator[Problem]:
+def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:
     """Everything that would stop a run.
 
     Args:

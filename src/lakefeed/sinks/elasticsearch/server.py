@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lakefeed.clients.http import exchange
-from lakefeed.config.elasticsearch import ElasticsearchSink
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
 from lakefeed.messages.record_values import without_values
 
@@ -57,7 +57,7 @@ class Server:
         sink: the sink's block in the pipeline file.
     """
 
-    def __init__(self, sink: ElasticsearchSink) -> None:
+    def __init__(self, sink: ElasticsearchSinkConfig) -> None:
         self._sink = sink
         self._headers = {"accept": "application/json", "content-type": "application/json"}
         if (login := authorization(sink)) is not None:
@@ -137,7 +137,7 @@ class Server:
             raise ConfigError("the file has no certificates that can be read (PEM)", where=where) from None
 
 
-def authorization(sink: ElasticsearchSink) -> str | None:
+def authorization(sink: ElasticsearchSinkConfig) -> str | None:
     """The header that logs in; None without a login."""
     if sink.api_key is not None:
         return f"ApiKey {sink.api_key.get_secret_value()}"
@@ -147,7 +147,7 @@ def authorization(sink: ElasticsearchSink) -> str | None:
     return f"Basic {base64.b64encode(login).decode()}"
 
 
-def authority(sink: ElasticsearchSink) -> str | None:
+def authority(sink: ElasticsearchSinkConfig) -> str | None:
     """The certificates that the server's is to be signed by; None for those that are trusted anyway.
 
     Raises:

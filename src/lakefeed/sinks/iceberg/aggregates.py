@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.records.schema.fit import aligned
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 VIEW = "lakefeed_results"
 
 
-class OverwrittenTable(IcebergTable):
+class OverwriteTable(IcebergTable):
     """A table whose rows each batch replaces, in one commit."""
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
@@ -50,7 +50,7 @@ class OverwrittenTable(IcebergTable):
         return self.ledger.rows_of(commit_id)
 
 
-class UpdatedTable(IcebergTable):
+class MergeTable(IcebergTable):
     """A table with one row for each key, which the newest batch that has the key has written.
 
     Args:
@@ -60,7 +60,7 @@ class UpdatedTable(IcebergTable):
         evolves: whether its columns follow the rows'.
     """
 
-    def __init__(self, spark: SparkSession, sink: IcebergSink, *, feed: str, evolves: bool = True) -> None:
+    def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
         merging = {f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")}
         made_with = sink.model_copy(update={"properties": {**merging, **sink.properties}})
         super().__init__(spark, made_with, feed=feed, evolves=evolves)

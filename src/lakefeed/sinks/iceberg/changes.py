@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _RANK, _OF_KEY, _MOVED = "_lakefeed_rank", "_lakefeed_of_key", "_lakefeed_moved"
 MEASURED = (_OF_KEY, _MOVED)
-"""Columns that ``newest`` adds."""
+"""Columns that ``latest_per_key`` adds."""
 
 
 def deleting(changes: DataFrame) -> DataFrame:
@@ -55,8 +55,8 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
     return int(row["rows"])
 
 
-def newest(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
-    """The newest change of each key, with what ``measured`` wants to know of the others."""
+def latest_per_key(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
+    """The newest change of each key, with what ``summarize_changes`` wants to know of the others."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
@@ -74,7 +74,7 @@ def newest(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) 
 
 
 @dataclass(frozen=True)
-class Measured:
+class ChangeSummary:
     """What is known of a batch's changes before any is written.
 
     Attributes:
@@ -111,8 +111,8 @@ class Measured:
             raise key_moved(table, self.moved, orders=orders)
 
 
-def measured(newest_changes: DataFrame, *, keys: Sequence[str]) -> Measured:
-    """Counts what ``newest`` returned, and finds the bounds of the keys, in one pass."""
+def summarize_changes(newest_changes: DataFrame, *, keys: Sequence[str]) -> ChangeSummary:
+    """Counts what ``latest_per_key`` returned, and finds the bounds of the keys, in one pass."""
     from pyspark.sql import functions as sf
 
     null_key = reduce(or_, (sf.col(name(key)).isNull() for key in keys))
@@ -134,7 +134,7 @@ def measured(newest_changes: DataFrame, *, keys: Sequence[str]) -> Measured:
             sql = type_sql(newest_changes.schema[key].dataType)
             bounds.append(Bound(column=key, lowest=_literal(lowest, sql), highest=_literal(highest, sql)))
     upserts = Upserts(row["changes"], row["keys"], row["deletes"])
-    return Measured(upserts, tuple(bounds), _told(row["without_key"]), _told(row["moved"]))
+    return ChangeSummary(upserts, tuple(bounds), _told(row["without_key"]), _told(row["moved"]))
 
 
 def key_moved(table: str, told: str | None = None, *, orders: bool = True) -> ConfigError:

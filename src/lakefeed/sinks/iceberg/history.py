@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from lakefeed.clients.iceberg.conflicts import run_in_turn
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.position_reset import Move, Reason
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
@@ -34,10 +34,10 @@ class HistoryTable(IcebergTable):
     _fence: str | None = None
 
     @classmethod
-    def beside(cls, spark: SparkSession, sink: IcebergSink, *, feed: str, evolves: bool) -> Self:
+    def beside(cls, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool) -> Self:
         """The history that an upsert sink names."""
         of_table = {name: getattr(sink, name) for name in ("partition_by", "sort_by", "properties")}
-        own = IcebergSink.model_validate(
+        own = IcebergSinkConfig.model_validate(
             {"table": sink.history, **{name: each for name, each in of_table.items() if name in sink.model_fields_set}}
         )
         return cls(spark, own.with_names_made(sink.names_made), feed=feed, evolves=evolves)

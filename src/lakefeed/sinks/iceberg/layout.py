@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.partitions import PartitionTransform
 from lakefeed.config.sorting import SortColumn
 
@@ -52,7 +52,7 @@ class Layout:
         return cls(tuple(each for each in partitions if each[1] != "void"), tuple(order))
 
     @classmethod
-    def of_sink(cls, sink: IcebergSink) -> Layout:
+    def of_sink(cls, sink: IcebergSinkConfig) -> Layout:
         """What a pipeline file wants."""
         transforms = map(PartitionTransform.parse, sink.partition_by)
         return cls(

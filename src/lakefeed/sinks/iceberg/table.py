@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.partitions import PartitionTransform
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.feed_position import Position
@@ -50,7 +50,7 @@ class IcebergTable:
     keeps_ledger = True
     keeps_log = False
 
-    def __init__(self, spark: SparkSession, sink: IcebergSink, *, feed: str, evolves: bool = True) -> None:
+    def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
         self._evolves = evolves
         self._spark = spark
         self._sink = sink

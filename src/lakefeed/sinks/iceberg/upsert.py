@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.iceberg.conflicts import run_in_turn
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark import jvm
-from lakefeed.config.iceberg_sink import IcebergSink
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.upserts import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, SnapshotProperties
@@ -24,7 +24,7 @@ from lakefeed.records.schema.fit import aligned, find
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.adaptive import adaptive
-from lakefeed.sinks.iceberg.changes import deleting, key_moved, measured, newest
+from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.iceberg.history import HistoryTable
 from lakefeed.sinks.iceberg.merge import KEY_MOVED, Bound, Merge
 from lakefeed.sinks.iceberg.table import IcebergTable
@@ -53,7 +53,7 @@ class UpsertTable(IcebergTable):
         evolves: whether its columns follow the rows'.
     """
 
-    def __init__(self, spark: SparkSession, sink: IcebergSink, *, feed: str, evolves: bool = True) -> None:
+    def __init__(self, spark: SparkSession, sink: IcebergSinkConfig, *, feed: str, evolves: bool = True) -> None:
         self._own_properties = {
             **{f"write.{statement}.mode": sink.write for statement in ("merge", "update", "delete")},
             KEYED: f"{','.join(sink.keys)} {sink.on_delete}",
@@ -126,9 +126,9 @@ class UpsertTable(IcebergTable):
     def _landed(self, changes: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int:
         if self._history is not None:
             changes = changes.persist()
-        latest = newest(changes, keys=self._keys, order_by=self._sink.order_by).persist()
+        latest = latest_per_key(changes, keys=self._keys, order_by=self._sink.order_by).persist()
         try:
-            batch = measured(latest, keys=self._keys)
+            batch = summarize_changes(latest, keys=self._keys)
             # Before what is wrong with the rows: they may be of a schema that is yet to be met.
             if (outcomes := jvm.java(self._spark).commit.Outcomes.of(commit_id)) is not None:
                 outcomes.check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.upserts import keyed
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.sinks.jdbc.columns import DatabaseColumn, columns_of, engine_of, misfit, type_sql, unique_keys, widens
@@ -25,7 +25,7 @@ class Layout:
         evolves: whether its columns follow the rows'.
     """
 
-    def __init__(self, ledger: JdbcLedger, sink: JdbcSink, session: Session, *, evolves: bool = True) -> None:
+    def __init__(self, ledger: JdbcLedger, sink: JdbcSinkConfig, session: Session, *, evolves: bool = True) -> None:
         self._ledger = ledger
         self._sink = sink
         self._session = session

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
-from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.continuity import faults
 from lakefeed.ledger.feed_position import Position
@@ -32,7 +32,7 @@ PAGE = 500
 
 
 @dataclass(frozen=True)
-class Standing:
+class LedgerRow:
     """The feed's row, as one saw it.
 
     Attributes:
@@ -57,7 +57,7 @@ class JdbcLedger:
         feed: the feed's name.
     """
 
-    def __init__(self, database: Database, sink: JdbcSink, feed: str) -> None:
+    def __init__(self, database: Database, sink: JdbcSinkConfig, feed: str) -> None:
         self._database = database
         self.where = sink.where
         self.feed = feed
@@ -104,7 +104,7 @@ class JdbcLedger:
             session.update(f"INSERT INTO {self.name(FEEDS)} (feed, target) VALUES (?, ?)", *self._ours)  # noqa: S608
         session.commit()
 
-    def standing(self, session: Session, *, lock: bool = False) -> Standing | None:
+    def standing(self, session: Session, *, lock: bool = False) -> LedgerRow | None:
         """The feed's row; None if it has none.
 
         Args:
@@ -121,7 +121,7 @@ class JdbcLedger:
         if not found:
             return None
         fence, reader, keyed, topics = found[0]
-        return Standing(fence, reader, keyed, json.loads(topics or "{}"))
+        return LedgerRow(fence, reader, keyed, json.loads(topics or "{}"))
 
     def note(self, session: Session, **columns: str | None) -> None:
         """Changes columns of the feed's row."""

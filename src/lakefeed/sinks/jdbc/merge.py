@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.upserts import DELETED, POSITION_COLUMNS
 from lakefeed.sinks.jdbc.dialect import Dialect
 from lakefeed.sinks.jdbc.session import Session
@@ -35,7 +35,7 @@ class JdbcMerge:
     dialect: Dialect
     target: str
     stage: str
-    sink: JdbcSink
+    sink: JdbcSinkConfig
     columns: Sequence[str]
     keys: Sequence[str]
     groups: bool = False

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from lakefeed.config.jdbc import Address, JdbcSink
+from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.config.loading.problem import Problem
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def problems(sink: JdbcSink, *, key: str, feed: str, rows_of: Callable[[], StructType | None]) -> Iterator[Problem]:
+def problems(
+    sink: JdbcSinkConfig, *, key: str, feed: str, rows_of: Callable[[], StructType | None]
+) -> Iterator[Problem]:
     """Everything that would stop a run.
 
     Args:
@@ -51,7 +53,7 @@ def problems(sink: JdbcSink, *, key: str, feed: str, rows_of: Callable[[], Struc
         yield Problem.of(error, key=f"{key}.{'table' if sink.table in (error.where or '') else 'user'}")
 
 
-def _listens(sink: JdbcSink, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
+def _listens(sink: JdbcSinkConfig, key: str, error: MissingExtra | JavaOnly) -> Iterator[Problem]:
     """Without a client that asks as the feed does: whether anybody listens; the login comes with the feed's start."""
     address = Address.of(sink.url)
     try:

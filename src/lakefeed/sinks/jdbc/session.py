@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.clients.spark import jvm
 from lakefeed.config import tls
-from lakefeed.config.jdbc import Address, JdbcSink
+from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.errors import (
     AccessDenied,
     ConfigError,
@@ -122,7 +122,7 @@ class JvmDatabase:
     _java: Any
 
     @classmethod
-    def of(cls, spark: SparkSession, sink: JdbcSink) -> JvmDatabase:
+    def of(cls, spark: SparkSession, sink: JdbcSinkConfig) -> JvmDatabase:
         """Makes the password known to the JVM; logs in nowhere yet."""
         dialect = dialect_of(sink.url)
         name = f"{sink.user}@{sink.url}"
@@ -170,7 +170,7 @@ class PythonDatabase:
         sink: its block in the pipeline file.
     """
 
-    sink: JdbcSink
+    sink: JdbcSinkConfig
 
     @property
     def dialect(self) -> Dialect:

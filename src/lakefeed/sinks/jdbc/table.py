@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
-from lakefeed.config.jdbc import JdbcSink
+from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.upserts import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
 from lakefeed.ledger.continuity import made_again
@@ -27,7 +27,7 @@ from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
 from lakefeed.records.schema.fit import holds_values, refuse_same_but_for_case
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
-from lakefeed.sinks.iceberg.changes import deleting, key_moved, measured, newest
+from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.iceberg.table_change import TableChange
 from lakefeed.sinks.jdbc.columns import is_nested
 from lakefeed.sinks.jdbc.layout import Layout
@@ -61,7 +61,7 @@ class JdbcTable:
     def __init__(
         self,
         spark: SparkSession,
-        sink: JdbcSink,
+        sink: JdbcSinkConfig,
         *,
         feed: str,
         evolves: bool = True,
@@ -204,9 +204,9 @@ class JdbcTable:
             raise ConfigError("a JDBC feed takes batches only", where=self._sink.where)
         if not self._has_changes:
             return self._patiently(lambda: self._staged(rows, commit, commit_id))
-        latest = newest(deleting(rows), keys=self._keys, order_by=self._sink.order_by).persist()
+        latest = latest_per_key(deleting(rows), keys=self._keys, order_by=self._sink.order_by).persist()
         try:
-            batch = measured(latest, keys=self._keys)
+            batch = summarize_changes(latest, keys=self._keys)
             # Before what is wrong with the rows: they may be of a schema that is yet to be met.
             checked(self._spark, commit_id)
             batch.check(keys=self._keys, table=self._sink.table)
@@ -222,7 +222,7 @@ class JdbcTable:
             RowsRefused: the database refuses them.
         """
         if self._has_changes:
-            rows = newest(deleting(rows), keys=self._keys, order_by=self._sink.order_by)
+            rows = latest_per_key(deleting(rows), keys=self._keys, order_by=self._sink.order_by)
         self._patiently(lambda: self._staged(rows, commit, commit_id=None))
 
     def _staged(self, rows: DataFrame, commit: Commit, commit_id: str | None) -> int:
