@@ -102,3 +102,15 @@ def test_the_index_of_the_documentation_lists_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text("utf-8")
     pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
     assert sorted(name for name in pages if f"]({name})" not in index) == []
+
+
+def test_the_java_classes_that_documents_name_exist() -> None:
+    sources = ROOT / "jvm" / "src" / "main" / "java"
+    named = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"\bio\.lakefeed(?:\.[a-z0-9]+)+\.[A-Z]\w+", page.read_text("utf-8"))
+    }
+    assert named
+    missing = [each for each in sorted(named) if not (sources / f"{each[1].replace('.', '/')}.java").exists()]
+    assert missing == []
