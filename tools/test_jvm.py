@@ -49,6 +49,7 @@ def run(names: list[str]) -> int:
             *["--disable-banner", "--details=summary", "--fail-if-no-tests", "--disable-ansi-colors"],
             *[f"--scan-classpath={classes}", *selected],
         ],
+        cwd=ROOT,
         check=False,
     ).returncode
 

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.lang.reflect.Method;
 import java.util.function.UnaryOperator;
 import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.TableOperations;
@@ -367,6 +368,17 @@ class CheckedOperationsTest {
         void endByThemselves() {
             commit(table -> Tables.set(table, Quiet.PROPERTY, "1000"));
             commit(table -> Tables.addAs("replace", table, 1));
+        }
+    }
+
+    /** A method with a default would not reach the catalog's own operations. */
+    @Test
+    void delegatesEachMethodOfTheInterface() throws NoSuchMethodException {
+        for (Method method : TableOperations.class.getMethods()) {
+            assertSame(
+                    CheckedOperations.class,
+                    CheckedOperations.class.getMethod(method.getName(), method.getParameterTypes()).getDeclaringClass(),
+                    method.toString());
         }
     }
 
