@@ -52,7 +52,6 @@ class History:
         self.older = 0
         self.letters: set[tuple[int, int]] = set()
         self.bad: set[tuple[int, int]] = set()
-        self.kept_twice = False
         feed.create_topic(partitions=PARTITIONS)
         self.send()
         self.run()
@@ -111,10 +110,9 @@ class History:
             return
         self.letters = {each for each in self.letters if each[0] != partition or each[1] < to}
         if delete:
-            for key in [each for each in self.rows if each[0] == partition and each[1] >= to]:
+            # Rows past where the feed stands are those that an earlier rewind has kept, and stay.
+            for key in [each for each in self.rows if each[0] == partition and to <= each[1] < self.at[partition]]:
                 del self.rows[key]
-        else:
-            self.kept_twice = True
         self.at[partition] = to
 
     def replay(self) -> None:
@@ -124,13 +122,11 @@ class History:
 
     def expire(self) -> None:
         time.sleep(0.01)
-        # The commit of a rewind with --keep-rows tells why offsets have several rows. verify --deep needs it.
-        left = 1000 if self.kept_twice else 2
         for table in ("rows", "letters"):
             name = f"{self.feed.name}.{table}"
             self.lake.sql(
                 f"CALL lake.system.expire_snapshots(table => '{name}', older_than => TIMESTAMP '2999-01-01 00:00:00', "
-                f"retain_last => {left})"
+                "retain_last => 2)"
             ).collect()
 
     def lose(self) -> None:

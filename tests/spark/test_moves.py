@@ -37,6 +37,20 @@ def test_a_rewind_goes_back_and_deletes_rows_in_one_commit(table: Table) -> None
     assert table.covered() == ((0, 6),)
 
 
+def test_a_rewind_that_keeps_rows_is_remembered_when_its_snapshot_has_expired(table: Table) -> None:
+    table.land(0, 6)
+    table.move(6, 2)
+    table.land(2, 4)
+    table.land(4, 5)
+    table.expire()
+    assert len(table.snapshots()) == 1
+    table.land(5, 7)
+    position = table.ledger().position()
+    assert position is not None
+    assert position.kept.intervals == {("topic", 0): ((2, 6),)}
+    assert table.ids() == [0, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6]
+
+
 @pytest.mark.parametrize("delete", [True, False])
 def test_a_rewind_is_a_commit_even_if_no_row_has_to_go(table: Table, delete: bool) -> None:
     table.land(0, 4)

@@ -48,6 +48,7 @@ class Position:
         commit_id: of that commit.
         covered: what the table has; None if that is not known, as after a rollback by an engine without the check.
         is_move: whether that commit is no batch, but moved the feed.
+        kept: offsets that rewinds with ``--keep-rows`` went back behind: the table may have several rows of each.
     """
 
     ranges: OffsetRanges
@@ -55,6 +56,7 @@ class Position:
     commit_id: str | None = None
     covered: Covered | None = None
     is_move: bool = False
+    kept: Covered = field(default_factory=Covered)
 
     @property
     def moved_by(self) -> int | None:
@@ -80,6 +82,7 @@ class Position:
                 covered=_covered(document["covered"]) if "covered" in document else None,
                 # A position of an older version tells a move only by its lack of records.
                 is_move=bool(document.get("moved", not ranges.records)),
+                kept=_covered(document.get("kept", {})),
             )
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ConfigError("this is not the position of a feed", where=text[:200]) from None

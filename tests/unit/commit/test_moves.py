@@ -91,6 +91,10 @@ def test_a_position_is_read_as_the_jvm_module_writes_it() -> None:
     )
     covered = Covered({("t", 0): ((0, 2), (4, 5))}, {"t": "one"})
     assert Position.from_json(text) == Position(at(5, start=1), 7, "c", covered)
+    kept = json.loads(text) | {"kept": {"t": {"id": "one", "offsets": {"0": [2, 9], "1": []}}}}
+    position = Position.from_json(json.dumps(kept))
+    assert position is not None
+    assert position.kept == Covered({("t", 0): ((2, 9),), ("t", 1): ()}, {"t": "one"})
     assert Position.from_json("rolled-back") is None
     # A batch may be without records. A position of an older version says nothing else of a move.
     empty = {"snapshot-id": 7, "ranges": json.loads(at(5).to_json())}

@@ -12,7 +12,7 @@ from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.step_back import step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.rewind.plan import move_commit, planned, written_offsets
+from lakefeed.operations.rewind.plan import PartitionMove, move_commit, planned, written_offsets
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Letter, Letters, Placed
 
@@ -81,6 +81,11 @@ def test_the_commit_of_a_rewind_has_every_partition() -> None:
     commit = move_commit("f", spans((4, 9), (0, 5)), moves, topics, deletes=True)
     assert commit.ranges == spans((2, 2), (5, 5))
     assert commit.move == Move("rewind", {P0: (9, 2)}, {}, {P0: 0})
+    for rows, deleted in ((None, None), (3, None), (0, {P0: 0})):
+        back = (PartitionMove(topic="t", partition=0, start=9, to=2, rows=rows),)
+        kept = move_commit("f", spans((4, 9)), back, topics, deletes=False).move
+        assert kept is not None
+        assert kept.deleted_rows == deleted, "without rows, none is kept"
     unknown = planned({}, {P0: 2, P1: 0}, topics, ids={}, accept_loss=False)
     commit = move_commit("f", None, unknown, topics, deletes=False)
     assert commit.ranges == spans((2, 2), (0, 0))

@@ -267,6 +267,11 @@ def test_rows_are_compared_by_their_own_offsets() -> None:
     doubled = only(with_first(Placed(22, 20, repeated=((3, 2), (4, 2)))))
     assert (doubled.kind, doubled.start, doubled.end) == ("duplicates", 3, 5)
     assert "2 rows" in doubled.what
+    # The commit of the rewind that kept the rows may have expired; the recorded position remembers it.
+    kept = with_first(Placed(22, 20, repeated=((3, 2), (4, 2))), rows_kept=frozenset({(TOPIC, 0)}))
+    assert (faults(kept), notes(kept)) == ([], ["duplicates"])
+    elsewhere = with_first(Placed(22, 20, repeated=((3, 2), (4, 2))), rows_kept=frozenset({(TOPIC, 1)}))
+    assert faults(elsewhere) == ["duplicates"]
     missing = only(with_first(Placed(18, 18, absent=((4, 6),))))
     assert (missing.kind, missing.start, missing.end) == ("missing", 4, 6)
     assert "2 of 20 rows" in missing.what
@@ -291,3 +296,8 @@ def test_rows_that_a_rewind_kept_may_be_of_commits_that_have_expired(
     move = Move("rewind", {(TOPIC, 0): (30, 10)}, {TOPIC: ID}, deleted)
     ranges = OffsetRanges((OffsetRange(TOPIC, 0, 10, 10), OffsetRange(TOPIC, 1, 5, 5)), {TOPIC: ID})
     assert begins([Commit("f", 0, ranges, move=move)]) == {(TOPIC, 0): below, (TOPIC, 1): 5}
+
+
+def test_rows_that_an_expired_rewind_kept_may_be_of_commits_that_have_expired() -> None:
+    commit = Commit("f", 0, OffsetRanges((OffsetRange(TOPIC, 0, 10, 20), OffsetRange(TOPIC, 1, 5, 9)), {TOPIC: ID}))
+    assert begins([commit], {(TOPIC, 0): ((2, 4), (10, 30))}) == {(TOPIC, 0): 30, (TOPIC, 1): 5}

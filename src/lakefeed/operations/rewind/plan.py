@@ -153,7 +153,10 @@ def move_commit(
         deletes: whether the rows of what is read again are deleted in the same commit.
     """
     reason: Reason = "accepted-loss" if any(each.given_up for each in moves) else "rewind"
-    deleted = {(each.topic, each.partition): each.rows or 0 for each in moves if each.again} if deletes else None
+    again = [each for each in moves if each.again]
+    # Where there are no rows to keep, none is kept: a later duplicate of these offsets is a fault then.
+    deletes = deletes or (bool(again) and all(each.rows == 0 for each in again))
+    deleted = {(each.topic, each.partition): each.rows or 0 for each in again} if deletes else None
     if before is None:
         ids = {name: found.topic_id for name, found in topics.items() if found is not None}
         ranges = OffsetRanges(

@@ -188,7 +188,7 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
             # Of rows of replays that were rewound it is not known which they were.
             wanted[key] += 0 if key in uncertain else counts.rows
     deleted = any(each.deleted for each in evidence.others)
-    names, kept_twice = renamed(evidence.commits), doubled(evidence.commits)
+    names, kept_twice = renamed(evidence.commits), doubled(evidence.commits) | evidence.rows_kept
     for topic, partition in sorted(placed.keys() | wanted.keys()):
         key = (topic, partition)
         rows, name = placed.get(key, Placed()), f"{topic}-{partition}"

@@ -120,6 +120,7 @@ class Evidence:
         older_rows: rows that the table had before the oldest snapshot that is left.
         recorded: the newest position by the table's property; None without one.
         recorded_known: False if the property says that the table was rolled back to before what it knows.
+        rows_kept: partitions that were rewound with their rows kept, by the recorded position.
         fence: the fence that was taken last.
         backfills: of old records beside the feed, oldest first.
         backfill_fence: the fence of backfills that was taken last.
@@ -140,6 +141,7 @@ class Evidence:
     older_rows: int = 0
     recorded: OffsetRanges | None = None
     recorded_known: bool = True
+    rows_kept: frozenset[Partition] = frozenset()
     fence: str | None = None
     backfills: tuple[Backfill, ...] = ()
     backfill_fence: str | None = None
@@ -178,11 +180,14 @@ def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, in
     return found
 
 
-def begins(commits: Sequence[Commit]) -> dict[Partition, int]:
+def begins(
+    commits: Sequence[Commit], kept: Mapping[Partition, Sequence[tuple[int, int]]] | None = None
+) -> dict[Partition, int]:
     """Below which offset rows can be of commits that have expired, for each partition.
 
     Args:
         commits: those that are left, oldest first.
+        kept: offsets that rewinds went back behind with their rows kept, also where the rewind's commit has expired.
     """
     found = {key: start for key, (start, _) in spans(commits).items()}
     for commit in commits:
@@ -190,6 +195,9 @@ def begins(commits: Sequence[Commit]) -> dict[Partition, int]:
             # The rows that the move kept are further on than where it goes.
             for key, (_, end) in commit.rewound.items():
                 found[key] = max(end, found[key])
+    for key, intervals in (kept or {}).items():
+        for _, end in intervals:
+            found[key] = max(end, found.get(key, end))
     return found
 
 

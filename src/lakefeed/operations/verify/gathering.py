@@ -61,6 +61,8 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
     commits, backfills = tuple(commits_of(line, feed)), tuple(backfills_of(line, feed))
     recorded = table.properties.get(f"{POSITION}.{feed}")
     position = Position.from_json(recorded) if recorded is not None else None
+    # Their commits may have expired: only the position still says why offsets have several rows.
+    rows_kept = position.kept.intervals if position is not None else {}
     # After the table, so that no batch of it can be without them.
     letters = None
     if config.dead_letters is not None and config.dead_letters.table is not None:
@@ -72,7 +74,7 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
         if not (deep and commits):
             return None
         kept = letters.letters if letters else ()
-        return placed(IcebergRows(of), covered(landed), topics=topics, begins=begins(commits), letters=kept)
+        return placed(IcebergRows(of), covered(landed), topics=topics, begins=begins(commits, rows_kept), letters=kept)
 
     return Evidence(
         commits=commits,
@@ -80,6 +82,7 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
         older_rows=rows_before(line),
         recorded=None if position is None else position.ranges,
         recorded_known=recorded is None or position is not None,
+        rows_kept=frozenset(key for key, intervals in rows_kept.items() if intervals),
         fence=table.properties.get(f"{FENCE}.{feed}"),
         backfills=backfills,
         backfill_fence=table.properties.get(f"{FENCE}.{feed}{BACKFILLS}"),

@@ -51,6 +51,10 @@ final class Covered {
         return json;
     }
 
+    boolean isEmpty() {
+        return topics.values().stream().allMatch(topic -> topic.partitions.values().stream().allMatch(Map::isEmpty));
+    }
+
     /** Adds a commit's ranges, as its summary has them. */
     void add(JsonNode ranges) {
         each(ranges, (name, id, partition, start, end) -> add(intervals(name, id, partition), start, end));

@@ -15,10 +15,11 @@ import org.apache.iceberg.TableMetadata;
  *
  * @param commit the feed's newest commit
  * @param covered the offsets that the table has; null if that is not known
+ * @param kept offsets that the feed went back behind with their rows kept, so that the table may have several rows of each
  * @param at the newest snapshot that has changed what is covered: a commit, a move or a backfill
  * @param sequence that snapshot's sequence number
  */
-record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
+record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, long sequence) {
     String toJson() {
         ObjectNode json = JsonNodeFactory.instance.objectNode();
         json.put("commit-id", commit.commitId())
@@ -29,6 +30,9 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
         if (covered != null) {
             json.set("covered", covered.toJson());
             json.put("covered-at", at).put("covered-sequence", sequence);
+        }
+        if (!kept.isEmpty()) {
+            json.set("kept", kept.toJson());
         }
         return json.toString();
     }
@@ -43,7 +47,11 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
                 json.has("moved") ? json.path("moved").asBoolean() : isEmpty(json.path("ranges")));
         Covered covered = json.has("covered") ? Covered.of(json.path("covered")) : null;
         return new Position(
-                commit, covered, json.path("covered-at").asLong(), json.path("covered-sequence").asLong());
+                commit,
+                covered,
+                Covered.of(json.path("kept")),
+                json.path("covered-at").asLong(),
+                json.path("covered-sequence").asLong());
     }
 
     /**
@@ -62,7 +70,12 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
         boolean trusted = recorded != null
                 && recorded.commit.snapshotId() == last.snapshotId()
                 && (descends(table, head, recorded.at) || expired(table, head, recorded));
-        return new Position(last, trusted ? recorded.covered : null, trusted ? recorded.at : 0, trusted ? recorded.sequence : 0);
+        return new Position(
+                last,
+                trusted ? recorded.covered : null,
+                kept(table, head, feed, recorded == null ? Covered.nothing() : recorded.kept),
+                trusted ? recorded.at : 0,
+                trusted ? recorded.sequence : 0);
     }
 
     /** Whether ranges have no offset. A position of an older version says nothing else of a move. */
@@ -109,8 +122,41 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
             covered = Covered.of(covered.toJson());
             apply(covered, snapshot);
         }
+        Covered kept = before == null ? Covered.nothing() : Covered.of(before.kept.toJson());
+        keepRows(kept, snapshot);
         Ledger.Commit commit = moves ? Ledger.Commit.of(snapshot) : before.commit;
-        return new Position(commit, covered, snapshot.snapshotId(), snapshot.sequenceNumber());
+        return new Position(commit, covered, kept, snapshot.snapshotId(), snapshot.sequenceNumber());
+    }
+
+    /**
+     * The offsets whose rows were kept by the moves up to {@code head}.
+     *
+     * @param before those of moves whose snapshots have expired; may have more, which the snapshots that are left correct
+     */
+    private static Covered kept(TableMetadata table, Long head, String feed, Covered before) {
+        List<Snapshot> line = line(table, head);
+        Collections.reverse(line);
+        boolean whole = line.isEmpty() || line.get(0).parentId() == null;
+        Covered kept = whole ? Covered.nothing() : Covered.of(before.toJson());
+        line.stream().filter(each -> concerns(each, feed)).forEach(each -> keepRows(kept, each));
+        return kept;
+    }
+
+    private static void keepRows(Covered kept, Snapshot snapshot) {
+        Map<String, String> summary = snapshot.summary();
+        if (!summary.containsKey(Ledger.MOVED)) {
+            return;
+        }
+        if (deletesRows(summary)) {
+            kept.remove(rewound(summary));
+        } else {
+            kept.add(rewound(summary));
+        }
+        kept.keep(Ledger.parsed(summary.get(Ledger.RANGES)));
+    }
+
+    private static boolean deletesRows(Map<String, String> summary) {
+        return Ledger.parsed(summary.get(Ledger.MOVED)).has("deleted");
     }
 
     /**
@@ -123,8 +169,26 @@ record Position(Ledger.Commit commit, Covered covered, long at, long sequence) {
         if (newest == null) {
             return Ledger.ROLLED_BACK;
         }
-        return new Position(Ledger.Commit.of(newest), coveredAfterMove(base, changed, feed), head, changed.snapshot(head).sequenceNumber())
+        return new Position(
+                        Ledger.Commit.of(newest),
+                        coveredAfterMove(base, changed, feed),
+                        kept(changed, head, feed, keptBefore(base, changed, feed)),
+                        head,
+                        changed.snapshot(head).sequenceNumber())
                 .toJson();
+    }
+
+    /** Returns what was kept, and what the moves of the line that is left have deleted: a rollback brings those rows back. */
+    private static Covered keptBefore(TableMetadata base, TableMetadata changed, String feed) {
+        String text = base.properties().get(Ledger.POSITION + feed);
+        Covered kept = text.equals(Ledger.ROLLED_BACK) ? Covered.nothing() : Covered.of(ofJson(text).kept.toJson());
+        List<Long> entered = line(changed, changed.currentSnapshot().snapshotId()).stream().map(Snapshot::snapshotId).toList();
+        line(base, base.currentSnapshot().snapshotId()).stream()
+                .takeWhile(each -> !entered.contains(each.snapshotId()))
+                .filter(each -> concerns(each, feed) && each.summary().containsKey(Ledger.MOVED))
+                .filter(each -> deletesRows(each.summary()))
+                .forEach(each -> kept.add(rewound(each.summary())));
+        return kept;
     }
 
     private static Covered coveredAfterMove(TableMetadata base, TableMetadata changed, String feed) {

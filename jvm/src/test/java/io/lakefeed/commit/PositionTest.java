@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import io.lakefeed.Json;
 import org.apache.iceberg.TableMetadata;
 import org.junit.jupiter.api.Nested;
@@ -44,6 +45,76 @@ class PositionTest {
         StringBuilder text = new StringBuilder();
         position.covered().toJson().path("t").path("offsets").path("0").forEach(bound -> text.append(' ').append(bound.asLong()));
         return text.toString().strip();
+    }
+
+    /** The offsets of partition 0 of the topic whose rows were kept. */
+    private static String kept(Position position) {
+        StringBuilder text = new StringBuilder();
+        position.kept().toJson().path("t").path("offsets").path("0").forEach(bound -> text.append(' ').append(bound.asLong()));
+        return text.toString().strip();
+    }
+
+    private static String deleting(String positions) {
+        return Tables.moved(positions).replaceFirst("}$", ",'deleted':{'t':{'0':5}}}");
+    }
+
+    @Nested
+    class OfRowsThatWereKept {
+        private final TableMetadata rewound =
+                commit(commit(Tables.empty(), 1, "A 0 9"), 2, "A 4 4", Ledger.MOVED, Tables.moved("A 9 4"));
+
+        @Test
+        void areRememberedWhenTheirMoveHasExpired() {
+            assertEquals("4 9", kept(position(rewound)));
+            TableMetadata table = commit(commit(rewound, 3, "A 4 7"), 4, "A 7 8");
+            assertEquals("4 9", kept(position(Tables.expire(table, 1, 2, 3))));
+            assertEquals("4 9", kept(position(commit(Tables.expire(table, 1, 2, 3), 5, "A 8 9"))));
+        }
+
+        @Test
+        void areForgottenWhenALaterMoveDeletesThem() {
+            TableMetadata table = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
+            assertEquals("4 6 8 9", kept(position(table)));
+            assertEquals("4 6 8 9", kept(position(Tables.expire(commit(table, 5, "A 6 7"), 1, 2, 3, 4))));
+        }
+
+        @Test
+        void areForgottenWithTheirTopic() {
+            assertEquals("", kept(position(commit(rewound, 3, "B 0 0", Ledger.MOVED, Tables.moved("A 4 0")))));
+        }
+
+        @Test
+        void areReadFromTheSnapshotsIfAnOlderVersionWroteThePosition() {
+            TableMetadata old = Tables.set(rewound, PROPERTY, without("kept", rewound.properties().get(PROPERTY)));
+            assertEquals("4 9", kept(position(old)));
+            assertEquals("4 9", kept(Position.ofJson(position(commit(old, 3, "A 4 5")).toJson())));
+        }
+
+        @Test
+        void areThoseOfTheLineThatARollbackEnters() {
+            assertEquals("", kept(rolledBack(rewound, 1)));
+            TableMetadata deleted = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
+            assertEquals("4 9", kept(rolledBack(deleted, 3)));
+        }
+
+        @Test
+        void comeBackWithARollbackAlsoWhenTheirMoveHasExpired() {
+            TableMetadata deleted = commit(commit(rewound, 3, "A 4 8"), 4, "A 6 6", Ledger.MOVED, deleting("A 8 6"));
+            assertEquals("4 9", kept(rolledBack(Tables.expire(deleted, 1, 2), 3)));
+        }
+
+        @Test
+        void areNotWrittenWithoutAny() {
+            assertFalse(Json.of(position(commit(Tables.empty(), 1, "A 0 9")).toJson()).has("kept"));
+        }
+
+        private static Position rolledBack(TableMetadata base, long to) {
+            return Position.ofJson(Position.afterMove(base, Tables.rollBack(base, to), Tables.FEED));
+        }
+
+        private static String without(String key, String json) {
+            return ((ObjectNode) Json.of(json)).without(key).toString();
+        }
     }
 
     @Nested
