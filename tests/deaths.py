@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.feed import Feed
 from lakefeed.sinks.protocol import Sink
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:
     """From now on each batch's driver dies: before the commit of its rows, or after it and before Spark's."""
-    made = Assembly.sink
+    made = Feed.sink
 
-    def sink(self: Assembly, *arguments: Any, **named: Any) -> Sink:
+    def sink(self: Feed, *arguments: Any, **named: Any) -> Sink:
         found = made(self, *arguments, **named)
         land: Callable[..., int | None] = found.land
 
@@ -27,4 +27,4 @@ def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:
         monkeypatch.setattr(found, "land", once)
         return found
 
-    monkeypatch.setattr(Assembly, "sink", sink)
+    monkeypatch.setattr(Feed, "sink", sink)

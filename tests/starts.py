@@ -33,7 +33,7 @@ def run_as_told(
         counts: the plan's offsets all hold a record, so that the run has to read as many.
     """
     survey = pipeline.survey(spark=lake)
-    told = survey.decided.told if survey.decided is not None else None
+    told = survey.decided.message if survey.decided is not None else None
     refusal = survey.refusal
     planned: int | None = None
     if plans or told or refusal:

@@ -15,8 +15,8 @@ from lakefeed.config.failures import Accept
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import Landed
-from lakefeed.feed.open import Opening
+from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.open import FeedStart
 from lakefeed.feed.query import MicroBatches, trigger_of
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -183,14 +183,14 @@ def write_table(
     topic_ids = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
     stateful = QueryPlan.of(frame).stateful
     owner = Owner(feed=feed, sink=f"iceberg {table}")
-    opening = Opening(owner, Claim(spark, checkpoint, owner), target, topic_ids.described(), stateful=stateful)
-    opening.look()
-    opening.require_resume()
+    start = FeedStart(owner, Claim(spark, checkpoint, owner), target, topic_ids.described(), stateful=stateful)
+    start.decide()
+    start.require_resume()
     target.follow(frame.schema)
     fence = target.take_fence()
     before = next(target.commits(), None) if stateful else None
 
-    def land(batch: DataFrame, batch_id: int) -> Landed:
+    def land(batch: DataFrame, batch_id: int) -> BatchResult:
         ranges = topic_ids.identify(batch_ranges(spark, feed))
         if stateful:
             ranges = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed))
@@ -199,10 +199,10 @@ def write_table(
             if stateful:
                 # The state has to move on with the batch, although the table has its rows.
                 batch.write.format("noop").mode("overwrite").save()
-            return Landed(batch_id, rows=0, replayed=True)
+            return BatchResult(batch_id, rows=0, replayed=True)
         with BatchOutcomes(spark) as outcomes:
             rows = target.land(batch, commit, commit_id=outcomes.commit_id)
-            return Landed(batch_id, rows=rows or 0, replayed=False)
+            return BatchResult(batch_id, rows=rows or 0, replayed=False)
 
     return (
         frame.writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(land))

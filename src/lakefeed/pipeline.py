@@ -1,7 +1,8 @@
 """A pipeline and all that one does with it.
 
-The map of the code: ``assembly`` makes a feed's parts out of its settings; ``running`` runs them, as a streaming query
-or in rounds over many tables; ``landing`` takes a micro-batch through decode, judge, transform and write to its commit.
+The map of the code: ``feed/feed.py`` makes a feed's parts out of its settings; ``feed/streaming.py`` runs them as a
+streaming query, ``feed/multi_table`` in rounds over many tables; ``feed/batch_writer.py`` takes a micro-batch through
+decode, classify, transform and write to its commit.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from lakefeed.config.loading.problem import raise_first_error
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.secrets import keys_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.assembly import Assembly
 from lakefeed.feed.bounded import BatchSummary, run_bounded
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.progress.progress import BatchProgress
-from lakefeed.feed.run import How, RunSummary
-from lakefeed.feed.streaming import run_many, run_one
+from lakefeed.feed.run import RunOptions, RunSummary
+from lakefeed.feed.streaming import run_multi_table, run_stream
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import Backfilled, BackfillJob, Portion
 from lakefeed.operations.missing import Wanted
@@ -70,7 +71,7 @@ class Pipeline:
         self.config = config
         self._environment = default_environment() if environment is None else environment
         self.connections = config.connections(self._environment)
-        self.feed = Assembly(config, connections=self.connections, view=view or config.name, folder=folder)
+        self.feed = Feed(config, connections=self.connections, view=view or config.name, folder=folder)
         self._folder = folder
 
     @classmethod
@@ -224,7 +225,7 @@ class Pipeline:
             LakefeedError: see ``lakefeed.errors``.
         """
         spark = spark or self.session()
-        how = How(
+        options = RunOptions(
             once=once,
             stop=stop or threading.Event(),
             on_batch=on_batch or (lambda progress: None),
@@ -233,11 +234,11 @@ class Pipeline:
         )
         with translating():
             if self.config.has_many_tables:
-                return run_many(self.feed, spark, how)
+                return run_multi_table(self.feed, spark, options)
             if self.config.checkpoint:
-                return run_one(self.feed, spark, how)
+                return run_stream(self.feed, spark, options)
             with TemporaryDirectory(prefix="lakefeed-") as folder:
-                return run_one(self.feed.at(f"file:{folder}/checkpoint"), spark, how)
+                return run_stream(self.feed.at(f"file:{folder}/checkpoint"), spark, options)
 
     def run_batch(
         self,
@@ -290,8 +291,8 @@ class Pipeline:
         with translating():
             sink = self.feed.iceberg_table(spark)
             letters = self.dead_letter_store(spark)
-            landing = self.feed.landing(spark, sink, letters.records(choice), fenced=False)
-            return Replay(letters, feed=self.config.name).run(landing, sink, choice, step=step)
+            writer = self.feed.begin_writer(spark, sink, letters.records(choice), fenced=False)
+            return Replay(letters, feed=self.config.name).run(writer, sink, choice, step=step)
 
     def backfill(
         self,
@@ -344,8 +345,8 @@ class Pipeline:
             if dry_run:
                 return job.tell(wanted or Wanted())
             job.plan(wanted or Wanted())  # Before anything is made or changed.
-            landing = self.feed.landing(spark, sink, job.records(), fenced=False)
-            return job.run(landing, wanted or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step)
+            writer = self.feed.begin_writer(spark, sink, job.records(), fenced=False)
+            return job.run(writer, wanted or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
     def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> Survey:
         """Where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.

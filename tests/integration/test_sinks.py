@@ -9,7 +9,7 @@ import pytest
 
 import lakefeed
 from lakefeed.errors import LakefeedError
-from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.feed import Feed as LakefeedFeed
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.sinks.iceberg.table import IcebergTable
@@ -78,9 +78,9 @@ def test_a_crash_between_the_sinks_commit_and_sparks(
     feed.send(hits("8001", "3011"))
     feed.pipeline(**settings).run(spark=lake, once=True)
 
-    made = Assembly.sink
+    made = LakefeedFeed.sink
 
-    def dying(self: Assembly, *arguments: Any, **named: Any) -> Sink:
+    def dying(self: LakefeedFeed, *arguments: Any, **named: Any) -> Sink:
         sink = made(self, *arguments, **named)
         land = sink.land
 
@@ -93,7 +93,7 @@ def test_a_crash_between_the_sinks_commit_and_sparks(
 
     feed.send(hits("8001", "6003"))
     with monkeypatch.context() as crash:
-        crash.setattr(Assembly, "sink", dying)
+        crash.setattr(LakefeedFeed, "sink", dying)
         with pytest.raises(LakefeedError):
             feed.pipeline(**settings).run(spark=lake, once=True)
 

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.feed.batch_writer import Landed, Landing
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.feed import Feed
@@ -205,18 +205,18 @@ def test_partitions_added_between_batches_and_before_a_resume(case: Case) -> Non
 def test_partitions_added_in_mid_batch(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.feed.create_topic(partitions=3)
     case.send(range(5), partition=1)
-    land = Landing.land
+    land = BatchWriter.write
 
-    def with_more_partitions(landing: Landing, batch: Any, ranges: OffsetRanges, batch_id: int) -> Landed:
+    def with_more_partitions(writer: BatchWriter, batch: Any, ranges: OffsetRanges, batch_id: int) -> BatchResult:
         if len(ranges.ranges) == 3:
             admin = AdminClient({"bootstrap.servers": case.feed.stack.bootstrap_servers})
             for each in admin.create_partitions([NewPartitions(case.feed.topic, 12)]).values():
                 each.result()
             case.send(range(5, 8), partition=11)
-        return land(landing, batch, ranges, batch_id)
+        return land(writer, batch, ranges, batch_id)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Landing, "land", with_more_partitions)
+        patched.setattr(BatchWriter, "write", with_more_partitions)
         case.run()
     case.send(range(8, 10), partition=7)
     case.run()
@@ -228,10 +228,10 @@ def test_partitions_added_in_mid_batch(case: Case, monkeypatch: pytest.MonkeyPat
 def test_a_topic_that_is_made_again_in_mid_run_stops_the_feed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.feed.create_topic(partitions=1)
     case.send(range(10))
-    land = Landing.land
+    land = BatchWriter.write
 
-    def then_another_topic(landing: Landing, batch: Any, ranges: OffsetRanges, batch_id: int) -> Landed:
-        landed = land(landing, batch, ranges, batch_id)
+    def then_another_topic(writer: BatchWriter, batch: Any, ranges: OffsetRanges, batch_id: int) -> BatchResult:
+        landed = land(writer, batch, ranges, batch_id)
         case.make_topic_again(20)
         return landed
 
@@ -241,7 +241,7 @@ def test_a_topic_that_is_made_again_in_mid_run_stops_the_feed(case: Case, monkey
         "max_records_per_batch": 5,
     }
     with monkeypatch.context() as patched:
-        patched.setattr(Landing, "land", then_another_topic)
+        patched.setattr(BatchWriter, "write", then_another_topic)
         with pytest.raises(RecordsLost, match="made again"):
             case.run(source={"kafka": kafka})
     assert case.ids() == list(range(5))

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import lakefeed as lf
-from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.query import MicroBatches, watch
 
 BATCH_SECONDS = float(sys.argv[1])
@@ -24,11 +24,11 @@ def main() -> None:
     with lf.stop_on_signals(tell) as stop:
         batches = MicroBatches(stop)
 
-        def land(batch: Any, batch_id: int) -> Landed:
+        def land(batch: Any, batch_id: int) -> BatchResult:
             tell(f"batch {batch_id} begins")
             time.sleep(BATCH_SECONDS)
             tell(f"batch {batch_id} ends with {batch.count()} rows")
-            return Landed(batch_id, 0, replayed=False)
+            return BatchResult(batch_id, 0, replayed=False)
 
         rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 3).load()
         query = rows.writeStream.foreachBatch(batches.guarded(land)).start()

@@ -153,7 +153,7 @@ DEAD_LETTERS = (
     python(
         "dead letters: lost to a crash, in a backfill",
         "operations/backfill",
-        "settled = self._settle(landing)",
+        "settled = self._settle(writer)",
         "settled = 0",
         "tests/integration/test_backfill.py::"
         "test_one_that_was_cut_off_goes_on_and_its_dead_letters_are_neither_lost_nor_double",

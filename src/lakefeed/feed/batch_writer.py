@@ -34,7 +34,7 @@ MOST_REASONS_TOLD = 5
 
 
 @dataclass(frozen=True)
-class Landed:
+class BatchResult:
     """What became of a micro-batch."""
 
     batch_id: int
@@ -51,7 +51,7 @@ class Landed:
     """What the user should hear of."""
 
 
-class Landing:
+class BatchWriter:
     """Lands the micro-batches of one feed.
 
     Args:
@@ -147,9 +147,9 @@ class Landing:
             each for each in last.ranges.ranges if last.counts.get((each.topic, each.partition), ZERO).dead_letters
         ]
         if not any((each.topic, each.partition) in lost for each in spans):
-            self._dead_letters.complete(self.judged, last, spans=spans, expected=expected)
+            self._dead_letters.complete(self.classify, last, spans=spans, expected=expected)
 
-    def land(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> Landed:
+    def write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
         """Lands a batch, unless the sink has it already.
 
         Raises:
@@ -159,20 +159,20 @@ class Landing:
         """
         commit = Commit(self._feed, batch_id, ranges, fence=self.fence)
         if self._has(batch, commit):
-            return Landed(batch_id, rows=0, replayed=True)
+            return BatchResult(batch_id, rows=0, replayed=True)
         if self._most_records is not None:
             batch = in_few_tasks(batch, ranges, most=self._most_records)
         rows, outcomes = self._written(batch, commit)
         if rows is None:
             # The sink's log has the batch, from before a crash.
             self._complete(batch, commit)
-            return Landed(batch_id, rows=0, replayed=True)
+            return BatchResult(batch_id, rows=0, replayed=True)
         if self._dead_letters is not None and outcomes.counts.dead_letters:
             self._dead_letters.write(
-                self.judged, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters
+                self.classify, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters
             )
         self._budget.spend(outcomes.counts)
-        return Landed(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self.notes())
+        return BatchResult(batch_id, rows=rows, replayed=False, counts=outcomes.counts, notes=self.notes())
 
     def _has(self, batch: DataFrame, commit: Commit) -> bool:
         """Whether the sink has the batch already."""
@@ -182,11 +182,11 @@ class Landing:
         """Writes the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
         if self._dead_letters is None:
             return
-        expected = self.judged(batch).filter(f"{RECORD}.reason IS NOT NULL").count()
+        expected = self.classify(batch).filter(f"{RECORD}.reason IS NOT NULL").count()
         if expected:
-            self._dead_letters.complete(self.judged, commit, spans=commit.ranges.ranges, expected=expected)
+            self._dead_letters.complete(self.classify, commit, spans=commit.ranges.ranges, expected=expected)
 
-    def land_apart(self, records: DataFrame, commit: SnapshotProperties) -> tuple[int | None, BatchOutcomes]:
+    def write_unbatched(self, records: DataFrame, commit: SnapshotProperties) -> tuple[int | None, BatchOutcomes]:
         """Lands records that are no batch, such as dead letters that can be rows now; writes no dead letters.
 
         Returns:
@@ -204,20 +204,20 @@ class Landing:
     def again(self, records: DataFrame) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
         """The rows of records that were judged before, for a sink that has missed them; with their outcomes."""
         with BatchOutcomes(self._spark) as outcomes:
-            yield self._shaped(records, lambda each: outcomes.accepted(self.judged(each))), outcomes
+            yield self._shaped(records, lambda each: outcomes.accepted(self.classify(each))), outcomes
 
     def notes(self) -> tuple[str, ...]:
         """What the user should hear of since the last call."""
         return (*self._schema.notes(), *self._storable.notes())
 
     def rows(self, records: DataFrame) -> DataFrame:
-        """The rows as they would be decoded and transformed now; for their columns, not for landing them."""
-        return self._shaped(records, lambda each: self.judged(each).drop(RECORD))
+        """The rows as they would be decoded and transformed now; for their columns, not for writing them."""
+        return self._shaped(records, lambda each: self.classify(each).drop(RECORD))
 
     def _shaped(self, records: DataFrame, read: Callable[[DataFrame], DataFrame]) -> DataFrame:
         return self._transform(by_topic(records, self._streams, read))
 
-    def judged(self, records: DataFrame) -> DataFrame:
+    def classify(self, records: DataFrame) -> DataFrame:
         """The records decoded with the schema of this moment, with the verdict on each in ``RECORD``."""
         policy = replace(self._policy, refused_schemas=self._schema.refused_ids)
         return judged(decoded(records, self._schema.spec, key=self._key), policy, keep=self._keep)
@@ -293,7 +293,7 @@ class Landing:
 
     def _rows_of(self, batch: DataFrame, outcomes: BatchOutcomes) -> DataFrame:
         """The batch's rows; what becomes of its records is counted while they are computed."""
-        return self._shaped(batch, lambda each: outcomes.accepted(self.judged(each)))
+        return self._shaped(batch, lambda each: outcomes.accepted(self.classify(each)))
 
     def _meet(self, schema_ids: Collection[int], batch: DataFrame) -> None:
         """The batch has schemas that its rows did not cover: the next attempt does."""

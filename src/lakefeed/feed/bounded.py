@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.feed.assembly import Assembly
-from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.facts import collect_facts
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import decide
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.ledger.checkpoint_state import CheckpointState
@@ -54,13 +54,13 @@ class BatchSummary:
     notes: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, landed: Landed, seconds: float) -> BatchSummary:
+    def of(cls, landed: BatchResult, seconds: float) -> BatchSummary:
         """From what was landed."""
         counts = landed.counts
         return cls(counts.records, landed.rows, counts.dead_letters, counts.skipped, round(seconds, 3), landed.notes)
 
 
-def run_bounded(feed: Assembly, spark: SparkSession, selection: Selection) -> tuple[Landed, float]:
+def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[BatchResult, float]:
     """Lands the chosen records in one commit.
 
     Args:
@@ -101,12 +101,12 @@ def run_bounded(feed: Assembly, spark: SparkSession, selection: Selection) -> tu
     ranges = topics.identify(_ranges(config.kafka, selection, position))
     headers = config.kafka.deduplicate or "headers" in config.decode.metadata
     records = feed.once(read_batch(spark, config.kafka, ranges=ranges.ranges, headers=headers))
-    landing = feed.landing(spark, sink, records, alone=True)
+    writer = feed.begin_writer(spark, sink, records, alone=True)
     if not ranges.records:
-        return Landed(batch_id=0, rows=0, replayed=True), time.monotonic() - began
+        return BatchResult(batch_id=0, rows=0, replayed=True), time.monotonic() - began
     number = next((each.batch_id + 1 for each in sink.commits() if each.move is None), 0)
     marked = with_batch(ranges, batch_id=0, query_id=AS_BATCH) if stateful else ranges
-    return landing.land(records, marked, number), time.monotonic() - began
+    return writer.write(records, marked, number), time.monotonic() - began
 
 
 def _ranges(source: KafkaSource, selection: Selection, position: Position | None) -> OffsetRanges:

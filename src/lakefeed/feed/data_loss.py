@@ -13,7 +13,7 @@ Kind = Literal["recreated", "overtaken", "ahead", "gone", "unread"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Loss:
+class DataLoss:
     """Records of one partition that a feed can never read, or that it cannot tell from others.
 
     Attributes:
@@ -23,21 +23,21 @@ class Loss:
         topic: its name.
         partition: the partition.
         position: where the feed stands.
-        go_on_at: where it can go on; None if there is nothing to go on with.
-        what: one sentence.
+        resume_at: where it can go on; None if there is nothing to go on with.
+        message: one sentence about it.
     """
 
     kind: Kind
     topic: str
     partition: int
     position: int
-    go_on_at: int | None
-    what: str
+    resume_at: int | None
+    message: str
 
 
-def losses(
+def find_data_loss(
     positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Mapping[str, TopicDescription | None]
-) -> Iterator[Loss]:
+) -> Iterator[DataLoss]:
     """What stands between a feed and going on.
 
     Args:
@@ -54,30 +54,30 @@ def losses(
         if described is not None and first and first != described.topic_id:
             kind, go_on = "recreated", found.start_offset if found else None
             there = f"[{found.start_offset}, {found.end_offset})" if found else "nothing"
-            what = (
+            message = (
                 f"{name}: the topic was made again (its id was {first}, and is {described.topic_id}); the feed has "
                 f"read the old one up to {position}, the new one holds {there}"
             )
         elif topic not in topics:
             kind, go_on = "unread", None
-            what = f"{name}: the pipeline does not read this topic any more; the feed has read it up to {position}"
+            message = f"{name}: the pipeline does not read this topic any more; the feed has read it up to {position}"
         elif found is None:
             kind, go_on = "gone", None
-            what = f"{name}: it is not there any more; the feed has read it up to {position}"
+            message = f"{name}: it is not there any more; the feed has read it up to {position}"
         elif found.lost is not None:
-            kind, go_on, what = "overtaken", position, f"{topic}: {found.lost}"
+            kind, go_on, message = "overtaken", position, f"{topic}: {found.lost}"
         elif position < found.start_offset:
             kind, go_on = "overtaken", found.start_offset
-            what = (
+            message = (
                 f"{name}: the feed stands at {position}, the topic begins at {found.start_offset}: "
                 f"{found.start_offset - position:,} offsets were removed before they were read"
             )
         elif position > found.end_offset:
             kind, go_on = "ahead", found.end_offset
-            what = (
+            message = (
                 f"{name}: the feed stands at {position}, the topic ends at {found.end_offset}: the broker has lost "
                 "records, or it is another cluster"
             )
         else:
             continue
-        yield Loss(kind=kind, topic=topic, partition=number, position=position, go_on_at=go_on, what=what)
+        yield DataLoss(kind=kind, topic=topic, partition=number, position=position, resume_at=go_on, message=message)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lakefeed.clients.kafka.topics import TopicDescription
-from lakefeed.feed.data_loss import Loss
+from lakefeed.feed.data_loss import DataLoss
 from lakefeed.ledger.checkpoint import Note, Owner
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
@@ -108,14 +108,14 @@ class Start:
     """How a feed starts.
 
     Attributes:
-        discard: remove the checkpoint first.
+        reset_checkpoint: whether the checkpoint is removed first.
         positions: where it begins, for partitions that it knows; others begin at their first record. None to leave
             that to the checkpoint, or where there is none, to the pipeline file.
-        told: what the user should hear; None if all is as it should be.
-        lost: what is given up, and to be recorded in the ledger.
+        message: what to report to the user; None for an ordinary start.
+        data_loss: records that are given up, to be recorded in the ledger.
     """
 
-    discard: bool = False
+    reset_checkpoint: bool = False
     positions: Mapping[Partition, int] | None = None
-    told: str | None = None
-    lost: tuple[Loss, ...] = ()
+    message: str | None = None
+    data_loss: tuple[DataLoss, ...] = ()

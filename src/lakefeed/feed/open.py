@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.feed.data_loss import Loss
+from lakefeed.feed.data_loss import DataLoss
 from lakefeed.feed.facts import Start, collect_facts
 from lakefeed.feed.recovery import decide, starting_offsets
 from lakefeed.ledger.checkpoint import Claim, Owner
@@ -21,7 +21,7 @@ from lakefeed.sinks.protocol import MovableSink
 
 
 @dataclass
-class Opening:
+class FeedStart:
     """How one run of a feed starts.
 
     Attributes:
@@ -50,7 +50,7 @@ class Opening:
     _state: CheckpointState | None = None
     _position: Position | None = None
 
-    def look(self) -> Start:
+    def decide(self) -> Start:
         """Decides. Before anything is changed, and again when no other driver can move the table any more.
 
         Raises:
@@ -81,13 +81,13 @@ class Opening:
     @property
     def begins(self) -> bool:
         """Whether nothing of the query is there yet."""
-        return self.start.discard or self._state is None or self._state.batch_id is None
+        return self.start.reset_checkpoint or self._state is None or self._state.batch_id is None
 
     @property
     def cut_off(self) -> int | None:
         """The batch that the last run has begun and not finished: it comes again with the same records."""
         state = self._state
-        return None if state is None or state.committed or self.start.discard else state.batch_id
+        return None if state is None or state.committed or self.start.reset_checkpoint else state.batch_id
 
     def require_resume(self) -> None:
         """Refuses to leave a checkpoint, for a query whose source begins where its DataFrame says.
@@ -95,21 +95,21 @@ class Opening:
         Raises:
             CheckpointMismatch: the query would have to begin where the table ends.
         """
-        if self.start.discard and self._state is not None and self._state.batch_id is not None:
+        if self.start.reset_checkpoint and self._state is not None and self._state.batch_id is not None:
             raise CheckpointMismatch(
-                f"feed '{self.owner.feed}' cannot resume from this checkpoint: {self.start.told}",
+                f"feed '{self.owner.feed}' cannot resume from this checkpoint: {self.start.message}",
                 where=self.owner.sink,
                 hint="a DataFrame cannot be moved to where its table ends: land the topic by a pipeline (lakefeed "
                 "run), or name another checkpoint and build the stream with startingOffsets of the table's position",
             )
 
-    def prepare(self, *, fence: str | None) -> None:
+    def apply(self, *, fence: str | None) -> None:
         """Does what was decided: records a loss, and removes a checkpoint that is not to be gone on from."""
-        if self.start.lost and self._position is not None:
-            commit = loss_move(self.owner.feed, self._position.ranges, self.start.lost, self.topics, fence=fence)
+        if self.start.data_loss and self._position is not None:
+            commit = loss_move(self.owner.feed, self._position.ranges, self.start.data_loss, self.topics, fence=fence)
             self.sink.land_move(commit, commit_id=uuid.uuid4().hex)
             self._position = self.sink.position()
-        if self.start.discard:
+        if self.start.reset_checkpoint:
             self.claim.discard()
             if self._position is not None and self._position.is_move:
                 self.claim.remember(move=self._position.moved_by)
@@ -132,7 +132,7 @@ class Opening:
 def loss_move(
     feed: str,
     before: OffsetRanges,
-    lost: Sequence[Loss],
+    lost: Sequence[DataLoss],
     topics: Mapping[str, TopicDescription | None],
     *,
     fence: str | None,
@@ -147,7 +147,7 @@ def loss_move(
         fence: of this driver.
     """
     left = {each.topic for each in lost if each.kind in ("recreated", "gone", "unread")}
-    moved = {(each.topic, each.partition): (each.position, each.go_on_at) for each in lost}
+    moved = {(each.topic, each.partition): (each.position, each.resume_at) for each in lost}
     ends: dict[Partition, tuple[int, tuple[str, str] | None]] = {}
     ids: dict[str, str] = {}
     for each in before.ranges:

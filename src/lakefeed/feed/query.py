@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.spark.errors import translated
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
-from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.progress.progress import BatchProgress, ProgressReports
 from lakefeed.feed.progress.requests import FeedRequests
 
@@ -40,14 +40,14 @@ class MicroBatches:
 
     def __init__(self, stop: threading.Event) -> None:
         self.stop = stop
-        self.landed: list[Landed] = []
+        self.landed: list[BatchResult] = []
         self.finished = 0
         self.records = 0
         self.sent = 0
         self.over_budget = 0
         self.failure: LakefeedError | None = None
 
-    def guarded(self, land: Callable[[DataFrame, int], Landed]) -> Callable[[DataFrame, int], None]:
+    def guarded(self, land: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
         """The ``foreachBatch`` function: refuses to begin a batch after a stop, keeps results and errors."""
 
         def each(batch: DataFrame, batch_id: int) -> None:
@@ -64,7 +64,7 @@ class MicroBatches:
 
         return each
 
-    def of_batch(self, batch_id: int) -> Landed | None:
+    def of_batch(self, batch_id: int) -> BatchResult | None:
         """What became of a batch; None if that is not known."""
         return next((each for each in reversed(self.landed) if each.batch_id == batch_id), None)
 

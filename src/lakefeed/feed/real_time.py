@@ -17,8 +17,8 @@ from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.triggers import interval_of
 from lakefeed.config.upserts import POSITION_COLUMNS
 from lakefeed.errors import ConfigError
-from lakefeed.feed.assembly import Assembly
-from lakefeed.feed.open import Opening
+from lakefeed.feed.feed import Feed
+from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress.requests import S3Requests, s3_requests
 from lakefeed.feed.query import MicroBatches, watch
 from lakefeed.ledger.checkpoint import Owner
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from lakefeed.config.models import PipelineConfig
-    from lakefeed.feed.run import How, RunSummary
+    from lakefeed.feed.run import RunOptions, RunSummary
 
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 PROMPT = {"kafka.linger.ms": "0"}
 """A record waits for no other."""
 
 
-def run_real_time(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
+def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
     """Runs a feed from topic to topic until it is stopped; see ``Pipeline.run``.
 
     Raises:
@@ -59,29 +59,29 @@ def run_real_time(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     assert isinstance(block, KafkaSinkConfig)  # So says the configuration.
     prompt = block.model_copy(update={"options": {**PROMPT, **block.options}})
     sink = KafkaSink(spark, prompt, claim, source=config.source.kafka)
-    opening = Opening(
+    start = FeedStart(
         Owner.of(config),
         claim,
         sink,
         topics,
-        accept_loss=how.accept_loss,
+        accept_loss=options.accept_loss,
         rewinds=config.sink.chosen.rewinds,
         transform_id=feed.transform_id,
     )
-    if told := opening.look().told:
-        how.on_note(told)
-    rows = feed.rows(feed.read(spark, starting=opening.starting, bounded=False))
+    if message := start.decide().message:
+        options.on_note(message)
+    rows = feed.rows(feed.read(spark, starting=start.starting, bounded=False))
     sink.follow(rows.schema)
-    opening.prepare(fence=None)
+    start.apply(fence=None)
     interval = interval_of(config.trigger)
-    how.on_note(
+    options.on_note(
         f"in real time, at-least-once: what was sent in the last {interval} is sent again after a stop or a crash; the "
         "records' headers tell it, and source.kafka.deduplicate leaves it out"
     )
-    batches = MicroBatches(how.stop)
+    batches = MicroBatches(options.stop)
     call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
     query = _started(spark, sink.records(rows, batch=call), sink.options, config=config, interval=str(interval))
-    seconds = watch(query, batches, on_batch=how.on_batch)
+    seconds = watch(query, batches, on_batch=options.on_batch)
     requests = s3_requests(spark) - before
     return RunSummary(
         batches=batches.finished,

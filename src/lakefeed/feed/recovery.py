@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.feed.data_loss import losses
+from lakefeed.feed.data_loss import find_data_loss
 from lakefeed.feed.facts import Facts, Start
 from lakefeed.feed.stateful_recovery import lost_under_state, require_no_state, require_state
 from lakefeed.ledger.feed_position import Position
@@ -51,12 +51,12 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
     else:
         start = _from_log(facts) if facts.keeps_log else _from_checkpoint(facts)
     positions, ids = _position(facts, start)
-    lost = tuple(losses(positions, ids, facts.topics))
+    lost = tuple(find_data_loss(positions, ids, facts.topics))
     if not lost and facts.stateful:
         return start
     if not lost:
         return _without_a_plan_that_cannot_be_read(facts, start, positions)
-    told = "; ".join(each.what for each in lost[:MOST_TOLD])
+    told = "; ".join(each.message for each in lost[:MOST_TOLD])
     told += f"; and {len(lost) - MOST_TOLD} partitions more" if len(lost) > MOST_TOLD else ""
     if facts.stateful:
         raise lost_under_state(facts, told)
@@ -73,13 +73,13 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
             where=facts.sink,
             hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
         )
-    given_up = {(each.topic, each.partition): each.go_on_at for each in lost}
+    given_up = {(each.topic, each.partition): each.resume_at for each in lost}
     on = {key: given_up.get(key, position) for key, position in positions.items()}
     return Start(
-        discard=True,
+        reset_checkpoint=True,
         positions={key: position for key, position in on.items() if position is not None},
-        told=f"resumes although records are lost: {told}",
-        lost=lost if facts.last else (),
+        message=f"resumes although records are lost: {told}",
+        data_loss=lost if facts.last else (),
     )
 
 
@@ -93,13 +93,15 @@ def _from_ledger(facts: Facts) -> Start:
     if facts.last is None:
         return _without_commits(facts)
     table = ends(facts.last)
-    resume = Start(discard=True, positions=table)
+    resume = Start(reset_checkpoint=True, positions=table)
     if facts.unknown_move:
-        return _told(resume, "resumes where the feed was moved to")
+        return _with_message(resume, "resumes where the feed was moved to")
     if state.batch_id is None:
-        return _told(resume, "the checkpoint is empty; resumes where the table is, with a new one")
+        return _with_message(resume, "the checkpoint is empty; resumes where the table is, with a new one")
     if state.damage is not None:
-        return _told(resume, f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one")
+        return _with_message(
+            resume, f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one"
+        )
     position = state.position or {}
     if state.batch_id == 0 and not state.committed:
         # Nothing is landed for it, and a partition that is new to the table begins where it begins.
@@ -113,14 +115,14 @@ def _from_ledger(facts: Facts) -> Start:
             for key, at in sorted(ahead.items())[:MOST_TOLD]
         )
         raise _table_behind(facts, told)
-    return _told(resume, "the checkpoint is older than the table; resumes where the table is, with a new one")
+    return _with_message(resume, "the checkpoint is older than the table; resumes where the table is, with a new one")
 
 
 def _without_commits(facts: Facts) -> Start:
     state = facts.checkpoint
     if state.batch_id is None:
         # Also what a removal of the checkpoint has left that was cut off.
-        return Start(discard=state.damage is not None)
+        return Start(reset_checkpoint=state.damage is not None)
     if state.batch_id == 0 and not state.committed and state.start is not None:
         return Start()
     raise _table_behind(
@@ -172,14 +174,14 @@ def _from_checkpoint(facts: Facts) -> Start:
             where=facts.sink,
             hint="restore the checkpoint; or name another one, which begins anew",
         )
-    return Start(discard=True, told=f"the checkpoint is damaged: {state.damage}; begins anew")
+    return Start(reset_checkpoint=True, message=f"the checkpoint is damaged: {state.damage}; begins anew")
 
 
 def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:
     """Where the feed stands, and in which topics."""
     if facts.last is not None:
         return ends(facts.last), facts.last.ranges.topic_ids
-    if start.discard:
+    if start.reset_checkpoint:
         return {}, {}
     return facts.checkpoint.position or {}, facts.noted_ids
 
@@ -187,14 +189,16 @@ def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapp
 def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
     """A batch that was planned, not landed, and reaches further than its topic now does, is planned anew."""
     state = facts.checkpoint
-    if start.discard or state.batch_id is None or state.committed or not facts.keeps_ledger:
+    if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
     there = {
         (name, each.id): each.end_offset for name, found in facts.topics.items() if found for each in found.partitions
     }
     if all(end <= there.get(key, -1) for key, end in state.end.items()):
         return start
-    return Start(discard=True, positions=positions, told="the batch that was planned is not in the topics any more")
+    return Start(
+        reset_checkpoint=True, positions=positions, message="the batch that was planned is not in the topics any more"
+    )
 
 
 def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> Mapping[Partition, int] | None:
@@ -204,8 +208,10 @@ def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> 
     return {key: at for key, at in offsets.items() if key in table}
 
 
-def _told(start: Start, told: str) -> Start:
-    return Start(discard=start.discard, positions=start.positions, told=told, lost=start.lost)
+def _with_message(start: Start, message: str) -> Start:
+    return Start(
+        reset_checkpoint=start.reset_checkpoint, positions=start.positions, message=message, data_loss=start.data_loss
+    )
 
 
 def starting_offsets(

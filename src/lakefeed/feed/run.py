@@ -13,7 +13,7 @@ from lakefeed.ledger.outcomes import Counts
 
 
 @dataclass(frozen=True, kw_only=True)
-class How:
+class RunOptions:
     """How a pipeline is run.
 
     Attributes:

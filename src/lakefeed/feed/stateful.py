@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import SchemaChanged
-from lakefeed.feed.batch_writer import Landed, Landing
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
@@ -27,14 +27,14 @@ class PlannedRestart(SchemaChanged):
     """The query has to begin again, to read records with another schema; nothing of the batch is written."""
 
 
-class StatefulLanding(Landing):
+class StatefulLanding(BatchWriter):
     """Lands the micro-batches of one query with state.
 
     Args:
         spark: the session.
         sink: where rows go.
         ready: looks at the query's frame before anything is changed for it; raises if it must not run.
-        rest: as for ``Landing``.
+        rest: as for ``BatchWriter``.
     """
 
     def __init__(self, spark: SparkSession, *, sink: Sink, ready: Callable[[DataFrame], None], **rest: Any) -> None:
@@ -45,7 +45,7 @@ class StatefulLanding(Landing):
         self._logged: int | None = None
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[tuple[str, int]] = ()) -> None:
-        """Makes the sink ready: see ``Landing.begin``."""
+        """Makes the sink ready: see ``BatchWriter.begin``."""
         super().begin(records, fenced=fenced, lost=lost)
         self._records = records
         self._logged = self._into.logged()
@@ -65,7 +65,7 @@ class StatefulLanding(Landing):
         self.close()
         self._outcomes = BatchOutcomes(self._spark)
         outcomes = self._outcomes.__enter__()
-        return self._shaped(records, lambda each: outcomes.accepted(self.judged(each)))
+        return self._shaped(records, lambda each: outcomes.accepted(self.classify(each)))
 
     def close(self) -> None:
         """Ends the counting of the query that was."""
@@ -73,10 +73,10 @@ class StatefulLanding(Landing):
             self._outcomes.__exit__(None, None, None)
             self._outcomes = None
 
-    def land(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> Landed:
-        """Lands what the query has made of a batch: see ``Landing.land``."""
+    def write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
+        """Lands what the query has made of a batch: see ``BatchWriter.write``."""
         try:
-            return super().land(batch, ranges, batch_id)
+            return super().write(batch, ranges, batch_id)
         finally:
             if self._outcomes is not None:
                 # Now, not when the next one lands: where a plan sorts, Spark reads the records before it calls us.

@@ -19,7 +19,7 @@ def require_state(facts: Facts) -> Start:
     planned = -1 if state.batch_id is None else state.batch_id
     if last is None:
         if planned < 0:
-            return Start(discard=state.damage is not None)
+            return Start(reset_checkpoint=state.damage is not None)
         if planned == 0 and not state.committed:
             return Start()
         raise _behind(facts, f"the checkpoint is at batch {planned}, and the table holds no commit of the feed")

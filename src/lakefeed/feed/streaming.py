@@ -12,15 +12,15 @@ from lakefeed.clients.kafka.monitoring import MonitoringGroup
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.triggers import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.assembly import Assembly
-from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
-from lakefeed.feed.multi_table.scheduler import Rounds
-from lakefeed.feed.open import Opening
+from lakefeed.feed.multi_table.scheduler import MultiTableScheduler
+from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.query import MicroBatches, trigger_of, watch
 from lakefeed.feed.real_time import run_real_time
-from lakefeed.feed.run import How, RunSummary
+from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.stateful import PlannedRestart, StatefulLanding
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
+def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
     """Runs a feed into its sink, as a streaming query; see ``Pipeline.run``."""
-    if interval_of(feed.config.trigger) is not None and not how.once:
-        return run_real_time(feed, spark, how)
+    if interval_of(feed.config.trigger) is not None and not options.once:
+        return run_real_time(feed, spark, options)
     before = s3_requests(spark)
-    batches = MicroBatches(how.stop)
+    batches = MicroBatches(options.stop)
     kafka = feed.config.source.kafka
     topics = feed.described(spark)
     claim = feed.claim(spark)
     # What a source without offsets has given is known to the checkpoint alone, as state is.
     stateful = feed.plan(spark).stateful or topics is None
-    sink = feed.sink(spark, claim, note=how.on_note)
+    sink = feed.sink(spark, claim, note=options.on_note)
     for name, side in feed.config.sinks.items():
         if stateful and side.can_lag:
             raise ConfigError(
@@ -55,58 +55,58 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
                 where=f"sinks.{name}.on_failure",
                 hint="on_failure: stop",
             )
-    opening = Opening(
+    start = FeedStart(
         Owner.of(feed.config),
         claim,
         sink,
         topics.described(sink.position()) if topics is not None else {},
-        accept_loss=how.accept_loss,
+        accept_loss=options.accept_loss,
         stateful=stateful,
         is_numbered=topics is not None,
         rewinds=feed.config.sink.chosen.rewinds,
         transform_id=feed.transform_id,
     )
-    opening.look()
-    lost = {(each.topic, each.partition) for each in opening.start.lost}
+    start.decide()
+    lost = {(each.topic, each.partition) for each in start.start.data_loss}
 
     def again(ranges: Sequence[OffsetRange]) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
         headers = "headers" in feed.config.decode.metadata
-        return landing.again(read_batch(spark, feed.config.kafka, ranges=ranges, headers=headers))
+        return writer.again(read_batch(spark, feed.config.kafka, ranges=ranges, headers=headers))
 
-    ready = feed.ready(claim, begins=opening.begins) if stateful else None
-    landing = feed.landing(spark, sink, feed.read(spark), lost=lost, ready=ready)
+    ready = feed.ready(claim, begins=start.begins) if stateful else None
+    writer = feed.begin_writer(spark, sink, feed.read(spark), lost=lost, ready=ready)
     # Again: now no other driver can move the table.
-    if told := opening.look().told:
-        how.on_note(told)
-    opening.prepare(fence=landing.fence)
-    landing.follow()
+    if message := start.decide().message:
+        options.on_note(message)
+    start.apply(fence=writer.fence)
+    writer.follow()
     if isinstance(sink, FanOutSink):
         sink.begin(None if stateful else again)
 
     named = kafka.monitoring_group if kafka is not None else None
     group = MonitoringGroup(kafka, named) if kafka is not None and named is not None else None
 
-    def land(batch: DataFrame, batch_id: int) -> Landed:
+    def land(batch: DataFrame, batch_id: int) -> BatchResult:
         ranges = OffsetRanges(())
         if topics is not None:
             ranges = topics.identify(batch_ranges(spark, feed.config.name))
         marked = ranges
         if stateful:
             marked = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed.config.name))
-        landed = landing.land(batch, marked, batch_id)
+        landed = writer.write(batch, marked, batch_id)
         told = group.publish(ranges.ranges) if group is not None else None
         return landed if told is None else replace(landed, notes=(*landed.notes, told))
 
-    ends = how.once or feed.config.trigger == AVAILABLE_NOW
+    ends = options.once or feed.config.trigger == AVAILABLE_NOW
 
     def started() -> StreamingQuery:
-        records = feed.read(spark, starting=opening.starting, marks=opening.marks, gather=not ends)
-        if isinstance(landing, StatefulLanding):
-            writer = landing.stream(records).writeStream.outputMode(feed.config.output_mode)
+        records = feed.read(spark, starting=start.starting, marks=start.marks, gather=not ends)
+        if isinstance(writer, StatefulLanding):
+            stream = writer.stream(records).writeStream.outputMode(feed.config.output_mode)
         else:
-            writer = records.writeStream
+            stream = records.writeStream
         with feed.plan(spark).settings(spark):
-            return _started(feed.config, writer.foreachBatch(batches.guarded(land)), once=ends)
+            return _started(feed.config, stream.foreachBatch(batches.guarded(land)), once=ends)
 
     budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None
     with (
@@ -119,23 +119,23 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
                 watch(
                     started(),
                     batches,
-                    on_batch=upkeep.telling(how.on_batch),
+                    on_batch=upkeep.telling(options.on_batch),
                     requests=requests,
                     request_budget=budget,
                 )
                 over = True
             except PlannedRestart as restart:
                 batches.failure = None
-                how.on_note("; ".join((restart.what, *landing.notes())))
+                options.on_note("; ".join((restart.what, *writer.notes())))
         seconds = time.monotonic() - began
-        if isinstance(landing, StatefulLanding):
-            landing.close()
+        if isinstance(writer, StatefulLanding):
+            writer.close()
         startup, total = requests.of_startup(), requests.total()
     landed = [each for each in batches.landed if not each.replayed]
     doubles = any(
         each.chosen.doubles(feed.config.output_mode) for each in (feed.config.sink, *feed.config.sinks.values())
     )
-    again_landed = [each for each in landed if doubles and each.batch_id == opening.cut_off]
+    again_landed = [each for each in landed if doubles and each.batch_id == start.cut_off]
     counts = sum((each.counts for each in landed), ZERO)
     return RunSummary(
         batches=len(landed),
@@ -154,17 +154,17 @@ def run_one(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     )
 
 
-def run_many(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
+def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
     """Runs a pipeline whose topics go to a table each; see ``Pipeline.run``."""
     before, began = s3_requests(spark), time.monotonic()
-    rounds = Rounds(feed, spark, how)
+    rounds = MultiTableScheduler(feed, spark, options)
     with UpkeepBesideFeed(
         feed.config,
         spark=spark,
         connections=feed.connections,
         tables=lambda: tables_of(*(each.feed.config for each in list(rounds.tables.values()))),
     ) as upkeep:
-        rounds.run(on_batch=upkeep.telling(how.on_batch))
+        rounds.run(on_batch=upkeep.telling(options.on_batch))
     tables = tuple(each.summary() for each in rounds.tables.values())
     requests = s3_requests(spark) - before
     counts = sum((each.counts for each in tables), ZERO)
@@ -184,7 +184,7 @@ def run_many(feed: Assembly, spark: SparkSession, how: How) -> RunSummary:
     )
 
 
-def _rows(landed: Sequence[Landed]) -> int:
+def _rows(landed: Sequence[BatchResult]) -> int:
     return sum(each.rows for each in landed)
 
 

@@ -17,7 +17,7 @@ from lakefeed.config.sinks import FormatSinkConfig, PythonSinkConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.triggers import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.real_time import require_fit
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.rows import read_rows
@@ -117,7 +117,7 @@ def _problems_of(
     folder: Path | None,
 ) -> list[Problem]:
     """What is wrong with one table's transform, and with what sinks name of its rows."""
-    feed = Assembly(part.config, connections=connections, view=config.name, folder=folder)
+    feed = Feed(part.config, connections=connections, view=config.name, folder=folder)
     try:
         feed.functions()
         session = spark()

@@ -18,7 +18,7 @@ from lakefeed.clients.kafka.selection import topics_of
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.feed.batch_writer import Landing
+from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
@@ -135,7 +135,7 @@ class BackfillJob:
 
     def run(
         self,
-        landing: Landing,
+        writer: BatchWriter,
         wanted: Wanted,
         *,
         stop: threading.Event,
@@ -145,7 +145,7 @@ class BackfillJob:
         """Lands what is missing.
 
         Args:
-            landing: the feed's, begun.
+            writer: the feed's, begun.
             wanted: which of the missing records.
             stop: set it to end after the commit at hand.
             on_commit: called after each commit and its dead letters.
@@ -157,7 +157,7 @@ class BackfillJob:
         """
         started = time.monotonic()
         fence = self.table.take_fence(BACKFILLS)
-        settled = self._settle(landing)
+        settled = self._settle(writer)
         planned = self.plan(wanted)
         cut = list(self._cut(planned))
         counts, rows, commits = ZERO, 0, 0
@@ -166,10 +166,10 @@ class BackfillJob:
                 break
             began = time.monotonic()
             commit = Backfill(self.feed, planned.commit(ranges), fence)
-            added, outcomes = landing.land_apart(self.records(ranges), commit)
+            added, outcomes = writer.write_unbatched(self.records(ranges), commit)
             step("landed")
             if outcomes.counts.dead_letters:
-                self._write_letters(landing, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters)
+                self._write_letters(writer, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters)
             commits, counts, rows = commits + 1, counts + outcomes.counts, rows + (added or 0)
             on_commit(
                 Portion(
@@ -179,7 +179,7 @@ class BackfillJob:
                     counts=outcomes.counts,
                     rows=added or 0,
                     seconds=round(time.monotonic() - began, 3),
-                    notes=landing.notes(),
+                    notes=writer.notes(),
                 )
             )
         return Backfilled(
@@ -209,7 +209,7 @@ class BackfillJob:
             )
         return position
 
-    def _settle(self, landing: Landing) -> int:
+    def _settle(self, writer: BatchWriter) -> int:
         """Writes the dead letters of the newest backfill, if it was cut off before; returns how many it wrote.
 
         Only the newest can lack them: each commit's letters are written before the next commit, and this driver's fence
@@ -223,11 +223,11 @@ class BackfillJob:
             each for each in newest.ranges.ranges if newest.counts.get((each.topic, each.partition), ZERO).dead_letters
         ]
         origin = BackfillOrigin(self.feed, newest.number, newest.committed_at)
-        written = self.dead_letters.complete(landing.judged, origin, spans=spans, expected=expected)
+        written = self.dead_letters.complete(writer.classify, origin, spans=spans, expected=expected)
         return expected if written else 0
 
-    def _write_letters(self, landing: Landing, commit: Backfill, *, spans: list[OffsetRange], expected: int) -> None:
+    def _write_letters(self, writer: BatchWriter, commit: Backfill, *, spans: list[OffsetRange], expected: int) -> None:
         assert self.dead_letters is not None  # Without a place for them no record becomes one.
         landed = next(each for each in self.table.ledger.backfills() if each.ranges == commit.ranges)
         origin = BackfillOrigin(self.feed, landed.number, landed.committed_at)
-        self.dead_letters.write(landing.judged, origin, spans=spans, expected=expected)
+        self.dead_letters.write(writer.classify, origin, spans=spans, expected=expected)

@@ -15,8 +15,8 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import JobFailed
-from lakefeed.feed.assembly import Assembly
-from lakefeed.feed.batch_writer import Landing
+from lakefeed.feed.batch_writer import BatchWriter
+from lakefeed.feed.feed import Feed
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import Policy
@@ -127,9 +127,9 @@ class BatchRead:
         ranges = offset_ranges(self.source, selection)
         with translating():
             records = self.records(spark, ranges, latest=latest)
-            landing = self._landing(spark, target)
-            landing.begin(records, fenced=False)
-            rows, outcomes = landing.land_apart(records, _NoProperties())
+            writer = self._writer(spark, target)
+            writer.begin(records, fenced=False)
+            rows, outcomes = writer.write_unbatched(records, _NoProperties())
         whole = not isinstance(target, ConsoleResult) or target.is_whole
         if whole and not latest:
             self._require_all(ranges, outcomes)
@@ -143,11 +143,11 @@ class BatchRead:
             skipped=counts.skipped if counts else None,
             rows=rows,
             reasons=tuple(outcomes.reasons),
-            notes=landing.notes(),
+            notes=writer.notes(),
             seconds=round(time.monotonic() - started, 3),
         )
 
-    def _landing(self, spark: SparkSession, target: Target) -> Landing:
+    def _writer(self, spark: SparkSession, target: Target) -> BatchWriter:
         put_credentials(spark, self.decode)
         decoding = decoding_of(spark, self.decode, self.source, accept=self.accept)
         schema = ReaderSchema(
@@ -159,7 +159,7 @@ class BatchRead:
             writer_schema=decoding.writer_schema,
             keeper=target,
         )
-        return Landing(
+        return BatchWriter(
             spark,
             feed=self.name,
             sink=target,
@@ -208,7 +208,7 @@ class _NoProperties:
         return {}
 
 
-def batch_read_of(feed: Assembly) -> BatchRead:
+def batch_read_of(feed: Feed) -> BatchRead:
     """How a feed reads records, to read some of them into something else than its sink."""
     config = feed.config
     return BatchRead(

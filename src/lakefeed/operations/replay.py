@@ -19,7 +19,7 @@ from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.store import DeadLetterStore
 
 if TYPE_CHECKING:
-    from lakefeed.feed.batch_writer import Landing
+    from lakefeed.feed.batch_writer import BatchWriter
     from lakefeed.sinks.iceberg.table import IcebergTable
 
 REPLAYS = ".replays"
@@ -72,7 +72,7 @@ class Replay:
 
     def run(
         self,
-        landing: Landing,
+        writer: BatchWriter,
         table: IcebergTable,
         choice: DeadLetterFilter,
         *,
@@ -81,7 +81,7 @@ class Replay:
         """Lands what can be landed now.
 
         Args:
-            landing: the feed's, begun.
+            writer: the feed's, begun.
             table: the feed's.
             choice: which letters.
             step: told when a step is done; for tests that cut a replay off.
@@ -89,7 +89,7 @@ class Replay:
         # Whoever replays last is the one that can: the one before lands nothing more, so its marks can be taken away.
         fence = table.take_fence(REPLAYS)
         finished = self.settle(table.ledger)
-        judged = landing.judged(self._letters.records(choice))
+        judged = writer.classify(self._letters.records(choice))
         verdicts = judged.select(
             *(f"{RECORD}.record.{name}" for name in ("topic", "partition", "offset")),
             f"{RECORD}.reason",
@@ -102,7 +102,7 @@ class Replay:
         self._letters.mark(good.select("topic", "partition", "offset"), replay_id)
         step("marked")
         commit = ReplayCommit(self._feed, replay_id, fence)
-        rows, outcomes = landing.land_apart(self._letters.marked(replay_id), commit)
+        rows, outcomes = writer.write_unbatched(self._letters.marked(replay_id), commit)
         step("landed")
         self._letters.delete_marked(replay_id)
         return Replayed(replay_id, rows or 0, outcomes.counts.skipped, all_letters - landable, finished)

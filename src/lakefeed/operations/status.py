@@ -13,8 +13,8 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.feed.assembly import Assembly
 from lakefeed.feed.facts import Facts, Start, collect_facts
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import decide, ends
 from lakefeed.ledger.checkpoint import Note, Owner, noted, owned
 from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
@@ -225,7 +225,7 @@ def _decide(
         plan = query_plan()
         if not plan.stateful:
             return start, refusal
-        if other is not None and not other.discard and facts.checkpoint.batch_id is not None:
+        if other is not None and not other.reset_checkpoint and facts.checkpoint.batch_id is not None:
             plan.require_same_state(noted_state, checkpoint=checkpoint)
     except LakefeedError as unfit:
         return None, unfit
@@ -235,8 +235,8 @@ def _decide(
 def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
     if start is None:
         return "refused"
-    if start.told is not None and config.checkpoint:
-        return start.told
+    if start.message is not None and config.checkpoint:
+        return start.message
     return f"begins at the {config.kafka.start} records" if is_new else "resumes where the last batch ended"
 
 
@@ -269,7 +269,7 @@ def _standings(
     )
 
 
-def survey_of(feed: Assembly, spark: Callable[[], SparkSession]) -> Survey:
+def survey_of(feed: Feed, spark: Callable[[], SparkSession]) -> Survey:
     """Where the feed stands, and what a start would do now.
 
     Args:

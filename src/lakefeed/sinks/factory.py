@@ -55,7 +55,7 @@ class SinkFactory:
         self._folder = folder
 
     def of_feed(self, claim: Claim, *, note: Callable[[str], None]) -> Sink:
-        """The feed's own sink, or that and those beside it as one; see ``Assembly.sink``."""
+        """The feed's own sink, or that and those beside it as one; see ``Feed.sink``."""
         main = self._sink(claim, self._config.sink)
         if not self._config.sinks:
             return main

@@ -10,7 +10,7 @@ import pytest
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
-from lakefeed.feed.data_loss import losses
+from lakefeed.feed.data_loss import find_data_loss
 from lakefeed.feed.facts import Facts, Start
 from lakefeed.feed.open import loss_move
 from lakefeed.feed.recovery import decide, starting_offsets
@@ -50,7 +50,7 @@ def facts(state: CheckpointState, last: Position | None, **others: Any) -> Facts
     return Facts(feed="f", sink="lake.n.t", checkpoint=state, last=last, **known)
 
 
-NEW_CHECKPOINT = Start(discard=True, positions={P0: 9})
+NEW_CHECKPOINT = Start(reset_checkpoint=True, positions={P0: 9})
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,18 @@ NEW_CHECKPOINT = Start(discard=True, positions={P0: 9})
         pytest.param(checkpoint(1, 7, start=5), position(9), NEW_CHECKPOINT, id="rolled back, planned another way"),
         pytest.param(checkpoint(1, 9, damage="x"), position(9), NEW_CHECKPOINT, id="damaged"),
         pytest.param(checkpoint(None, damage="x"), position(9), NEW_CHECKPOINT, id="removal cut off"),
-        pytest.param(checkpoint(None, damage="x"), None, Start(discard=True), id="removal cut off, no table"),
+        pytest.param(checkpoint(None, damage="x"), None, Start(reset_checkpoint=True), id="removal cut off, no table"),
         pytest.param(checkpoint(2, 200, start=9), position(9), NEW_CHECKPOINT, id="a plan that cannot be read"),
     ],
 )
 def test_what_goes_on(state: CheckpointState, last: Position | None, expected: Start) -> None:
     found = decide(facts(state, last))
-    assert (found.discard, found.positions, found.lost) == (expected.discard, expected.positions, ())
-    assert (found.told is not None) == (found.positions is not None)
+    assert (found.reset_checkpoint, found.positions, found.data_loss) == (
+        expected.reset_checkpoint,
+        expected.positions,
+        (),
+    )
+    assert (found.message is not None) == (found.positions is not None)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,7 @@ def test_a_move_that_the_checkpoint_does_not_know_wins_over_it() -> None:
     moved = position(3, start=3)
     assert (moved.moved_by, replace(moved, is_move=True).moved_by) == (None, 7)
     found = decide(facts(checkpoint(1, 9), moved, unknown_move=True))
-    assert (found.discard, found.positions) == (True, {P0: 3})
+    assert (found.reset_checkpoint, found.positions) == (True, {P0: 3})
     with pytest.raises(CheckpointMismatch):
         decide(facts(checkpoint(1, 9), moved))
 
@@ -136,13 +140,13 @@ def test_records_that_are_lost_are_given_up_only_when_told_to(
     assert refused.value.hint is not None
     assert "lakefeed run pipeline.yaml --accept-loss" in refused.value.hint
     found = decide(known, accept_loss=True)
-    [lost] = found.lost
-    assert (lost.kind, lost.position, lost.go_on_at) == (kind, 9, go_on)
-    assert (found.discard, found.positions) == (True, {} if go_on is None else {P0: go_on})
+    [lost] = found.data_loss
+    assert (lost.kind, lost.position, lost.resume_at) == (kind, 9, go_on)
+    assert (found.reset_checkpoint, found.positions) == (True, {} if go_on is None else {P0: go_on})
 
 
 def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
-    [lost] = losses({("old", 0): 4}, {"old": "C"}, {"t": topic((0, 9))})
+    [lost] = find_data_loss({("old", 0): 4}, {"old": "C"}, {"t": topic((0, 9))})
     assert lost.kind == "unread"
     both = OffsetRanges((OffsetRange("old", 0, 0, 4), OffsetRange("t", 0, 0, 9)), {"old": "C", "t": "A"})
     commit = loss_move("f", both, [lost], {"t": topic((0, 9))}, fence="1 x")
@@ -152,14 +156,14 @@ def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
 
 
 def test_a_position_at_the_edge_of_the_topic_loses_nothing() -> None:
-    assert list(losses({P0: 9}, {"t": "A"}, {"t": topic((9, 9))})) == []
-    assert list(losses({P0: 9}, {}, {"t": topic((0, 20))})) == []
+    assert list(find_data_loss({P0: 9}, {"t": "A"}, {"t": topic((9, 9))})) == []
+    assert list(find_data_loss({P0: 9}, {}, {"t": topic((0, 20))})) == []
 
 
 def test_the_move_of_a_topic_made_again_has_the_old_id_and_the_new() -> None:
     before = position(9, 4).ranges
     now = {"t": topic((0, 3), topic_id="B")}
-    lost = tuple(losses({P0: 9, P1: 4}, {"t": "A"}, now))
+    lost = tuple(find_data_loss({P0: 9, P1: 4}, {"t": "A"}, now))
     commit = loss_move("f", before, lost, now, fence=None)
     assert commit.ranges == OffsetRanges((OffsetRange("t", 0, 0, 0),), {"t": "B"})
     assert commit.move is not None
@@ -360,7 +364,7 @@ def test_dead_letters_ahead_of_the_table_are_refused_unless_the_feed_was_moved()
             decide(behind)
         assert refused.value.where == "lake.n.dead"
     moved = replace(position(5), is_move=True)
-    assert decide(facts(checkpoint(1, 9), moved, unknown_move=True, **letters)).discard
+    assert decide(facts(checkpoint(1, 9), moved, unknown_move=True, **letters)).reset_checkpoint
     # The letters of a deleted topic are not ahead of the one that has its name now; the loss is refused first.
     recreated = {"topics": {"t": topic((0, 100), topic_id="B")}}
     with pytest.raises(RecordsLost):

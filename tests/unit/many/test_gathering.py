@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lakefeed.feed.multi_table.table import TopicTable
+from lakefeed.feed.multi_table.table import TableTask
 from lakefeed.pipeline import Pipeline
 from tests.unit.many.test_ranges import topic
 from tests.unit.many.test_settings import ENVIRONMENT, written
@@ -22,13 +22,13 @@ class Clock:
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
 
-def table(folder: Path, **source: Any) -> TopicTable:
+def table(folder: Path, **source: Any) -> TableTask:
     kafka = {"bootstrap_servers": "localhost:9092", "topics_pattern": "shop[.].*", **source}
     pipeline = Pipeline.from_file(written(folder, source={"kafka": kafka}), environment=ENVIRONMENT)
     spark: Any = None
-    made = TopicTable("shop.a", pipeline.of_topic("shop.a").feed, spark, "pause", 60)
+    made = TableTask("shop.a", pipeline.of_topic("shop.a").feed, spark, "pause", 60)
     started: Any = object()
-    made._landing, made._position = started, {0: 0}
+    made._writer, made._position = started, {0: 0}
     return made
 
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.feed.progress.terminal import ProgressView, duration
 
@@ -20,7 +20,7 @@ REPORT = {
 
 
 def test_rates_lag_and_time_left_come_from_sparks_report() -> None:
-    progress = BatchProgress.of(REPORT, landed=Landed(7, rows=990, replayed=False))
+    progress = BatchProgress.of(REPORT, landed=BatchResult(7, rows=990, replayed=False))
     assert (progress.batch_id, progress.records, progress.rows, progress.seconds) == (3, 1000, 990, 2.0)
     assert progress.input_rate == 500
     assert progress.output_rate == 495

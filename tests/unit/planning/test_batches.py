@@ -55,7 +55,9 @@ def test_a_new_feed_begins_at_the_first_records_or_past_the_last() -> None:
 
 def test_where_the_table_is_the_others_begin_at_their_first_record() -> None:
     state = CheckpointState(batch_id=7, committed=True, end=keyed(1, 1))
-    assert begin(Start(discard=True, positions={("t", 1): 5}), state) == Begin(batch_id=0, positions=keyed(2, 5))
+    assert begin(Start(reset_checkpoint=True, positions={("t", 1): 5}), state) == Begin(
+        batch_id=0, positions=keyed(2, 5)
+    )
 
 
 def test_a_checkpoint_that_is_done_goes_on_with_the_next_batch() -> None:

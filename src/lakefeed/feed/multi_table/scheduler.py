@@ -17,10 +17,10 @@ from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.topic_tables import at_once, on_failure, retry_seconds
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import Unreachable
-from lakefeed.feed.assembly import Assembly
-from lakefeed.feed.batch_writer import Landed
+from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.sharing import Taken, shares_a_table
-from lakefeed.feed.multi_table.table import TopicTable
+from lakefeed.feed.multi_table.table import TableTask
 from lakefeed.feed.multi_table.writers import Writers
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.feed.progress.requests import S3Requests, s3_requests
@@ -28,43 +28,43 @@ from lakefeed.feed.progress.requests import S3Requests, s3_requests
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakefeed.feed.run import How
+    from lakefeed.feed.run import RunOptions
 
 LOOK_FOR_TOPICS_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
 
 
-class Rounds:
+class MultiTableScheduler:
     """Runs a pipeline whose topics go to a table each.
 
     Args:
         feed: with ``{topic}`` in its table's name.
         spark: the session, one for all.
-        how: the run; rounds are its batches.
+        options: the run; rounds are its batches.
 
     Attributes:
         tables: by topic, in the order in which they were found.
         done: rounds in which something was landed.
     """
 
-    def __init__(self, feed: Assembly, spark: SparkSession, how: How) -> None:
+    def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
         config = feed.config
-        self.tables: dict[str, TopicTable] = {}
+        self.tables: dict[str, TableTask] = {}
         self.done = 0
         self.over_budget = 0
-        self._taken: Taken[TopicTable] = Taken()
+        self._taken: Taken[TableTask] = Taken()
         self._feed = feed
         self._spark = spark
         self._writers = Writers(spark, at_once(config))
         self._source = config.kafka
-        self._accept_loss = how.accept_loss
+        self._accept_loss = options.accept_loss
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
         self._isolation = str(self._source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
-        self._once = how.once or config.trigger == AVAILABLE_NOW
+        self._once = options.once or config.trigger == AVAILABLE_NOW
         self._seconds = 0.0 if self._once else float(seconds_of(config.trigger))
-        self._stop = how.stop
-        self._on_batch = how.on_batch
+        self._stop = options.stop
+        self._on_batch = options.on_batch
         self._budget = config.budget.s3_requests_per_batch if config.budget else None
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._answered_at = time.monotonic()
@@ -114,7 +114,7 @@ class Rounds:
             if topic in self.tables:
                 continue
             config = self._feed.config
-            table = TopicTable(
+            table = TableTask(
                 topic,
                 self._feed.for_topic(topic),
                 self._writers.session(len(self.tables)),
@@ -133,10 +133,10 @@ class Rounds:
 
     def _round(
         self, topics: Mapping[str, TopicDescription], until: Mapping[str, TopicDescription] | None
-    ) -> list[Landed]:
+    ) -> list[BatchResult]:
         began, before = time.monotonic(), s3_requests(self._spark)
 
-        def step(table: TopicTable) -> tuple[str, Landed | None, str | None]:
+        def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
             topic = topics[table.topic]
             limit = self._source.max_records_per_batch
             return table.topic, *table.step(topic, limit=limit, until=_ends(until, table.topic))
@@ -157,7 +157,7 @@ class Rounds:
     def _report(
         self,
         topics: Mapping[str, TopicDescription],
-        landed: list[Landed],
+        landed: list[BatchResult],
         notes: list[str],
         *,
         seconds: float,

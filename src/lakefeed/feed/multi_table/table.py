@@ -13,10 +13,10 @@ from lakefeed.clients.spark.errors import translated
 from lakefeed.config.many import OnFailure
 from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import LakefeedError, RecordsLost
-from lakefeed.feed.assembly import Assembly
-from lakefeed.feed.batch_writer import Landed, Landing
-from lakefeed.feed.data_loss import Loss, losses
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
+from lakefeed.feed.data_loss import DataLoss, find_data_loss
 from lakefeed.feed.facts import collect_facts
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.ranges import backlog, next_ranges
 from lakefeed.feed.multi_table.sharing import has_landed, require_own
 from lakefeed.feed.open import loss_move
@@ -38,7 +38,7 @@ MOST_TOLD = 3
 
 
 @dataclass
-class TopicTable:
+class TableTask:
     """Lands one topic in its table, batch by batch; keeps its failures to itself.
 
     The table's own ledger says where it resumes: a failed table is simply behind, and nothing else knows its position.
@@ -51,7 +51,7 @@ class TopicTable:
     """
 
     topic: str
-    feed: Assembly
+    feed: Feed
     spark: SparkSession
     on_failure: OnFailure
     retry_seconds: int
@@ -61,7 +61,7 @@ class TopicTable:
     batches: int = 0
     rows: int = 0
     counts: Counts = ZERO
-    _landing: Landing | None = None
+    _writer: BatchWriter | None = None
     _latest: Mapping[int, int] | None = None
     _position: dict[int, int] | None = None
     _ids: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class TopicTable:
             return False
         if self.from_latest and self._latest is None:
             self._latest = {each.id: each.end_offset for each in topic.partitions}
-        if self._landing is None:
+        if self._writer is None:
             # A topic without a record may be without a schema too.
             return any(each.end_offset for each in topic.partitions)
         return self._is_gathered(self.backlog(topic, until=until), ends=until is not None)
@@ -108,7 +108,7 @@ class TopicTable:
 
     def step(
         self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
-    ) -> tuple[Landed | None, str | None]:
+    ) -> tuple[BatchResult | None, str | None]:
         """Lands the next batch, if there is any.
 
         Returns:
@@ -155,15 +155,15 @@ class TopicTable:
             failure=None if self.failure is None else str(self.failure),
         )
 
-    def _step(self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None) -> Landed | None:
-        landing = self._landing or self._begin(topic)
+    def _step(self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None) -> BatchResult | None:
+        writer = self._writer or self._begin(topic)
         assert self._position is not None
         if lost := self._lost(self._position, self._ids, topic):
             raise self._records_lost(lost)
         ranges = next_ranges(self._position, topic, limit=limit, until=until)
         if not ranges.records:
             return None
-        landed = landing.land(self._records(ranges), ranges, self._batch_id)
+        landed = writer.write(self._records(ranges), ranges, self._batch_id)
         self._position = {each.partition: each.end for each in ranges.ranges}
         self._ids = ranges.topic_ids
         self._batch_id += 1
@@ -173,24 +173,24 @@ class TopicTable:
         self.counts += landed.counts
         return landed
 
-    def _begin(self, topic: TopicDescription) -> Landing:
+    def _begin(self, topic: TopicDescription) -> BatchWriter:
         """Makes table and ledger ready. Not before there is need: a job may have hundreds."""
         require_fit(self.feed.config)
         sink = self.feed.iceberg_table(self.spark)
         owner, topics = Owner.of(self.feed.config), {self.topic: topic}
         facts = collect_facts(owner, sink, checkpoint=CheckpointState(), note=None, topics=topics, stateful=False)
         require_own(facts.last, self.topic, self.table)
-        lost = decide(facts, accept_loss=self.accept_loss).lost
+        lost = decide(facts, accept_loss=self.accept_loss).data_loss
         nothing = next_ranges({}, topic, limit=0)
         gone = {(each.topic, each.partition) for each in lost}
-        landing = self.feed.landing(self.spark, sink, self._records(nothing), lost=gone)
+        writer = self.feed.begin_writer(self.spark, sink, self._records(nothing), lost=gone)
         # Again: now no other driver can move the table.
         position = sink.position()
         if position is not None and lost:
-            move = loss_move(self.feed.config.name, position.ranges, lost, topics, fence=landing.fence)
+            move = loss_move(self.feed.config.name, position.ranges, lost, topics, fence=writer.fence)
             sink.land_move(move, commit_id=uuid.uuid4().hex)
             position = sink.position()
-            landing.follow()
+            writer.follow()
         newest = next(sink.commits(), None)
         self._batch_id = newest.batch_id + 1 if newest else 0
         self._position = _ends(position) if position else {}
@@ -198,19 +198,19 @@ class TopicTable:
         if position is None and (ends := self._latest) is not None:
             # Noted before the first batch: a restart must not begin at a later end.
             ranges = OffsetRanges.between({self.topic: ends}, {self.topic: ends}, {self.topic: topic.topic_id})
-            commit = Commit(self.feed.config.name, 0, ranges, fence=landing.fence)
+            commit = Commit(self.feed.config.name, 0, ranges, fence=writer.fence)
             sink.land_move(commit, commit_id=uuid.uuid4().hex)
             self._position, self._ids, self._batch_id = dict(ends), ranges.topic_ids, 1
-        self._landing = landing
-        return landing
+        self._writer = writer
+        return writer
 
-    def _lost(self, position: Mapping[int, int], ids: Mapping[str, str], topic: TopicDescription) -> list[Loss]:
+    def _lost(self, position: Mapping[int, int], ids: Mapping[str, str], topic: TopicDescription) -> list[DataLoss]:
         stands = {(self.topic, number): offset for number, offset in position.items()}
-        return list(losses(stands, ids, {self.topic: topic}))
+        return list(find_data_loss(stands, ids, {self.topic: topic}))
 
-    def _records_lost(self, lost: list[Loss]) -> RecordsLost:
+    def _records_lost(self, lost: list[DataLoss]) -> RecordsLost:
         return RecordsLost(
-            f"topic {self.topic} cannot go on: {'; '.join(each.what for each in lost[:MOST_TOLD])}",
+            f"topic {self.topic} cannot go on: {'; '.join(each.message for each in lost[:MOST_TOLD])}",
             where=self.table,
             hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
         )
@@ -226,7 +226,7 @@ class TopicTable:
         told = self.failure is None or self.failure.what != error.what
         self.failure = error
         # Whatever was known of the table may be what is wrong: it is looked at anew.
-        self._landing = self._position = None
+        self._writer = self._position = None
         self._retry_at = time.monotonic() + self.retry_seconds
         then = "stopped until the next start" if self.on_failure == "stop" else f"tried again in {self.retry_seconds} s"
         return f"{error.what}; {then}" if told else ""

@@ -12,7 +12,7 @@ from lakefeed.feed.progress.requests import S3Requests
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from lakefeed.feed.batch_writer import Landed
+    from lakefeed.feed.batch_writer import BatchResult
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class BatchProgress:
         cls,
         report: Mapping[str, Any],
         *,
-        landed: Landed | None,
+        landed: BatchResult | None,
         requests: S3Requests | None = None,
         request_budget: int | None = None,
     ) -> BatchProgress:

@@ -76,7 +76,7 @@ def begin_of_query(
     """
     if start.positions is not None:
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
-    if start.discard or checkpoint.batch_id is None:
+    if start.reset_checkpoint or checkpoint.batch_id is None:
         return Begin(batch_id=0, positions=_positions({}, topics, from_latest=from_latest))
     # A partition that the checkpoint does not know is new, and its ranges begin at 0.
     after = {key: checkpoint.end.get(key, 0) for key in _positions({}, topics)}

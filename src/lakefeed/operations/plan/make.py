@@ -14,7 +14,7 @@ from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.sharing import Taken, has_landed, require_own, shares_a_table
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.operations.plan.batches import (
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def planned(pipeline: str, feeds: Sequence[Assembly], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
+def planned(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
     """Plans a run.
 
     Args:
@@ -81,7 +81,7 @@ class _Work:
 class _Look:
     """What is found out about one table, step by step."""
 
-    def __init__(self, feed: Assembly, survey: Survey | None, refusal: LakefeedError | None) -> None:
+    def __init__(self, feed: Feed, survey: Survey | None, refusal: LakefeedError | None) -> None:
         self.feed = feed
         self._survey = survey
         self.refusal = refusal
@@ -144,7 +144,7 @@ class _Look:
         self.work = _Work(begin, batches(begin, topics, limit=limit, spread=spread))
 
 
-def _look(feed: Assembly, *, spark: Callable[[], SparkSession]) -> _Look:
+def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Look:
     try:
         survey = survey_of(feed, spark)
     except CheckpointMismatch as refusal:
@@ -278,7 +278,7 @@ def _checkpoint(look: _Look) -> CheckpointPlan | None:
         return CheckpointPlan(location=config.checkpoint, action="make", told=f"new; it becomes that of {owner}")
     if state.batch_id is None and state.damage is None:
         return CheckpointPlan(location=config.checkpoint, action="make", told=f"is that of {owner}, and empty")
-    if survey.decided is not None and survey.decided.discard:
+    if survey.decided is not None and survey.decided.reset_checkpoint:
         told = f"is that of {owner}, and is removed: {survey.start}"
         return CheckpointPlan(location=config.checkpoint, action="make anew", told=told)
     has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"

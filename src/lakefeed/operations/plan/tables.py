@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.spark.errors import translated
 from lakefeed.config.models import SinkChoice
 from lakefeed.errors import LakefeedError
-from lakefeed.feed.assembly import Assembly
+from lakefeed.feed.feed import Feed
 from lakefeed.operations.status import Survey
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
@@ -48,7 +48,7 @@ class Prepared:
     refusal: LakefeedError | None = None
 
 
-def prepared(feed: Assembly, survey: Survey, *, spark: SparkSession) -> Prepared:
+def prepared(feed: Feed, survey: Survey, *, spark: SparkSession) -> Prepared:
     """What a start of a feed makes ready.
 
     Args:
@@ -67,7 +67,7 @@ def prepared(feed: Assembly, survey: Survey, *, spark: SparkSession) -> Prepared
     return found
 
 
-def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepared) -> None:
+def _prepare(feed: Feed, survey: Survey, spark: SparkSession, found: Prepared) -> None:
     sink: _Foretold
     if (table := feed.table(spark)) is not None:
         sink = _Table(table)
@@ -80,10 +80,10 @@ def _prepare(feed: Assembly, survey: Survey, spark: SparkSession, found: Prepare
             found.tables.append(change)
         else:
             found.dead_letter_topic = change
-    landing = feed.landing_of(spark, sink, letters)
-    landing.begin(feed.read(spark), fenced=False)
+    writer = feed.batch_writer(spark, sink, letters)
+    writer.begin(feed.read(spark), fenced=False)
     found.tables += sink.changes
-    found.notes = landing.notes()
+    found.notes = writer.notes()
     if letters is not None and isinstance(sink, _Table):
         position = survey.position
         letters.check(position.ranges if position else None, moved=position is not None and position.is_move)

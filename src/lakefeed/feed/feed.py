@@ -14,7 +14,7 @@ from lakefeed.config.names import catalog_of
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import Landing
+from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.stateful import RowsLanding, StatefulLanding
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Assembly:
+class Feed:
     """Makes the parts of a feed.
 
     Args:
@@ -70,12 +70,12 @@ class Assembly:
         self._plan: QueryPlan | None = None
         self._resolved: Decoding | None = None
 
-    def at(self, checkpoint: str) -> Assembly:
+    def at(self, checkpoint: str) -> Feed:
         """The same feed with another checkpoint location."""
         config = self.config.model_copy(update={"checkpoint": checkpoint})
-        return Assembly(config, connections=self.connections, view=self.view, folder=self.folder)
+        return Feed(config, connections=self.connections, view=self.view, folder=self.folder)
 
-    def for_topic(self, topic: str) -> Assembly:
+    def for_topic(self, topic: str) -> Feed:
         """The feed of one topic, of a pipeline whose topics go to a table each.
 
         Raises:
@@ -86,7 +86,7 @@ class Assembly:
         if not self.config.kafka.reads(topic):
             raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
         config = config_of(self.config, topic)
-        return Assembly(config, connections=self.connections, view=self.config.name, folder=self.folder)
+        return Feed(config, connections=self.connections, view=self.config.name, folder=self.folder)
 
     def read(
         self,
@@ -157,7 +157,7 @@ class Assembly:
 
         return self.transformed(by_topic(records, self.functions().streams, read))
 
-    def landing(
+    def begin_writer(
         self,
         spark: SparkSession,
         sink: Sink,
@@ -167,7 +167,7 @@ class Assembly:
         lost: Collection[tuple[str, int]] = (),
         ready: Callable[[DataFrame], None] | None = None,
         alone: bool = False,
-    ) -> Landing:
+    ) -> BatchWriter:
         """What lands the feed's batches, begun.
 
         Args:
@@ -190,25 +190,25 @@ class Assembly:
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
-        landing = self.landing_of(spark, sink, dead_letters, ready=ready)
-        landing.begin(records, fenced=fenced, lost=lost)
-        return landing
+        writer = self.batch_writer(spark, sink, dead_letters, ready=ready)
+        writer.begin(records, fenced=fenced, lost=lost)
+        return writer
 
-    def landing_of(
+    def batch_writer(
         self,
         spark: SparkSession,
         sink: RowSink,
         dead_letters: DeadLetterStore | None,
         *,
         ready: Callable[[DataFrame], None] | None = None,
-    ) -> Landing:
+    ) -> BatchWriter:
         """The same, not begun: nothing is made or changed.
 
         Args:
             spark: the session.
             sink: where rows go, and what remembers the reader's schema.
             dead_letters: where dead letters go, if they are kept.
-            ready: for a query with state: see ``landing``.
+            ready: for a query with state: see ``begin_writer``.
         """
         config, source = self.config, self.config.source.numbered
         decoding = self._decoding(spark, sink)
@@ -239,7 +239,7 @@ class Assembly:
 
         if ready is None:
             most = source.max_records_per_batch if source is not None else None
-            return Landing(spark, most_records=most, reread=reread if config.source.kafka else None, **parts)
+            return BatchWriter(spark, most_records=most, reread=reread if config.source.kafka else None, **parts)
         kind = RowsLanding if source is None else StatefulLanding
         return kind(spark, ready=ready, **parts)
 
