@@ -12,7 +12,7 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup jvm demo examples bench test test-jvm test-unit test-all faults mutants audit lint docs clean
+.PHONY: help setup jvm demo examples bench test test-jvm test-unit test-full test-all faults mutants audit lint docs clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -34,8 +34,11 @@ demo: setup ## the main job from end to end on the embedded stack, verified
 bench: setup ## S3 requests counted by a real MinIO; ARGS="--workload steady" for the other table
 	$(BIN)/lakefeed bench s3-requests $(ARGS)
 
-test: setup lint test-jvm ## what CI runs: everything but the slow tests
-	$(PYTEST) -m "not slow" $(ARGS)
+test: setup lint test-jvm ## lint, types, all unit tests, and each feature once on real servers: 8 minutes
+	$(PYTEST) -m "quick and not slow" $(ARGS)
+
+test-full: setup ## the tests that make test leaves out, but for the slow ones: half an hour; CI runs both
+	$(PYTEST) -m "not quick and not slow" $(ARGS)
 
 test-jvm: setup ## the JVM module's unit tests: seconds; NAMES="Position Ledger" runs some
 	@$(BIN)/python -m tools.test_jvm $(NAMES)
@@ -43,7 +46,7 @@ test-jvm: setup ## the JVM module's unit tests: seconds; NAMES="Position Ledger"
 test-unit: setup ## the tests that need no JVM: seconds
 	$(PYTEST) tests/unit $(ARGS)
 
-test-all: setup lint test-jvm ## the slow tests too: stores built from source, long runs, notebooks
+test-all: setup lint test-jvm ## all tests, the slow ones too: stores built from source, long runs, notebooks
 	$(BIN)/uv sync --frozen --quiet --group notebooks
 	$(PYTEST) $(ARGS)
 

@@ -20,7 +20,7 @@ class Example:
         server: the server that ``DATABASE_URL`` or ``ELASTICSEARCH_URL`` is to name.
         prepared: what is done in it before.
         after: another example that has to have run.
-        is_quick: whether it is run by ``make test``; else by ``make test-all``.
+        is_quick: whether it is run by ``make test-full``; else by ``make test-all``.
     """
 
     file: str

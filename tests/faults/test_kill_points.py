@@ -16,7 +16,7 @@ from tests.faults.s3_fault_proxy import FaultProxy
 from tests.faults.workload import PARTITIONS, Workload
 from tests.feed import Feed
 
-# In make test: between metadata.json and the swap in the catalog.
+# In make test-full: between metadata.json and the swap in the catalog.
 TELLING = (KillPoint("iceberg", "table metadata", "after"),)
 
 

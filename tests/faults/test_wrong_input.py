@@ -58,6 +58,7 @@ def free_port() -> int:
     return port
 
 
+@pytest.mark.quick
 def test_an_unknown_option(ready: Feed) -> None:
     done = run(ready, triger="1 minute")
     assert_refused(done, 2, "unknown option 'triger'", "did you mean 'trigger'", f"{ready.name}.yaml:")
@@ -145,6 +146,7 @@ def test_a_pipeline_file_that_is_not_there(tmp_path: Path) -> None:
     assert_refused(lakefeed("run", tmp_path / "none.yaml"), 2, "none.yaml")
 
 
+@pytest.mark.quick
 def test_errors_are_json_where_json_is_asked_for(feed: Feed) -> None:
     done = lakefeed("run", feed.write_file(), "--once", "--output", "json", environment=feed.environment)
     assert done.returncode == 2

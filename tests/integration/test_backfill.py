@@ -97,6 +97,7 @@ def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
     return pipeline
 
 
+@pytest.mark.quick
 def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=3)
     feed.send(feed.avro(trips(0, 1000)))

@@ -58,6 +58,7 @@ def said(path: Path, text: str) -> tuple[int, str]:
     return done.return_value or 0, done.stdout
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_with_its_line(shell: None, tmp_path: Path, name: str) -> None:
     right, wrong, line, told = MISTAKES[name]
@@ -67,6 +68,7 @@ def test_a_mistake_is_told_with_its_line(shell: None, tmp_path: Path, name: str)
     assert told in text
 
 
+@pytest.mark.quick
 def test_without_a_mistake_it_says_so(shell: None, tmp_path: Path) -> None:
     assert said(tmp_path / "pipeline.yaml", FILE)[0] == 0
     assert said(tmp_path / "pipeline.yaml", MANY)[0] == 0

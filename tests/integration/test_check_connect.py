@@ -72,12 +72,14 @@ checkpoint: s3a://{stack.bucket}/checkpoints/taxi
     return Case(path=path, topic=topic, environment=stack.as_environment())
 
 
+@pytest.mark.quick
 def test_everything_is_there(case: Case) -> None:
     result = case.check()
     assert result.exit_code == 0, result.output
     assert result.stdout == f"{case.path}: no mistakes, and what it points at is there\n"
 
 
+@pytest.mark.quick
 def test_everything_is_there_in_json(case: Case) -> None:
     assert case.found() == (0, [])
 
@@ -212,6 +214,7 @@ def test_one_thing_is_broken(case: Case, name: str) -> None:
     assert case.environment["AWS_SECRET_ACCESS_KEY"] not in json.dumps(found)
 
 
+@pytest.mark.quick
 def test_everything_is_broken_at_once(case: Case) -> None:
     result = case.check(
         KAFKA_BOOTSTRAP_SERVERS="127.0.0.1:1", SCHEMA_REGISTRY_URL="http://127.0.0.1:1", AWS_SECRET_ACCESS_KEY="wrong"

@@ -6,6 +6,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakefeed.clients.spark import jvm
 from lakefeed.local import Endpoints
 
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.quick
 def test_the_default_session_makes_two_puts_a_batch(lake: SparkSession, stack: Endpoints) -> None:
     assert (
         lake.conf.get("spark.sql.streaming.checkpointFileManagerClass")

@@ -33,6 +33,7 @@ def ids(rows: list[Any]) -> list[int]:
     return sorted(row["id"] for row in rows)
 
 
+@pytest.mark.quick
 def test_a_batch_of_the_whole_topic(lake: SparkSession, sent: Feed) -> None:
     frame = lf.read_topic(lake, sent.topic, stream=False)
     assert not frame.isStreaming
@@ -46,6 +47,7 @@ def test_a_batch_of_offset_ranges(lake: SparkSession, sent: Feed) -> None:
     assert ids(frame.collect()) == [*range(10, 20), *range(200, 205)]
 
 
+@pytest.mark.quick
 def test_a_stream_into_a_table_and_a_restart(lake: SparkSession, sent: Feed) -> None:
     def land() -> None:
         stream = lf.read_topic(lake, sent.topic, max_records_per_batch=100).where("id % 2 = 0")

@@ -41,6 +41,7 @@ def positions(rows: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return sorted((row["kafka_partition"], row["kafka_offset"]) for row in rows)
 
 
+@pytest.mark.quick
 def test_a_broken_record_becomes_a_dead_letter_and_the_others_rows(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     good = feed.avro(trips(0, 300))
@@ -77,6 +78,7 @@ def test_batches_without_dead_letters_write_nothing_for_them(lake: SparkSession,
     assert open_table(dead(feed), connections=feed.connections).current_snapshot() is None
 
 
+@pytest.mark.quick
 def test_expectations_drop_keep_apart_and_stop(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 100)), None])
@@ -93,6 +95,7 @@ def test_expectations_drop_keep_apart_and_stop(lake: SparkSession, feed: Feed) -
     )
 
 
+@pytest.mark.quick
 def test_beyond_the_budget_it_stops_and_writes_nothing(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     good = feed.avro(trips(0, 97))
@@ -180,6 +183,7 @@ def test_parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch(lak
         crash_before_the_commits_entry()
 
 
+@pytest.mark.quick
 def test_a_second_driver_takes_over_and_the_first_can_commit_nothing_more(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 10)))
@@ -196,6 +200,7 @@ def test_a_second_driver_takes_over_and_the_first_can_commit_nothing_more(lake: 
     assert len(feed.rows()) == 20
 
 
+@pytest.mark.quick
 def test_replay_lands_what_can_be_read_now_and_a_second_one_adds_nothing(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send([*feed.avro(trips(0, 100)), b"\x01", b""])

@@ -67,6 +67,7 @@ def test_the_examples_of_the_docstrings(module: str, table: None) -> None:
     assert found.failed == 0
 
 
+@pytest.mark.quick
 def test_the_page_on_python(surroundings: dict[str, Any], lake: SparkSession) -> None:
     lake.sql("DROP TABLE IF EXISTS lake.nyc.trips")
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)

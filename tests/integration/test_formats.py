@@ -43,6 +43,7 @@ def landed(feed: Feed, spark: SparkSession, **blocks: Any) -> list[dict[str, Any
     return sorted(feed.rows(), key=lambda row: int(row["id"]))
 
 
+@pytest.mark.quick
 def test_protobuf(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     records = to_records(
@@ -67,6 +68,7 @@ def test_protobuf(lake: SparkSession, feed: Feed) -> None:
     assert found_by_init.kind == "protobuf"
 
 
+@pytest.mark.quick
 def test_json_schema_and_keys(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     registry = feed.stack.schema_registry_url

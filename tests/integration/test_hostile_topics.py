@@ -222,6 +222,7 @@ STOPS: dict[str, tuple[dict[str, Any], bytes | None, bytes | None, str]] = {
 QUICK = ("value", "key")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "kind", [each if each in QUICK else pytest.param(each, marks=pytest.mark.slow) for each in STOPS]
 )

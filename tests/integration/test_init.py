@@ -62,6 +62,7 @@ def written(stack: Endpoints, topic: str, folder: Path, *arguments: str) -> tupl
     return json.loads(result.stdout), load(path, environment=stack.as_environment()), path.read_text()
 
 
+@pytest.mark.quick
 def test_a_registered_schema(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     printed, config, text = written(stack, topic, tmp_path)
@@ -81,6 +82,7 @@ def test_a_registered_schema(stack: Endpoints, topic: str, tmp_path: Path) -> No
     assert stack.bootstrap_servers not in text
 
 
+@pytest.mark.quick
 def test_what_the_user_chooses(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     SchemaRegistry(stack.schema_registry_url).register(f"{topic}-value", SCHEMA)
     options = ["--table", "lake.nyc.trips", "--pipeline-name", "taxi"]
@@ -92,6 +94,7 @@ def test_what_the_user_chooses(stack: Endpoints, topic: str, tmp_path: Path) -> 
     assert f"${{KAFKA_BOOTSTRAP_SERVERS:-{stack.bootstrap_servers}}}" in text
 
 
+@pytest.mark.quick
 def test_framed_avro_under_another_subject(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     subject = f"{topic}.Trip"
     schema_id = SchemaRegistry(stack.schema_registry_url).register(
@@ -104,6 +107,7 @@ def test_framed_avro_under_another_subject(stack: Endpoints, topic: str, tmp_pat
     assert config.decode.avro.subject == subject
 
 
+@pytest.mark.quick
 def test_json_records(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     produce(stack, topic, [json.dumps({"id": 1, "at": "2024-01-01T00:00:00", "pos": {"x": 1.5}}).encode()])
     printed, config, text = written(stack, topic, tmp_path)

@@ -58,6 +58,7 @@ def stream(stack: Endpoints, server: Kinesis, tmp_path: Path) -> StreamFeed:
     return feed
 
 
+@pytest.mark.quick
 def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_made_anew(
     stream: StreamFeed, lake: SparkSession
 ) -> None:

@@ -111,6 +111,7 @@ def kill(stack: Stack, part: str) -> None:
     assert process.wait(10)
 
 
+@pytest.mark.quick
 def test_everything_works_and_survives_down(own: Stack) -> None:
     before = own.up()
     values = [f"ride {number}".encode() for number in range(100)]
@@ -151,6 +152,7 @@ def test_unknown_topics_are_not_made(own: Stack) -> None:
     assert failures[0] is not None
 
 
+@pytest.mark.quick
 def test_up_again_changes_nothing(own: Stack) -> None:
     pids = [pid_of(own, part.part) for part in own.status()]
     steps: list[Step] = []
@@ -209,6 +211,7 @@ def test_a_stopped_process_is_replaced(own: Stack) -> None:
     assert all(part.state == "up" for part in own.status())
 
 
+@pytest.mark.quick
 def test_pyiceberg_and_duckdb_read_the_catalog(own: Stack) -> None:
     endpoints = own.up()
     rides = pa.table({"miles": [1.5, 2.5, 4.0], "zone": ["a", "b", "a"]})
@@ -374,6 +377,7 @@ def test_shared_stack(stack: Endpoints) -> None:
         create_topic(stack, "conftest")
 
 
+@pytest.mark.quick
 def test_commands(own: Stack) -> None:
     run = CliRunner().invoke
     home = ["--home", str(own.home.root)]

@@ -25,6 +25,7 @@ def shop(feed: Feed) -> Shop:
     return Shop(feed)
 
 
+@pytest.mark.quick
 def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_goes_on(lake: SparkSession, shop: Shop) -> None:
     for name in SCHEMAS:
         shop.create(name)
@@ -47,6 +48,7 @@ def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_goes_on(lake: Spar
     assert verified(pipeline)
 
 
+@pytest.mark.quick
 def test_a_poisoned_topic_is_alone_and_goes_on_when_it_is_healed(lake: SparkSession, shop: Shop) -> None:
     for name in ("orders", "users"):
         shop.create(name)

@@ -85,6 +85,7 @@ def lettered(lake: SparkSession, feed: Feed) -> Lettered:
     return Lettered(lake, feed)
 
 
+@pytest.mark.quick
 def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered: Lettered) -> None:
     lettered.land(range(98, 102))
     lettered.land(range(102, 106))

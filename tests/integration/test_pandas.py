@@ -91,6 +91,7 @@ def counting(
     return {"decode": DECODE, "transform": {"steps": {"counted": {"python": f"{module}:counted"}}}}
 
 
+@pytest.mark.quick
 def test_functions_over_pandas(feed: Feed, lake: SparkSession) -> None:
     (feed.folder / f"{feed.name}_functions.py").write_text(FUNCTIONS)
     steps = {"large": {"python": f"{feed.name}_functions:large", "options": {"least": 1024}}}

@@ -34,6 +34,7 @@ def kafka(feed: Feed, **settings: Any) -> dict[str, Any]:
     return {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [feed.topic], **settings}}
 
 
+@pytest.mark.quick
 def test_confluent_avro_lands_row_by_row_with_its_metadata(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 500)), headers=[("source", b"test")])
@@ -52,6 +53,7 @@ def test_confluent_avro_lands_row_by_row_with_its_metadata(lake: SparkSession, f
     assert sum(summary.s3_requests.values()) > 0
 
 
+@pytest.mark.quick
 def test_each_record_is_read_with_the_schema_that_its_id_names(lake: SparkSession, feed: Feed) -> None:
     newer = {**TRIP, "fields": [{"name": "fare", "type": "double", "default": 0.0}, *TRIP["fields"]]}
     feed.create_topic()
@@ -63,6 +65,7 @@ def test_each_record_is_read_with_the_schema_that_its_id_names(lake: SparkSessio
     assert by_id(feed.rows()) == expected
 
 
+@pytest.mark.quick
 def test_avro_without_a_header_and_with_a_given_schema(lake: SparkSession, feed: Feed) -> None:
     import io
 
@@ -79,6 +82,7 @@ def test_avro_without_a_header_and_with_a_given_schema(lake: SparkSession, feed:
     assert by_id(feed.rows()) == trips(0, 50)
 
 
+@pytest.mark.quick
 def test_json_and_raw_values(lake: SparkSession, feed: Feed, tmp_path: Any) -> None:
     other = Feed(feed.stack, tmp_path)
     values = [json.dumps(row).encode() for row in trips(0, 50)]
@@ -91,6 +95,7 @@ def test_json_and_raw_values(lake: SparkSession, feed: Feed, tmp_path: Any) -> N
     assert sorted(row["value"] for row in other.rows()) == sorted(values)
 
 
+@pytest.mark.quick
 def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
     for number in (1, 2):
         topic = f"{feed.name}-part{number}"
@@ -106,6 +111,7 @@ def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
     ]
 
 
+@pytest.mark.quick
 def test_a_restart_goes_on_and_the_ledger_has_no_gap(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100))
@@ -123,6 +129,7 @@ def test_a_restart_goes_on_and_the_ledger_has_no_gap(lake: SparkSession, feed: F
     assert batches[-1].lag == 0
 
 
+@pytest.mark.quick
 def test_a_batch_that_was_landed_but_not_marked_done_is_not_doubled(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 100)))
@@ -136,6 +143,7 @@ def test_a_batch_that_was_landed_but_not_marked_done_is_not_doubled(lake: SparkS
     assert by_id(feed.rows()) == trips(0, 150)
 
 
+@pytest.mark.quick
 def test_the_checkpoint_of_another_pipeline_is_refused(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     feed.send(feed.avro(trips(0, 10)))
@@ -180,6 +188,7 @@ def test_sql_that_does_not_fit_is_refused_before_anything_is_written(lake: Spark
     assert not lake.catalog.tableExists(feed.table)
 
 
+@pytest.mark.quick
 def test_a_poison_record_stops_with_its_position_and_writes_nothing(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send([*feed.avro(trips(0, 5)), b"{not avro}", *feed.avro(trips(5, 9))])
@@ -199,6 +208,7 @@ def test_tombstones_stop_or_are_skipped_as_declared(lake: SparkSession, feed: Fe
     assert by_id(feed.rows()) == trips(0, 9)
 
 
+@pytest.mark.quick
 def test_parquet_files_and_a_restart(lake: SparkSession, feed: Feed) -> None:
     path = f"s3a://{feed.stack.bucket}/files/{feed.name}"
     feed.create_topic()

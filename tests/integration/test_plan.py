@@ -79,6 +79,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     assert first.requests.total / 2 <= figures.requests.first <= 2 * first.requests.total
 
 
+@pytest.mark.quick
 def test_the_requests_of_a_table_without_partitions_are_exact(planned: Planned) -> None:
     planned.send(30, 30, 30)
     pipeline = planned.pipeline(limit=30)
@@ -309,6 +310,7 @@ def test_many_topics_are_summed_up_and_each_is_told_alone(planned: Planned) -> N
     assert (only["kind"], only["batches"]) == ("goes on", 0)
 
 
+@pytest.mark.quick
 def test_what_the_command_prints_is_what_the_document_shows(
     lake: SparkSession, stack: Endpoints, tmp_path: Path
 ) -> None:

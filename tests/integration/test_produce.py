@@ -63,6 +63,7 @@ def registry_client(stack: Endpoints) -> SchemaRegistryClient:
     return SchemaRegistryClient({"url": stack.schema_registry_url})
 
 
+@pytest.mark.quick
 def test_confluents_own_client_reads_what_was_produced(lake: SparkSession, stack: Endpoints, topic: str) -> None:
     rows = taxi_rows(lake, 500)
     records = to_records(
@@ -99,6 +100,7 @@ def test_confluents_own_client_reads_what_was_produced(lake: SparkSession, stack
     assert partitions == {0, 1, 2, 3}
 
 
+@pytest.mark.quick
 def test_a_csv_file_by_the_registered_schema(lake: SparkSession, stack: Endpoints, topic: str) -> None:
     registry = SchemaRegistry(stack.schema_registry_url)
     schema_id = registry.register(f"{topic}-value", taxi_schema())
@@ -129,6 +131,7 @@ def test_files_in_the_store(lake: SparkSession, stack: Endpoints, topic: str, fo
     assert sorted(got, key=str) == sorted(wanted, key=str)
 
 
+@pytest.mark.quick
 def test_a_schema_made_from_the_rows_is_registered(lake: SparkSession, stack: Endpoints, topic: str) -> None:
     rows = lake.sql("SELECT id, concat('n', id) AS name FROM range(3)")
     encoding = settle(rows, topic=topic, registry=SchemaRegistry(stack.schema_registry_url))

@@ -44,6 +44,7 @@ def sent(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> Feed:
     return feed
 
 
+@pytest.mark.quick
 def test_ranges_are_read_exactly_several_of_one_partition_too(lake: SparkSession, sent: Feed) -> None:
     pipeline = sent.pipeline(decode=DECODE, transform={"sql": f"SELECT id, zone FROM {sent.name} WHERE id <> 205"})
     ranges = [
@@ -135,6 +136,7 @@ def test_topics_of_a_pattern(lake: SparkSession, feed: Feed) -> None:
     assert {row.value for row in some.collect()} == {"1.2", "1.3"}
 
 
+@pytest.mark.quick
 def test_each_target_has_every_row_and_one_that_is_there_is_left_alone(
     lake: SparkSession, sent: Feed, tmp_path: Path
 ) -> None:

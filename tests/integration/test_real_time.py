@@ -35,6 +35,7 @@ def settings(feed: Feed, **blocks: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.quick
 @pytest.mark.slow
 def test_records_go_through_and_a_second_run_goes_on(feed: Feed, lake: SparkSession) -> None:
     feed.create_topic(partitions=2)
@@ -68,6 +69,7 @@ def test_records_go_through_and_a_second_run_goes_on(feed: Feed, lake: SparkSess
     assert feed.pipeline(**settings(feed)).run(spark=lake, once=True).rows >= 1
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("sql", "told"),
     [

@@ -19,6 +19,8 @@ from tests.spark.records import avro_bytes, records, results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 
 def schema(*fields: dict[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "R", "namespace": "io.example", "fields": list(fields)}

@@ -20,6 +20,7 @@ def more(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
     return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
 
 
+@pytest.mark.quick
 def test_s3a_is_counted(lake: SparkSession, stack: Endpoints) -> None:
     folder = stack.warehouse.replace("s3://", "s3a://").rstrip("/") + f"/meter-{uuid.uuid4().hex}"
     before, traffic = jvm.s3_requests(lake), jvm.s3_traffic(lake)
@@ -33,6 +34,7 @@ def test_s3a_is_counted(lake: SparkSession, stack: Endpoints) -> None:
     assert more(before, jvm.s3_requests(lake))["GetObject"] >= 1
 
 
+@pytest.mark.quick
 def test_icebergs_own_client_is_counted(lake: SparkSession) -> None:
     name = f"lake.meter_{uuid.uuid4().hex[:8]}.t"
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS {name.rpartition('.')[0]}")

@@ -20,6 +20,8 @@ from tests.feed import TRIP, Feed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 WIDER = {
     **TRIP,
     "fields": [

@@ -40,6 +40,7 @@ def history(feed: Feed) -> list[dict[str, Any]]:
     return list(json.loads(done.stdout)["entries"])
 
 
+@pytest.mark.quick
 def test_the_table_follows(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro([{"id": 1, "zone": "a", "stop": {"x": 1}}], V1))

@@ -29,6 +29,7 @@ def command_lines() -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.quick
 def test_no_secret_in_ps_conf_set_or_explain(lake: SparkSession, stack: Endpoints) -> None:
     secret = stack.secret_key.get_secret_value()
     lake.sql("CREATE NAMESPACE IF NOT EXISTS lake.secrets")
@@ -43,6 +44,7 @@ def test_no_secret_in_ps_conf_set_or_explain(lake: SparkSession, stack: Endpoint
     assert [place for place, text in seen.items() if secret in text] == []
 
 
+@pytest.mark.quick
 def test_conf_prints_all_that_spark_submit_needs_and_no_secret(feed: Feed) -> None:
     done = lakefeed("conf", PIPELINE, "--format", "json", environment=feed.environment)
     assert done.returncode == 0, done.stderr
@@ -83,6 +85,7 @@ def test_a_session_without_the_jars_is_refused(tmp_path: Path, feed: Feed) -> No
     assert "lakefeed conf" in done.stdout
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("module", ["pyspark", "py4j", "pyiceberg", "pyarrow", "duckdb"])
 def test_importing_lakefeed_imports_no_engine(module: str) -> None:
     import subprocess

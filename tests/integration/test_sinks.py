@@ -41,15 +41,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OTHER_FORMS = ("orc", "avro", "json", "csv")
-QUICK = (
+EACH_KIND = (
     "iceberg-update",
     "kafka-append",
     "mariadb-update",
-    "iceberg-complete",
     "orc-append",
     "python-ledger-append",
     "elasticsearch-append",
 )
+
+
+def marks(case: str) -> tuple[pytest.MarkDecorator, ...]:
+    if case in EACH_KIND:
+        return (pytest.mark.quick,)
+    return () if case == "iceberg-complete" else (pytest.mark.slow,)
 
 
 @pytest.fixture
@@ -67,9 +72,7 @@ def feed(stack: Endpoints, tmp_path: Path, request: pytest.FixtureRequest) -> Fe
     return made
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=() if each in QUICK else pytest.mark.slow) for each in CASES]
-)
+@pytest.mark.parametrize("name", [pytest.param(case, marks=marks(case)) for case in CASES])
 def test_a_crash_between_the_sinks_commit_and_sparks(
     feed: Feed, lake: SparkSession, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_made_again(feed: 
     assert once == [("3011", 1), ("8001", 1), ("8001", 1)]
 
 
+@pytest.mark.quick
 def test_several_sinks_have_the_same_rows_of_one_read(feed: Feed, lake: SparkSession) -> None:
     seen = {"memory": {"view": f"seen_{feed.name}"}}
     pipeline = feed.pipeline(**beside(feed, own=own("Ledger")(feed), seen=seen, copy=topic()(feed)))
@@ -270,6 +274,7 @@ def test_a_sink_that_stops_the_feed_leaves_no_row_twice(
     assert (len(feed.rows()), len(feed.rows(f"lake.{feed.name}.other"))) == (1, 1)
 
 
+@pytest.mark.quick
 def test_the_console_shows_the_first_rows(feed: Feed, lake: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     feed.send(hits("8001", "3011"))
     feed.pipeline(decode=DECODE, sink={"console": {"rows": 1}}, checkpoint="").run(spark=lake, once=True)

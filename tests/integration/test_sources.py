@@ -44,6 +44,7 @@ def write(folder: Path, name: str, *zips: str) -> None:
     hidden.rename(folder / name)
 
 
+@pytest.mark.quick
 def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
         job.verify()
 
 
+@pytest.mark.quick
 def test_rows_appended_to_a_table_go_on_into_another(feed: Feed, lake: SparkSession) -> None:
     origin = f"lake.{feed.name}.origin"
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
@@ -87,6 +89,7 @@ def test_rows_appended_to_a_table_go_on_into_another(feed: Feed, lake: SparkSess
     assert {each["zip"]: each["hits"] for each in feed.rows()} == {"8001": 5, "3011": 2}
 
 
+@pytest.mark.quick
 def test_any_format_that_spark_streams(feed: Feed, lake: SparkSession) -> None:
     stop = threading.Event()
     source = {"format": {"name": "rate-micro-batch", "options": {"rowsPerBatch": "5"}}}

@@ -63,6 +63,7 @@ def expected(minutes: list[float], *, closed_by: float | None = None) -> dict[tu
     return dict(found)
 
 
+@pytest.mark.quick
 def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: SparkSession) -> None:
     pipeline = feed.pipeline(**settings(feed))
     feed.send(hits(0, 1, 4, 6, 11, 30), partition=0)
@@ -113,6 +114,7 @@ def test_other_windows_go_on_over_batches(
     assert pipeline.verify().faults == ()
 
 
+@pytest.mark.quick
 def test_groups_are_upserted_by_key(feed: Feed, lake: SparkSession) -> None:
     by_zip = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
     pipeline = feed.pipeline(
@@ -238,6 +240,7 @@ def test_without_state_batches_and_stream_take_turns(feed: Feed, lake: SparkSess
     assert pipeline.verify().faults == ()
 
 
+@pytest.mark.quick
 def test_steps_in_sql_and_python_with_tables_and_duplicates(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
     (tmp_path / f"{feed.name}_steps.py").write_text(
         "from pyspark.sql import functions as sf\n\n\n"

@@ -65,6 +65,7 @@ def landed(feed: Feed) -> list[tuple[int, int | None]]:
     return sorted(((each["id"], each["price"]) for each in feed.rows()), key=str)
 
 
+@pytest.mark.quick
 def test_pairs_of_two_topics_land_and_each_record_is_counted_once(joined: Feed, lake: SparkSession) -> None:
     job = joined.pipeline(**settings(joined, INNER))
     send(joined, 0, (1, 0), (2, 1))

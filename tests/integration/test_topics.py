@@ -26,6 +26,7 @@ def name() -> str:
     return f"topics-{uuid.uuid4().hex[:10]}"
 
 
+@pytest.mark.quick
 def test_a_topic_from_beginning_to_end(topics: Topics, name: str, stack: Endpoints) -> None:
     assert topics.create(name, partitions=4, replication_factor=1, config={"retention.ms": "3600000"})
     assert name in topics.list()
@@ -104,6 +105,7 @@ def test_a_setting_that_the_client_does_not_know() -> None:
         Topics("127.0.0.1:1", options={"acks.of.all": "1"})
 
 
+@pytest.mark.quick
 def test_commands(stack: Endpoints, name: str) -> None:
     def run(*arguments: str) -> str:
         ended = CliRunner().invoke(

@@ -129,6 +129,7 @@ def test_checkpoint_or_a_part_of_it_deleted(case: Case, gone: str) -> None:
     assert case.verified() == ([], [])
 
 
+@pytest.mark.quick
 def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.delete("commits/1")
@@ -225,6 +226,7 @@ def test_partitions_added_in_mid_batch(case: Case, monkeypatch: pytest.MonkeyPat
     assert case.verified() == ([], [])
 
 
+@pytest.mark.quick
 def test_a_topic_that_is_made_again_in_mid_run_stops_the_feed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.feed.create_topic(partitions=1)
     case.send(range(10))

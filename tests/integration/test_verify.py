@@ -117,6 +117,7 @@ def test_what_writers_past_the_check_did_is_found(lake: SparkSession, feed: Feed
     assert (found["missing"].start, found["missing"].end) == (35, 39)
 
 
+@pytest.mark.quick
 def test_rows_that_are_gone_and_a_rollback_by_another_engine(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)

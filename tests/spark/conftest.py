@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.servers.postgresql import PostgreSQL
 
-# What make test shows of each catalog; make test-all shows everything.
+# What make test-full shows of each catalog; make test-all shows everything.
 TELLING = {
     "test_a_batch_lands_only_where_the_last_one_ended",
     "test_a_commit_whose_answer_is_lost_has_landed_once",
@@ -78,12 +78,14 @@ def catalog(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On PostgreSQL and REST, and into PostgreSQL, all but the telling ones are slow."""
+    """Leave the commit check on PostgreSQL and REST to ``make test-full``, and most of it to ``make test-all``."""
     for item in items:
         if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
             known = item.callspec.params.get("catalog", "sqlite")
-            if known != "sqlite" and item.originalname not in TELLING:
-                item.add_marker(pytest.mark.slow)
+            if known != "sqlite":
+                item.own_markers = [mark for mark in item.own_markers if mark.name != "quick"]
+                if item.originalname not in TELLING:
+                    item.add_marker(pytest.mark.slow)
             into = item.callspec.params.get("shop", "mariadb")
             if into == "postgresql" and item.originalname not in TELLING_OF_POSTGRESQL:
                 item.add_marker(pytest.mark.slow)

@@ -21,6 +21,8 @@ from lakefeed.config.kafka_options import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 SIDES = {
     "consumer.ConsumerConfig": (CONSUMER, REFUSED_CONSUMER),
     "producer.ProducerConfig": (PRODUCER, REFUSED_PRODUCER),

@@ -53,6 +53,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.quick
 def test_a_batch_lands_only_where_the_last_one_ended(table: Table) -> None:
     table.land(0, 3)
     table.land(3, 5)
@@ -90,6 +91,7 @@ def test_empty_batches_move_nothing_and_sparse_ones_may_leave_out(table: Table) 
     assert table.ids() == [0, 1, 5, 6]
 
 
+@pytest.mark.quick
 def test_the_same_commit_tried_again_is_done_already(table: Table) -> None:
     table.land(0, 2, commit_id="one")
     table.land(0, 2, commit_id="one")
@@ -100,6 +102,7 @@ def test_the_same_commit_tried_again_is_done_already(table: Table) -> None:
     assert table.ids() == [0, 1, 2, 3]
 
 
+@pytest.mark.quick
 def test_a_commit_whose_answer_is_lost_has_landed_once(table: Table, catalog: CatalogCase) -> None:
     table.land(0, 2)
     with catalog.answers_lost():
@@ -207,6 +210,7 @@ def test_only_the_replay_that_took_its_fence_last_can_commit(table: Table) -> No
     assert table.ids() == [0, 1, 101]
 
 
+@pytest.mark.quick
 def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> None:
     old = take_fence(table.spark, table.name, FEED)
     table.land(0, 2, fence=old)
@@ -247,6 +251,7 @@ def test_the_position_outlives_its_snapshots(table: Table) -> None:
     assert table.ids() == [0, 1, 2, 3, 100]
 
 
+@pytest.mark.quick
 def test_after_a_rollback_the_feed_goes_on_where_the_table_is(table: Table) -> None:
     table.land(0, 2)
     first = table.head()

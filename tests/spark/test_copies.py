@@ -56,6 +56,7 @@ def read(spark: SparkSession, folder: Path, *batches: list[Sent]) -> list[str]:
     return sorted(each.value for each in spark.read.schema("value STRING").json(f"{folder}/out").collect())
 
 
+@pytest.mark.quick
 def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_path: Path) -> None:
     first = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/0", "t/0/2"), Sent("e", "q/0", row="0"), Sent("e", "q/0", row="1")]
     again = [*first, Sent("c", "q/0", "t/0/3")]

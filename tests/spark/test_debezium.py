@@ -15,6 +15,8 @@ from lakefeed.records.decode.deletes import DeleteRule
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.quick
+
 ROW = "STRUCT<id: BIGINT, city: STRING>"
 EVENT = Json(schema=f"before {ROW}, after {ROW}, source STRUCT<ts_ms: BIGINT>, op STRING, ts_ms BIGINT")
 KEY = Json(schema="id BIGINT")

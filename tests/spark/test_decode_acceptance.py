@@ -23,6 +23,8 @@ from tests.unit.schema.test_parse import bomb, nested_arrays
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 NAMES = ["A", "B", "n.A", "m.A", "m.B", "C"]
 READER = {
     "type": "record",

@@ -25,6 +25,8 @@ from tests.spark.records import avro_bytes, records, results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 POINT = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "double"}]}
 TYPES: dict[str, Any] = {
     "boolean": "boolean",

@@ -17,6 +17,8 @@ from tests.spark.registry_in_a_thread import RegistryInAThread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 SCHEMA = {
     "type": "record",
     "name": "R",

@@ -8,11 +8,15 @@ import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakefeed.records.decode import Csv, Json, decoded
 from tests.spark.records import records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.quick
 
 COLUMNS = {
     "l": "BIGINT",

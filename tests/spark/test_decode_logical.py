@@ -13,6 +13,8 @@ from tests.avro_pairs import long_bytes, text_bytes
 if TYPE_CHECKING:
     from tests.spark.probe import Probe
 
+pytestmark = pytest.mark.quick
+
 CASES: dict[str, tuple[Any, bytes, str, str]] = {
     "date": ("int", long_bytes(19_000), "date", "19000"),
     "time-millis": ("int", long_bytes(5), "integer", "5"),

@@ -13,6 +13,8 @@ from tests.spark.probe import base64_text
 if TYPE_CHECKING:
     from tests.spark.probe import Probe
 
+pytestmark = pytest.mark.quick
+
 
 def same_as_avro_java(probe: Probe, pairs: list[Pair]) -> int:
     """Compares all; the number of records that both could read."""

@@ -117,6 +117,7 @@ def registry() -> Iterator[RegistryInAThread]:
         yield running
 
 
+@pytest.mark.quick
 def test_every_kind_of_field(spark: SparkSession) -> None:
     message = order()(**FULL)
     message.extra.update({"a": [1, None, {"b": "c"}], "d": True})
@@ -129,6 +130,7 @@ def test_every_kind_of_field(spark: SparkSession) -> None:
     assert same(empty.value, order()())
 
 
+@pytest.mark.quick
 def test_the_same_by_a_descriptor_set(spark: SparkSession) -> None:
     files = descriptor_set({"money.proto": MONEY, "rich.proto": RICH})
     spec = PlainProtobuf(schema=files, message="shop.v1.Order")
@@ -191,6 +193,7 @@ def test_messages_in_pieces_and_fields_twice(spark: SparkSession) -> None:
     assert (found.value.card, found.value.cash, found.value.first.sku, found.value.first.amount) == (None, 7, "a", 2)
 
 
+@pytest.mark.quick
 def test_unknown_fields_are_passed_over(spark: SparkSession) -> None:
     fields = (
         b"\xc0\x3e\x05"
@@ -231,6 +234,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.quick
 def test_each_broken_message_is_an_error_that_says_what(spark: SparkSession) -> None:
     found = results(decoded(records(spark, [value for value, _ in BROKEN.values()]), PLAIN))
     for (name, (_, why)), result in zip(BROKEN.items(), found, strict=True):
@@ -238,6 +242,7 @@ def test_each_broken_message_is_an_error_that_says_what(spark: SparkSession) -> 
         assert why in result.error, name
 
 
+@pytest.mark.quick
 def test_the_path_of_the_field_is_named(spark: SparkSession) -> None:
     bad = b"\x0a\x02\xff\xfe"
     line = order()(lines=[{"sku": "a"}, {"sku": "b"}]).SerializeToString()
@@ -309,6 +314,7 @@ def test_random_and_mutated_bytes_never_stop_the_job(spark: SparkSession) -> Non
     assert any(result.error is not None for result in found)
 
 
+@pytest.mark.quick
 def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: RegistryInAThread) -> None:
     reader = avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY])
     spec = ConfluentProtobuf(registry_url=registry.url, reader_schema=reader)
@@ -346,6 +352,7 @@ def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: Reg
     assert registry.requests["/schemas/ids/1"] == 1
 
 
+@pytest.mark.quick
 def test_writers_of_other_versions(spark: SparkSession, registry: RegistryInAThread) -> None:
     old = 'syntax = "proto3"; message Trip { int32 id = 1; string zone = 2; }'
     new = 'syntax = "proto3"; message Trip { int64 id = 1; repeated string zone = 2; double fare = 3; }'
@@ -380,6 +387,7 @@ def test_proto2_and_groups(spark: SparkSession) -> None:
     assert missing.error == "id: the required field of A is missing"
 
 
+@pytest.mark.quick
 def test_the_avro_schema_of_a_message(spark: SparkSession) -> None:
     schema = json.loads(avro_schema_of_text(spark, "PROTOBUF", RICH, references=[MONEY]))
     fields = {field["name"]: field for field in schema["fields"]}
@@ -393,6 +401,7 @@ def test_the_avro_schema_of_a_message(spark: SparkSession) -> None:
     assert messages_of(spark, RICH)[:2] == ["shop.v1.Order", "shop.v1.Order.Line"]
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("schema", "message", "why"),
     [

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakefeed.records.decode import PlainAvro, decoded
 from tests.spark.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.quick
 
 LINE = {"type": "record", "name": "Line", "fields": [{"name": "price", "type": "boolean"}]}
 CUSTOMER = {"type": "record", "name": "Customer", "fields": [{"name": "age", "type": "int"}]}

@@ -51,6 +51,7 @@ def spec_for(registry: RegistryInAThread, **more: Any) -> ConfluentAvro:
     return ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(READER), **more)
 
 
+@pytest.mark.quick
 def test_many_writers_in_one_batch_each_asked_for_once(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         for schema_id, writer in {1: V1, 2: V2, 70_000: V3}.items():
@@ -73,6 +74,7 @@ def test_many_writers_in_one_batch_each_asked_for_once(spark: SparkSession) -> N
         assert len(registry.requests) == 3
 
 
+@pytest.mark.quick
 def test_references_are_resolved(spark: SparkSession) -> None:
     city = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
     home = {"type": "record", "name": "geo.Home", "fields": [{"name": "city", "type": "geo.City"}]}
@@ -91,6 +93,7 @@ def test_references_are_resolved(spark: SparkSession) -> None:
     assert result.value.asDict(recursive=True) == {"home": {"city": {"name": "Ulm"}}, "born": {"name": "Bern"}}
 
 
+@pytest.mark.quick
 def test_an_outage_is_waited_for(spark: SparkSession) -> None:
     with RegistryInAThread() as registry:
         registry.put(1, V1)
@@ -193,6 +196,7 @@ def test_credentials_reach_the_registry_and_nothing_else(
     assert not [text for text in shown if password in text]
 
 
+@pytest.mark.quick
 def test_wrong_credentials_fail_at_once(spark: SparkSession) -> None:
     jvm.put_credentials(spark, "wrong", username="me", password=SecretStr("no"))
     with RegistryInAThread(credentials="me:yes") as registry:

@@ -19,6 +19,8 @@ from tests.spark.test_decode_avro import plain
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
+pytestmark = pytest.mark.quick
+
 Pair = tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]
 
 

@@ -35,6 +35,7 @@ def optimised(frame: DataFrame) -> str:
     return str(java.queryExecution().executedPlan().toString())
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("spec", "call"), [(AVRO, ".decode.invoke("), (JSON, ".decode.invoke(")])
 def test_each_record_is_decoded_once(spark: SparkSession, spec: Any, call: str) -> None:
     frame = rows(decoded(records(spark, [one(1)]), spec), on_null="skip", keep=["topic", "offset"])
@@ -45,6 +46,7 @@ def test_each_record_is_decoded_once(spark: SparkSession, spec: Any, call: str) 
     assert optimised(wide.groupBy("b").agg(sf.sum("a"))).count(call) == 1
 
 
+@pytest.mark.quick
 def test_decoding_is_inside_whole_stage_codegen(spark: SparkSession) -> None:
     plan = optimised(rows(decoded(records(spark, [one(1)]), AVRO)))
     [line] = [line for line in plan.splitlines() if ".decode.invoke(" in line]
@@ -56,6 +58,7 @@ def test_counting_decodes_too(spark: SparkSession) -> None:
         rows(decoded(records(spark, [one(1), b""]), AVRO)).count()
 
 
+@pytest.mark.quick
 def test_a_broken_record_stops_the_job_and_says_where(spark: SparkSession) -> None:
     frame = rows(decoded(records(spark, [one(1), one(2), b"\x02"], topic="trips.v1-x"), AVRO))
     with pytest.raises(Exception, match="cannot decode") as stopped:
@@ -81,6 +84,7 @@ def test_null_values_are_never_lost_without_a_word(spark: SparkSession, spec: An
     assert [each for each in kept[1].asDict().values() if each is not None] == [1]
 
 
+@pytest.mark.quick
 def test_what_can_be_kept_of_a_record(spark: SparkSession) -> None:
     frame = (
         records(spark, [one(1)])
@@ -105,6 +109,7 @@ def test_what_cannot_be_kept(spark: SparkSession) -> None:
         rows(frame, keep=["offset"])
 
 
+@pytest.mark.quick
 def test_a_stream_of_bytes(spark: SparkSession, tmp_path: Path) -> None:
     source = tmp_path / "source"
     records(spark, [one(at) for at in range(50)]).write.parquet(str(source))
@@ -168,6 +173,7 @@ BROKEN_JSON = {
 }
 
 
+@pytest.mark.quick
 def test_json_that_spark_would_make_nulls_of_is_an_error(spark: SparkSession) -> None:
     found = results(decoded(records(spark, list(BROKEN_JSON)), JSON))
     for (value, why), result in zip(BROKEN_JSON.items(), found, strict=True):
@@ -199,6 +205,7 @@ def test_a_schema_of_json_that_cannot_be_read(spark: SparkSession, schema: str) 
         decoded(records(spark, [b"{}"]), Json(schema=schema))
 
 
+@pytest.mark.quick
 def test_raw_bytes_stay_as_they_are(spark: SparkSession) -> None:
     frame = rows(decoded(records(spark, [b"\x00\xff", b""]), Raw()), keep=["offset"])
     assert [bytes(row.value) for row in frame.orderBy("kafka_offset").collect()] == [b"\x00\xff", b""]

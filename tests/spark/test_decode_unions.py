@@ -14,6 +14,8 @@ from tests.spark.records import avro_bytes
 if TYPE_CHECKING:
     from tests.spark.probe import Probe
 
+pytestmark = pytest.mark.quick
+
 A = {"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}]}
 B = {"type": "record", "name": "B", "fields": [{"name": "x", "type": "int"}]}
 RED = {"type": "enum", "name": "Red", "symbols": ["ROSE", "RUBY"]}

@@ -26,6 +26,7 @@ def shop(spark: SparkSession, search: OpenSearch) -> Iterator[SearchFeed]:
         yield SearchFeed(spark, search, opened)
 
 
+@pytest.mark.quick
 def test_batches_land_once_and_the_ledger_says_what_of(shop: SearchFeed) -> None:
     index = shop.started(bulk_documents=7)
     assert shop.land(index, shop.rows(30), 30) == 30
@@ -85,6 +86,7 @@ def test_a_batch_lands_only_where_the_last_one_ended(shop: SearchFeed) -> None:
     assert len(shop.documents()) == 10
 
 
+@pytest.mark.quick
 def test_only_the_driver_that_took_the_fence_last_can_commit(shop: SearchFeed) -> None:
     older = shop.started()
     fence = shop.fence
@@ -206,6 +208,7 @@ def test_no_type_of_field_lets_a_refusal_show_the_document(shop: SearchFeed) -> 
         assert ", ".join(str(each) for each in secret.encode()) not in told, (kind, told)
 
 
+@pytest.mark.quick
 def test_the_newest_change_of_each_key_wins_and_deletes_delete(shop: SearchFeed) -> None:
     index = shop.started(mode="upsert", keys=["ID", "city"])
     first = [(1, "Bern", "a", 0, 0), (1, "Bern", "b", 0, 1), (2, "Basel", "c", 0, 2), (3, "a/b", "d", 0, 3)]

@@ -36,6 +36,7 @@ def values(records: DataFrame) -> list[bytes]:
     return [bytes(row.value) for row in records.collect()]
 
 
+@pytest.mark.quick
 def test_plain_avro_is_the_rows_and_nothing_else(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 50)
     records = to_records(rows, format="avro", topic="t", key=KEY, schema=taxi_schema())
@@ -46,6 +47,7 @@ def test_plain_avro_is_the_rows_and_nothing_else(spark: SparkSession) -> None:
         assert decoded(taxi_schema(), bytes(record.value)) == expected
 
 
+@pytest.mark.quick
 def test_confluents_header_is_a_zero_and_the_id_in_four_bytes(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 3)
     plain = encoded(rows, Encoding(format="avro", schema=taxi_schema()))
@@ -53,12 +55,14 @@ def test_confluents_header_is_a_zero_and_the_id_in_four_bytes(spark: SparkSessio
     assert values(framed) == [b"\x00\x01\x02\x03\x04" + value for value in values(plain)]
 
 
+@pytest.mark.quick
 def test_json_keeps_nulls_and_all_columns(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, "a"), (2, None)], "id int, name string")
     got = [json.loads(value) for value in values(to_records(rows, format="json", topic="t"))]
     assert got == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 
 
+@pytest.mark.quick
 def test_headers_and_keys(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(7, bytearray(b"\x00\xff"))], "id int, raw binary")
     record = to_records(rows, format="json", topic="t", key="raw", headers={"a": "1", "b": "ü"}).collect()[0]
@@ -67,6 +71,7 @@ def test_headers_and_keys(spark: SparkSession) -> None:
     assert to_records(rows, format="json", topic="t", key="id").collect()[0].key == "7"
 
 
+@pytest.mark.quick
 def test_a_schema_is_made_from_the_rows(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 1L AS id, cast(null AS string) AS name, timestamp'2018-01-01 00:00:00Z' AS at")
     encoding = settle(rows, format="avro", topic="my-topic.1")
@@ -85,6 +90,7 @@ def test_narrow_types_are_widened_and_optional_fields_may_lack(spark: SparkSessi
     assert decoded(schema, values(records)[0]) == {"id": 1, "share": 0.5, "note": None}
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     ("query", "schema", "what"),
     [

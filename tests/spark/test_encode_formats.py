@@ -44,6 +44,7 @@ def values(made: DataFrame) -> list[bytes]:
     return [bytes(row.value) for row in made.collect()]
 
 
+@pytest.mark.quick
 def test_protobuf_there_and_back_with_a_schema_from_the_rows(spark: SparkSession) -> None:
     rows = frame(spark)
     made = to_records(rows, format="protobuf", topic="trips")
@@ -95,6 +96,7 @@ def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: S
     assert same(back[0].value, message)
 
 
+@pytest.mark.quick
 def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
     from lakefeed.records.encode import derive
 
@@ -115,6 +117,7 @@ def test_json_schema_holds_for_what_is_written(spark: SparkSession) -> None:
 CSV_ROWS: list[tuple[Any, ...]] = [(1, 'a "b", c\nd', 0.5), (2, "", None), (3, None, -1.0), (4, " x ", 1e300)]
 
 
+@pytest.mark.quick
 def test_csv_there_and_back_and_by_the_csv_module(spark: SparkSession) -> None:
     ddl = "id BIGINT, name STRING, price DOUBLE"
     made = values(to_records(spark.createDataFrame(CSV_ROWS, ddl).coalesce(1), format="csv", topic="t"))
@@ -171,6 +174,7 @@ def test_another_dialect(spark: SparkSession) -> None:
     assert found[2].value.a == "NULL"
 
 
+@pytest.mark.quick
 def test_a_string(spark: SparkSession) -> None:
     rows = spark.createDataFrame([("ü", 1)], "text STRING, k INT")
     made = to_records(rows, format="string", topic="t", key="k")

@@ -27,6 +27,7 @@ def ordered(rows: DataFrame) -> list[Row]:
     return sorted(rows.collect(), key=lambda row: str(row[KEY]))
 
 
+@pytest.mark.quick
 def test_columns_are_the_schemas_fields_and_the_key(spark: SparkSession) -> None:
     rows = taxi_rows(spark, 1)
     assert rows.columns == [*FIELDS, KEY]
@@ -59,6 +60,7 @@ def test_a_range_is_a_part_of_the_whole(spark: SparkSession) -> None:
     assert sorted(parts, key=lambda row: str(row[KEY])) == whole
 
 
+@pytest.mark.quick
 def test_rows_never_change_from_version_to_version(spark: SparkSession) -> None:
     """What others have published about a seed stays true."""
     assert totals(taxi_rows(spark, 10_000)) == Totals(

@@ -34,6 +34,7 @@ def upserts(shop: JdbcFeed) -> JdbcFeed:
     return shop
 
 
+@pytest.mark.quick
 def test_batches_land_once_and_the_ledger_says_what_of(shop: JdbcFeed) -> None:
     table = shop.started()
     assert table.position() is None
@@ -78,6 +79,7 @@ def test_the_same_commit_tried_again_is_done_already(shop: JdbcFeed) -> None:
     assert len(shop.select("id")) == 10
 
 
+@pytest.mark.quick
 def test_only_the_driver_that_took_the_fence_last_can_commit(shop: JdbcFeed) -> None:
     zombie = shop.started()
     its_fence = shop.fence
@@ -121,6 +123,7 @@ def test_a_refused_value_is_in_no_error(shop: JdbcFeed) -> None:
         error = error.__cause__ or error.__context__
 
 
+@pytest.mark.quick
 def test_every_type_comes_back_as_it_was(shop: JdbcFeed, spark: SparkSession) -> None:
     rows = spark.sql(
         """
@@ -150,6 +153,7 @@ def test_every_type_comes_back_as_it_was(shop: JdbcFeed, spark: SparkSession) ->
     assert nested == [{"a": 1, "b": None}, [1, 2], {"k": 1.5}]
 
 
+@pytest.mark.quick
 def test_the_newest_change_of_each_key_wins_and_deletes_delete(upserts: JdbcFeed) -> None:
     table = upserts.started()
     assert upserts.land(table, upserts.changes([(1, "a", "x", 0, 0), (2, "b", "y", 0, 1), (1, "c", "z", 0, 2)])) == 2

@@ -14,6 +14,8 @@ from jsonschema import Draft202012Validator
 from lakefeed.records.decode.json_schema import ANY, NAME, avro_schema
 from tests.spark.probe import Probe
 
+pytestmark = pytest.mark.quick
+
 DEFINITIONS = 3
 SINGLE = ("integer", "number", "boolean", "string")
 NAMES = ("a", "b", "c", "d e", "f.g", 'h"i', "ü")

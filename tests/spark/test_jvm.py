@@ -21,6 +21,8 @@ from lakefeed.errors import LakefeedError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 
 def paced(spark: SparkSession, name: str, rate: int) -> str:
     spark.conf.set(f"spark.sql.catalog.{name}.rows-per-second", str(rate))

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakefeed.clients.spark.jars import read_lock
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.quick
 
 
 def test_the_fixed_jar_is_loaded_and_reads_what_it_writes(spark: SparkSession) -> None:

@@ -23,6 +23,7 @@ def test_what_is_covered_grows_with_each_batch_and_outlives_its_snapshots(table:
     assert table.covered() == ((10, 16),)
 
 
+@pytest.mark.quick
 def test_a_rewind_goes_back_and_deletes_rows_in_one_commit(table: Table) -> None:
     table.land(0, 4)
     table.land(4, 8)
@@ -118,6 +119,7 @@ def test_a_topic_can_be_left(table: Table) -> None:
     assert table.covered() == ((0, 6),)
 
 
+@pytest.mark.quick
 def test_a_backfill_lands_only_what_the_table_has_not_and_the_feed_will_not_read(table: Table) -> None:
     refused(lambda: table.backfill(0, 4), "it is not known which records")
     table.land(10, 14)

@@ -63,6 +63,7 @@ MUST_NOT: list[tuple[str, dict[str, int], Limit]] = [
 ]
 
 
+@pytest.mark.quick
 def test_a_batch_that_must_not_land_leaves_the_table_as_it_was(table: Table) -> None:
     for why, records, limit in MUST_NOT:
         with BatchOutcomes(table.spark) as outcomes:

@@ -22,6 +22,8 @@ from tests.unit.schema.any_schemas import Schemas
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.quick
+
 Json = Any
 
 

@@ -106,6 +106,7 @@ def expire_all(monkeypatch: pytest.MonkeyPatch, *, keep: int = 1) -> None:
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
 
 
+@pytest.mark.quick
 def test_small_files_become_one_for_each_partition_the_coldest_first(table: Table) -> None:
     for day in (3, 3, 3, 1, 1, 1, 2):
         table.land(day=day)
@@ -138,6 +139,7 @@ def test_a_dry_run_says_what_is_due_and_changes_nothing(table: Table) -> None:
     assert table.java().operations().current().metadataFileLocation() == before
 
 
+@pytest.mark.quick
 def test_orphans_go_and_nothing_else_that_is_below_the_table(table: Table) -> None:
     table.land()
     old = [
@@ -167,6 +169,7 @@ def test_orphans_go_and_nothing_else_that_is_below_the_table(table: Table) -> No
     assert table.maintain(table.settings("orphans"), asked=False, dry_run=True).due == ()
 
 
+@pytest.mark.quick
 def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     table.land(feed="quiet")
     table.land(feed="quiet")

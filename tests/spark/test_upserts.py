@@ -113,6 +113,7 @@ def plain(checked: SparkSession) -> Upserts:
     return Upserts(checked, {})
 
 
+@pytest.mark.quick
 def test_the_newest_change_of_a_key_wins_within_a_batch_and_against_the_table(upserts: Upserts) -> None:
     assert upserts.land(0, 5, [(1, "a", "old", 0, 0), (2, "a", "two", 0, 1), (1, "a", "new", 0, 3)]) == 2
     assert upserts.rows() == [(1, "a", "new", 3), (2, "a", "two", 1)]
@@ -129,6 +130,7 @@ def test_the_newest_change_of_a_key_wins_within_a_batch_and_against_the_table(up
     assert newest.rows == 1
 
 
+@pytest.mark.quick
 def test_the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it(upserts: Upserts) -> None:
     changes: list[Change] = [(1, "a", "x", 0, 0), (2, "a", "y", 0, 1), (2, "a", None, 0, 2)]
     upserts.land(0, 3, changes)
@@ -179,6 +181,7 @@ def test_marked_deletes_are_remembered_when_an_older_change_comes_late(checked: 
     assert upserts.rows("id, v, lakefeed_deleted")[1] == (2, "again", False)
 
 
+@pytest.mark.quick
 def test_a_table_that_forgets_deletes_takes_nothing_that_comes_late(plain: Upserts) -> None:
     for suffix in (".backfills", ".replays"):
         with pytest.raises(ConfigError, match="could bring a deleted key back"):
@@ -315,6 +318,7 @@ def test_a_merge_comes_through_beside_a_process_that_rewrites_its_files_all_the_
     assert len(upserts.commits()) == landed
 
 
+@pytest.mark.quick
 def test_the_history_has_every_change_and_the_same_ranges(checked: SparkSession) -> None:
     upserts = Upserts(checked, {"with_history": True})
     first: list[Change] = [(1, "a", "x", 0, 0), (1, "a", "y", 0, 1), (1, None, None, 0, 2)]
