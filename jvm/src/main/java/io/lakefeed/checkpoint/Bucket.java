@@ -22,14 +22,14 @@ import software.amazon.awssdk.services.s3.model.ListObjectsV2Response;
 import software.amazon.awssdk.services.s3.model.PutObjectRequest;
 
 /**
- * A bucket as this JVM knows it: the requests that S3A has no frugal call for, sent by S3A's own client and with
- * its retries, and what was learnt once about the store. One for each bucket and endpoint in a JVM.
+ * A bucket: requests that S3A makes in a costlier way, sent by S3A's client with its retries, and the known properties
+ * of the store. There is one for each bucket and endpoint in a JVM.
  */
 final class Bucket {
     private static final Map<String, Bucket> KNOWN = new ConcurrentHashMap<>();
     static final int PAGE = 1000;
 
-    /** One page or more of a directory: the objects in it and the directories below, by their keys. */
+    /** A listing of a directory: its objects and the directories below, by their keys. */
     record Listing(List<Item> objects, List<String> directories) {}
 
     /** An object in a listing. */
@@ -46,13 +46,13 @@ final class Bucket {
     private Bucket(S3AFileSystem files, Configuration conf, Settings settings) {
         this.root = new Path(files.getUri());
         this.conf = conf;
-        // The file system's own settings: those of the bucket are resolved in them.
+        // The settings of the file system include those of the bucket.
         this.removal = new Removal(this, files.getConf().getBoolean(Constants.ENABLE_MULTI_DELETE, true));
         this.invoker = new Invoker(new S3ARetryPolicy(files.getConf()), Invoker.NO_OP);
         this.deletions = new Deletions(this, settings);
     }
 
-    /** The one for {@code path}; the first caller's settings decide about batches of deletes. */
+    /** Returns the bucket of {@code path}; the first caller's settings decide about batches of deletes. */
     static Bucket of(Path path, Configuration conf, Settings settings) throws IOException {
         S3AFileSystem files = (S3AFileSystem) path.getFileSystem(conf);
         return KNOWN.computeIfAbsent(nameOf(files), name -> new Bucket(files, conf, settings));
@@ -70,7 +70,7 @@ final class Bucket {
         return files.getBucket() + " at " + files.getConf().getTrimmed(Constants.ENDPOINT, "");
     }
 
-    /** Flushes every bucket, also if one of them cannot be reached. */
+    /** Flushes every bucket, even if one of them cannot be reached. */
     static void flushAll() throws IOException {
         IOException first = null;
         for (Bucket bucket : KNOWN.values()) {
@@ -89,7 +89,7 @@ final class Bucket {
         }
     }
 
-    /** Looked up each time: somebody may have closed all file systems in between, and Hadoop then makes another. */
+    /** Looks the file system up each time: after all were closed, Hadoop creates another. */
     S3AFileSystem files() throws IOException {
         return (S3AFileSystem) root.getFileSystem(conf);
     }
@@ -110,13 +110,13 @@ final class Bucket {
         return looks;
     }
 
-    /** The key of an absolute path; empty for the bucket itself. */
+    /** Returns the key of an absolute path; empty for the bucket itself. */
     static String key(Path path) {
         String inside = path.toUri().getPath();
         return inside.startsWith("/") ? inside.substring(1) : inside;
     }
 
-    /** The key under which the objects of a directory stand; empty for the bucket itself. */
+    /** Returns the prefix of the keys in a directory; empty for the bucket itself. */
     static String prefix(Path directory) {
         String key = key(directory);
         return key.isEmpty() || key.endsWith("/") ? key : key + "/";
@@ -126,12 +126,14 @@ final class Bucket {
         return new Path(root, "/" + key);
     }
 
-    /** What begins with {@code prefix}, down to the next slash: one request for each thousand. */
+    /** Lists the keys that begin with {@code prefix}, down to the next slash, with one request for each thousand. */
     Listing list(String prefix) throws IOException {
         return list(prefix, "/");
     }
 
-    /** The names directly below a directory, of objects that are not deleted and of directories: one request. */
+    /**
+     * Lists the names directly below a directory, of directories and of objects that are not deleted, with one request.
+     */
     Set<String> names(Path directory) throws IOException {
         Listing listing = list(prefix(directory));
         Set<String> names = new HashSet<>();
@@ -162,12 +164,12 @@ final class Bucket {
         return new Listing(objects, directories);
     }
 
-    /** The user metadata of an object. */
+    /** Returns the user metadata of an object. */
     Map<String, String> metadata(Path path) throws IOException {
         return files().getS3AInternals().getObjectMetadata(path).metadata();
     }
 
-    /** Writes a small object if there is none; its version, or null if the bucket keeps none. */
+    /** Writes a small object unless one exists. Returns its version, or null if the bucket keeps none. */
     String putIfAbsent(String key, String content) throws IOException {
         PutObjectRequest request = files().getS3AInternals()
                 .getStore()
@@ -187,7 +189,7 @@ final class Bucket {
         return files().getS3AInternals().getAmazonS3Client("checkpoint");
     }
 
-    /** With the retries that S3A has. */
+    /** Runs an action with S3A's retries. */
     <T> T retry(String action, String key, org.apache.hadoop.util.functional.CallableRaisingIOE<T> request)
             throws IOException {
         return invoker.retry(action, key, true, request);

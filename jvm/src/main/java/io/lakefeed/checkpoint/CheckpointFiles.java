@@ -14,38 +14,41 @@ import org.apache.hadoop.fs.RemoteIterator;
 import org.apache.hadoop.util.functional.FutureIO;
 
 /**
- * The files of a checkpoint location as they are before a query starts on it: one LIST for all of their names.
+ * Lists and reads the files of a checkpoint location before a query starts, with one LIST for all of their names.
  *
- * <p>Not for locations with state stores, which can have many thousands of files.
+ * <p>It is not meant for locations with state stores, which can have many thousands of files.
  */
 public final class CheckpointFiles {
-    /** Metadata goes first: a location with logs and without it is one whose removal was cut off. */
+    /** Spark's files, metadata first: a location that has logs and no metadata is one whose removal was interrupted. */
     private static final String[] OF_SPARK = {"metadata", "offsets", "commits", "sources"};
 
-    /** What a query with state has remembered; another query must not find it. */
+    /** The state of a query; another query must not find it. */
     private static final String STATE = "state";
 
     private final Path root;
     private final FileSystem files;
     private Map<String, FileStatus> found;
 
-    /** Asks nothing yet. */
+    /** Sends no request yet. */
     public CheckpointFiles(String location, Configuration conf) throws IOException {
         this.root = new Path(location);
         this.files = root.getFileSystem(conf);
     }
 
-    /** Names relative to the location, such as {@code offsets/12}, a line each: one walk over the bridge to Python. */
+    /**
+     * Returns names relative to the location, such as {@code offsets/12}, one a line: one call over the bridge to
+     * Python.
+     */
     public String names() throws IOException {
         return String.join("\n", found().keySet());
     }
 
-    /** What was seen is forgotten. */
+    /** Forgets the listing. */
     public void forget() {
         found = null;
     }
 
-    /** A file's text. */
+    /** Returns the text of a file. */
     public String read(String name) throws IOException {
         FileStatus status = found().get(name);
         if (status == null) {
@@ -57,9 +60,9 @@ public final class CheckpointFiles {
         }
     }
 
-    /** Removes what Spark keeps there, so that a query begins anew; other files stay. */
+    /** Removes Spark's files so that a query starts from the beginning; other files stay. */
     public void discard() throws IOException {
-        // A removal that waits would take away what is written under the same name next.
+        // A delayed removal would delete what is written next under the same name.
         Bucket.flush(files);
         boolean hasState = found().keySet().stream().anyMatch(each -> each.startsWith(STATE + "/"));
         for (String name : OF_SPARK) {
@@ -82,7 +85,7 @@ public final class CheckpointFiles {
                     found.put(each.getPath().toUri().getPath().substring(prefix.length()), each);
                 }
             } catch (FileNotFoundException nothing) {
-                // A location that is new.
+                // The location does not exist yet.
             }
         }
         return found;

@@ -11,17 +11,17 @@ import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import software.amazon.awssdk.awscore.exception.AwsServiceException;
 
-/** S3A's way to write an object with one PUT, and what its failures mean. */
+/** Writes an object with one PUT through S3A, and interprets its failures. */
 final class ConditionalWrite {
-    /** The user metadata that tells who has written an object. */
+    /** Key of the user metadata that identifies the writer of an object. */
     static final String WRITE_ID = "lakefeed-write";
 
     private ConditionalWrite() {}
 
     /**
-     * A stream whose {@code close} is the PUT; nothing is asked of the store before.
+     * Creates a stream whose {@code close} is the PUT; it sends nothing before.
      *
-     * @param exclusive let the store refuse it if the object exists
+     * @param exclusive whether the store refuses the PUT if the object exists
      */
     static FSDataOutputStream create(S3AFileSystem files, Path path, String writeId, boolean exclusive)
             throws IOException {
@@ -34,7 +34,7 @@ final class ConditionalWrite {
         return builder.build();
     }
 
-    /** Whether the store says that the object exists (412), or that somebody writes it right now (409). */
+    /** Returns whether the object exists (412) or another write is in progress (409). */
     static boolean isConflict(Throwable failure) {
         for (Throwable each = failure; each != null; each = each.getCause()) {
             if (each instanceof RemoteFileChangedException) {
@@ -47,7 +47,7 @@ final class ConditionalWrite {
         return false;
     }
 
-    /** Whether the store does not know conditional writes at all, and says so. */
+    /** Returns whether the store reports that it does not support conditional writes. */
     static boolean isNotSupported(Throwable failure) {
         for (Throwable each = failure; each != null; each = each.getCause()) {
             if (each instanceof AWSUnsupportedFeatureException

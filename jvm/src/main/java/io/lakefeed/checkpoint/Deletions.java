@@ -12,12 +12,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Deletes of a bucket. Those of expired entries wait until there are enough for one request, until the oldest has
- * waited long enough, or until the JVM ends. After a crash they are still there: Spark's own purge lists and
- * deletes them again after the next start.
+ * Collects the deletes of a bucket. Those of expired entries wait until there are enough for one request, until the
+ * oldest has waited long enough, or until the JVM ends. After a crash the entries still exist: Spark's purge lists and
+ * deletes them after the next start.
  *
- * <p>A key that waits counts as deleted for everybody in this JVM; whoever writes it again calls {@link #revive}
- * first, so that a late delete never takes away something new.
+ * <p>A waiting key counts as deleted in this JVM. A writer of the same key calls {@link #revive} first, so that a late
+ * delete never removes a new object.
  */
 final class Deletions {
     private static final Logger LOG = LoggerFactory.getLogger(Deletions.class);
@@ -42,7 +42,7 @@ final class Deletions {
         return waiting.containsKey(key);
     }
 
-    /** Deletes an entry that nobody needs any more and nobody writes again, some time. */
+    /** Deletes an entry later: one that is not needed or written again. */
     synchronized void later(String key) throws IOException {
         waiting.put(key, true);
         if (waiting.size() >= batch) {
@@ -52,13 +52,13 @@ final class Deletions {
         }
     }
 
-    /** Deletes at once, together with what waits. */
+    /** Deletes at once, together with the waiting keys. */
     synchronized void now(String key) throws IOException {
         waiting.put(key, true);
         flush();
     }
 
-    /** Called before {@code key} is written: its deletion must not come after the write. */
+    /** Cancels the deletion of {@code key} before it is written: the delete must not follow the write. */
     void revive(String key, boolean overwrite) throws IOException {
         if (!waiting.containsKey(key)) {
             return;

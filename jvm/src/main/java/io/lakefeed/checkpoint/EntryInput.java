@@ -5,7 +5,7 @@ import java.io.EOFException;
 import org.apache.hadoop.fs.PositionedReadable;
 import org.apache.hadoop.fs.Seekable;
 
-/** A small file that is in memory, as Hadoop wants to read it. */
+/** A small file in memory, with the interfaces that Hadoop requires. */
 final class EntryInput extends ByteArrayInputStream implements Seekable, PositionedReadable {
     EntryInput(byte[] content) {
         super(content);

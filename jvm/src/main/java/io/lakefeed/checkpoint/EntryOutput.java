@@ -15,21 +15,21 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * A checkpoint file that appears with {@code close}, whole, or never.
+ * A checkpoint file that appears whole at {@code close}, or never.
  *
- * <p>Exclusive ones are written with {@code If-None-Match: *}. A refusal may answer the retry of a PUT that had
- * succeeded and whose reply was lost; only then the object is asked for its write id.
+ * <p>Exclusive files are written with {@code If-None-Match: *}. A refusal may answer the retry of a PUT that succeeded
+ * without a reply; only then the write id of the object is read.
  */
 final class EntryOutput extends CancellableFSDataOutputStream {
     private static final Logger LOG = LoggerFactory.getLogger(EntryOutput.class);
     private static final int ATTEMPTS = 4;
     private static final long PAUSE_MILLIS = 100;
 
-    /** Told how the write has ended. */
+    /** Receives the outcome of the write. */
     interface Outcome {
         void written(long length, byte[] content);
 
-        /** The file may or may not be there. */
+        /** The file may exist or not. */
         void uncertain();
     }
 
@@ -58,11 +58,11 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     }
 
     /**
-     * Begins a file; nothing is sent yet.
+     * Starts a file; sends nothing yet.
      *
-     * @param exclusive fail at {@code close} if the file exists
-     * @param conditional leave that decision to the store; otherwise the store is asked first, which is not safe
-     * @param keep how many bytes may be kept in memory
+     * @param exclusive whether {@code close} fails if the file exists
+     * @param conditional whether the store decides that; otherwise the store is asked first, which is not safe
+     * @param keep the most bytes to keep in memory
      */
     static EntryOutput begin(
             Bucket bucket, Path path, boolean exclusive, boolean conditional, int keep, Outcome outcome)
@@ -126,7 +126,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
                 if (owner != null) {
                     throw exists(failed);
                 }
-                // Somebody was writing it and has not succeeded, or has deleted it again.
+                // Another writer has failed, or has deleted the object.
                 if (attempt == ATTEMPTS || copy.content() == null) {
                     throw failed;
                 }
@@ -139,13 +139,13 @@ final class EntryOutput extends CancellableFSDataOutputStream {
 
     private void put(FSDataOutputStream target) throws IOException {
         target.close();
-        // S3A takes an interrupt while it waits for the upload as its end, whatever becomes of it.
+        // An interrupt ends S3A's wait for the upload, whatever the outcome of the upload is.
         if (Thread.currentThread().isInterrupted()) {
             throw new InterruptedIOException("interrupted while writing " + path + "; it may be there or not");
         }
     }
 
-    /** The write id of the object; empty if it has none; null without an object. */
+    /** Returns the write id of the object: empty if it has none, null without an object. */
     private String owner() throws IOException {
         try {
             Map<String, String> metadata = bucket.metadata(path);
@@ -181,7 +181,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         }
     }
 
-    /** Passes everything on to S3A, and keeps it as long as it is small. */
+    /** Writes everything to S3A, and keeps a copy while it is small. */
     private static final class Copy extends OutputStream {
         private final FSDataOutputStream target;
         private final int limit;

@@ -10,11 +10,11 @@ import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.fs.Path;
 
 /**
- * What queries saw of their checkpoint locations when they started: one LIST of a location, instead of one for its
- * {@code metadata}, for each of its logs, and for each of Spark's questions whether it is empty.
+ * Remembers the listing of a checkpoint location at the start of a query: one LIST instead of requests for its {@code
+ * metadata}, for each of its logs, and for each of Spark's checks whether it is empty.
  *
- * <p>A look holds for a minute at most and until its query writes to {@code offsets}, since executors write below the
- * location from there on. What another driver writes meanwhile is found by the conditional PUT.
+ * <p>A listing is valid for a minute at most, and until its query writes to {@code offsets}: from then on executors
+ * write below the location. The conditional PUT detects what another driver writes meanwhile.
  */
 final class FirstLooks {
     private static final long FRESH_NANOS = TimeUnit.MINUTES.toNanos(1);
@@ -26,19 +26,19 @@ final class FirstLooks {
         this.bucket = bucket;
     }
 
-    /** A query starts on {@code root}: whatever was known of it is forgotten. */
+    /** Starts a query on {@code root}: forgets its listing. */
     void begin(Path root) {
         looks.values().removeIf(Look::isOld);
         looks.put(root, new Look(root));
     }
 
-    /** Whether there is something at {@code path}; empty if only the store can tell. */
+    /** Returns whether {@code path} exists; empty if only the store knows. */
     Optional<Boolean> shows(Path path) throws IOException {
         Look look = of(path);
         return look == null ? Optional.empty() : look.shows(path);
     }
 
-    /** Called before {@code path} is written. */
+    /** Notes that {@code path} is about to be written. */
     void touched(Path path) {
         Look look = of(path);
         if (look != null) {
@@ -46,13 +46,15 @@ final class FirstLooks {
         }
     }
 
-    /** Called before {@code path} is deleted. */
+    /** Forgets listings of {@code path}, which is about to be deleted. */
     void forget(Path path) {
         looks.keySet().removeIf(root -> Bucket.prefix(path).startsWith(Bucket.prefix(root))
                 || Bucket.prefix(root).startsWith(Bucket.prefix(path)));
     }
 
-    /** A log's directory. Spark opens the log of a source twice for one start of a query: both times the same one. */
+    /**
+     * Returns a log's directory. Spark opens the log of a source twice in one start of a query: it gets the same one.
+     */
     LogDirectory log(Path directory, int budget) {
         Look look = LogDirectory.isOfSource(directory) ? of(directory) : null;
         return look == null
@@ -75,7 +77,7 @@ final class FirstLooks {
         private final long begun = System.nanoTime();
         private final Map<Path, LogDirectory> sources = new ConcurrentHashMap<>();
         private final Set<String> touched = new HashSet<>();
-        /** What is directly below the root; null until somebody wants to know. */
+        /** The names directly below the root; null until they are needed. */
         private Set<String> names;
 
         Look(Path root) {

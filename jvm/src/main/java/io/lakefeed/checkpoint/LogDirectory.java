@@ -13,11 +13,11 @@ import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 
 /**
- * One of Spark's metadata logs, as its only writer knows it: listed once, then followed by its own writes and deletes.
+ * One of Spark's metadata logs: listed once, then followed by this writer's own writes and deletes.
  *
- * <p>That is safe because entries are written with a conditional PUT and never changed: if another query has written
- * an entry that is not known here, the PUT of the same entry fails. Spark makes a new instance for each start of a
- * query and for each reader, so that none begins with old knowledge.
+ * <p>That is safe because entries are written with a conditional PUT and never changed. If another query has written an
+ * entry that is unknown here, the PUT of the same entry fails. Spark creates an instance for each start of a query and
+ * for each reader, so none starts with old knowledge.
  */
 final class LogDirectory {
     static final String OFFSETS = "offsets";
@@ -39,17 +39,17 @@ final class LogDirectory {
         this.budget = budget;
     }
 
-    /** Whether Spark keeps a metadata log there: {@code offsets}, {@code commits}, {@code sources/0}, … */
+    /** Returns whether Spark keeps a metadata log there: {@code offsets}, {@code commits}, {@code sources/0}, … */
     static boolean isLog(Path root) {
         return NAMES.contains(root.getName()) || isOfSource(root);
     }
 
-    /** Whether a source keeps its log there, which nobody else reads. */
+    /** Returns whether a source keeps its log there, which only the source reads. */
     static boolean isOfSource(Path root) {
         return root.getParent() != null && root.getParent().getName().equals("sources");
     }
 
-    /** The batch id, or the version of a state file, that a name begins with; -1 if it begins with none. */
+    /** Returns the batch id, or the version of a state file, at the start of a name; -1 if there is none. */
     static long batch(String name) {
         Matcher matcher = BATCH.matcher(name);
         return matcher.matches() ? Long.parseLong(matcher.group(1)) : -1;
@@ -63,7 +63,7 @@ final class LogDirectory {
         return root.equals(path.getParent());
     }
 
-    /** The entry, or null. */
+    /** Returns the entry, or null. */
     synchronized FileStatus find(String name) throws IOException {
         load();
         return entries.get(name);
@@ -74,14 +74,14 @@ final class LogDirectory {
         return new ArrayList<>(entries.values());
     }
 
-    /** Whether a later batch than that of {@code name} is in the log. */
+    /** Returns whether the log has a later batch than that of {@code name}. */
     synchronized boolean hasLater(String name) throws IOException {
         load();
         long batch = batch(name);
         return batch >= 0 && entries.keySet().stream().anyMatch(each -> batch(each) > batch);
     }
 
-    /** Called after a write has succeeded; {@code content} is null if it was too large to keep. */
+    /** Notes a write that succeeded; {@code content} is null if it was too large to keep. */
     synchronized void written(String name, long length, byte[] content) {
         if (loaded) {
             entries.put(name, status(new Path(root, name), length, System.currentTimeMillis()));
@@ -94,7 +94,7 @@ final class LogDirectory {
         drop(name);
     }
 
-    /** Called when it is uncertain what the store holds: it is asked again. */
+    /** Forgets all entries when the state of the store is uncertain; the next call lists them. */
     synchronized void forget() {
         loaded = false;
         entries.clear();
@@ -102,7 +102,7 @@ final class LogDirectory {
         kept = 0;
     }
 
-    /** What was written or read before, or null. */
+    /** Returns what was written or read before, or null. */
     synchronized byte[] content(String name) {
         return contents.get(name);
     }

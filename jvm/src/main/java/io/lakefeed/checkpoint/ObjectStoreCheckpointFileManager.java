@@ -14,35 +14,37 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Spark's checkpoint on S3 with one request for each new log entry, and a store that decides who was first.
+ * Writes Spark's checkpoint to S3 with one request for each new log entry, and lets the store decide which writer is
+ * first.
  *
- * <p>Use it alone, with this jar on the class path of driver and executors and one setting:
- * {@code spark.sql.streaming.checkpointFileManagerClass=io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager}.
- * All further keys are those of {@link Settings}. On file systems other than S3A it does what Spark does by default.
+ * <p>It works alone, with this jar on the class path of driver and executors and one setting: {@code
+ * spark.sql.streaming.checkpointFileManagerClass=io.lakefeed.checkpoint.ObjectStoreCheckpointFileManager}. All other
+ * keys are those of {@link Settings}. On file systems other than S3A it does what Spark does by default.
  *
- * <p>Limits: Spark 4.1, Hadoop 3.4.2. The store must honour {@code If-None-Match: *}; that is proved at start.
+ * <p>It requires Spark 4.1 and Hadoop 3.4.2, and a store that honours {@code If-None-Match: *}, which it proves at the
+ * start.
  */
 public final class ObjectStoreCheckpointFileManager implements CheckpointFileManager {
     private final CheckpointFileManager chosen;
 
     /**
-     * Called by Spark for the checkpoint location, for each log, and on executors for each state store.
+     * Spark creates one for the checkpoint location, for each log, and on executors for each state store.
      *
-     * @param path the checkpoint location, or the log's directory, or the state store's
+     * @param path the checkpoint location, or the directory of the log or of the state store
      * @param conf Hadoop's settings together with the session's
      */
     public ObjectStoreCheckpointFileManager(Path path, Configuration conf) throws IOException {
-        // Hadoop's own cache makes this one file system, and so one S3 client, for the whole JVM.
+        // Hadoop's cache makes this one file system, and so one S3 client, for the whole JVM.
         FileSystem files = path.getFileSystem(conf);
         this.chosen = files instanceof S3AFileSystem ? new S3ACheckpoint(path, conf) : sparksDefault(path, conf);
     }
 
-    /** The same choice as {@code CheckpointFileManager.create} makes without a class. */
+    /** Chooses as {@code CheckpointFileManager.create} does without a class. */
     private static CheckpointFileManager sparksDefault(Path path, Configuration conf) {
         try {
             return new FileContextBasedCheckpointFileManager(path, conf);
         } catch (Exception undeclared) {
-            // Scala declares no checked exceptions, so the compiler would not let this one be caught by its name.
+            // Scala declares no checked exceptions, so the compiler would refuse to catch this one by its name.
             if (undeclared instanceof UnsupportedFileSystemException) {
                 return new FileSystemBasedCheckpointFileManager(path, conf);
             }
@@ -50,7 +52,7 @@ public final class ObjectStoreCheckpointFileManager implements CheckpointFileMan
         }
     }
 
-    /** Sends the deletes that wait in this JVM; they go out by themselves later, and when the JVM ends. */
+    /** Sends the deletes that wait in this JVM; otherwise they are sent later, and when the JVM ends. */
     public static void flush() throws IOException {
         Bucket.flushAll();
     }

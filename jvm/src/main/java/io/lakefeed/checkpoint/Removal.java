@@ -18,7 +18,7 @@ import software.amazon.awssdk.services.s3.model.ListObjectVersionsResponse;
 import software.amazon.awssdk.services.s3.model.ObjectIdentifier;
 import software.amazon.awssdk.services.s3.model.S3Exception;
 
-/** Takes objects out of a bucket so that nothing is left of them, neither older versions nor delete markers. */
+/** Removes objects from a bucket with their older versions and delete markers. */
 final class Removal {
     private static final Logger LOG = LoggerFactory.getLogger(Removal.class);
 
@@ -35,14 +35,14 @@ final class Removal {
     /** Removes an object that {@link Bucket#putIfAbsent} has just written. */
     void removeNew(String key, String version) throws IOException {
         if (version == null) {
-            // Either there are no versions, or they are suspended: a DELETE would leave a marker then.
+            // Without a version, versioning is off or suspended: a DELETE would leave a marker if it is suspended.
             remove(List.of(key));
         } else {
             delete(identifier(key, version));
         }
     }
 
-    /** Removes these objects, on a versioned bucket with all their versions: nothing older comes back. */
+    /** Removes these objects, on a versioned bucket with all their versions: no older one reappears. */
     void remove(Collection<String> keys) throws IOException {
         if (!versioned()) {
             delete(keys.stream().map(key -> identifier(key, null)).toList());
@@ -60,7 +60,7 @@ final class Removal {
         delete(found);
     }
 
-    /** Removes everything whose key begins with {@code prefix}, which ends with a slash. */
+    /** Removes every object whose key begins with {@code prefix}, which ends with a slash. */
     void removeAll(String prefix) throws IOException {
         if (versioned()) {
             delete(versions(prefix, null));
@@ -71,7 +71,9 @@ final class Removal {
         }
     }
 
-    /** Whether objects have versions here, also such as were left when versioning was suspended. Asked once. */
+    /**
+     * Returns whether objects have versions, including those from before versioning was suspended. Asks the store once.
+     */
     private synchronized boolean versioned() throws IOException {
         if (versioned == null) {
             try {
@@ -94,7 +96,7 @@ final class Removal {
         return versioned;
     }
 
-    /** All versions and delete markers below a prefix, of all keys or of those wanted. */
+    /** Lists all versions and delete markers below a prefix, of all keys or of the given ones. */
     private List<ObjectIdentifier> versions(String prefix, Set<String> wanted) throws IOException {
         List<ObjectIdentifier> found = new ArrayList<>();
         String nextKey = null;

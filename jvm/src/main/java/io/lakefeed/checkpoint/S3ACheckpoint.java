@@ -20,13 +20,13 @@ import org.apache.hadoop.util.functional.FutureIO;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * A checkpoint on S3A. Directories exist only as prefixes of keys.
+ * A checkpoint on S3A, where directories exist only as prefixes of keys.
  *
- * <p>Metadata logs are answered from memory ({@link LogDirectory}). State stores are not: their files are written
- * over, and by whichever executor has the partition.
+ * <p>{@link LogDirectory} answers for metadata logs from memory. State stores are not remembered: any executor may
+ * overwrite their files.
  */
 final class S3ACheckpoint implements CheckpointFileManager {
-    /** Names with a UUID, such as RocksDB's files have: no such name is ever written again. */
+    /** Names with a UUID, such as those of RocksDB's files: none is ever written again. */
     private static final Pattern UNIQUE = Pattern.compile(".*[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
 
     private final Path root;
@@ -34,7 +34,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
     private final Bucket bucket;
     /** Null where nothing is answered from memory. */
     private final LogDirectory log;
-    /** By directory, the names known to be files: those can be deleted without a look. */
+    /** By directory, the names that are known to be files: they can be deleted without a request before. */
     private final Map<Path, Set<String>> files = new ConcurrentHashMap<>();
     private final Set<Path> made = ConcurrentHashMap.newKeySet();
 
@@ -101,7 +101,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         }
         byte[] content = log.content(path.getName());
         if (content == null) {
-            // The length is known, so the HEAD is spared.
+            // With a known length S3A sends no HEAD.
             FSDataInputStream in = FutureIO.awaitFuture(bucket.files()
                     .openFile(path)
                     .mustLong(OpenFileOptions.FS_OPTION_OPENFILE_LENGTH, status.getLen())
@@ -215,7 +215,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         } else if (log.hasLater(name)) {
             bucket.deletions().later(key);
         } else {
-            // Not expired but taken back: the same entry may be written again, by another driver too.
+            // The entry was rolled back, not expired: this or another driver may write it again.
             bucket.deletions().now(key);
         }
         log.deleted(name);
@@ -252,7 +252,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return false;
     }
 
-    /** Called once at the start of a query: the moment to refuse a store. */
+    /** Spark calls this once when a query starts, so an unsuitable store is refused here. */
     @Override
     public Path createCheckpointDirectory() {
         return checked(() -> {
@@ -275,7 +275,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
 
     private record Found(boolean file, boolean directory) {}
 
-    /** What is at {@code key}, by one request. */
+    /** Returns what exists at {@code key}, with one request. */
     private Found look(String key) throws IOException {
         Bucket.Listing listing = bucket.list(key);
         return new Found(
@@ -300,7 +300,7 @@ final class S3ACheckpoint implements CheckpointFileManager {
         return new FileNotFoundException("No such file or directory: " + path);
     }
 
-    /** Lets checked exceptions through methods that Scala declares without any; Spark catches them by their class. */
+    /** Passes checked exceptions through methods that Scala declares without any; Spark catches them by their class. */
     private static <T> T checked(CallableRaisingIOE<T> action) {
         try {
             return action.apply();

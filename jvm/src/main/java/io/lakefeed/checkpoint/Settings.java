@@ -4,15 +4,15 @@ import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * What can be chosen; each key may be given to Spark with the prefix {@code spark.hadoop.}.
+ * The settings; each key may be given to Spark with the prefix {@code spark.hadoop.}.
  *
- * @param allowUnconditionalWrites take a store that does not honour {@code If-None-Match}: two queries on one
- *     checkpoint can then both go on, and rows be lost or doubled
- * @param probeWriters how many writers race in the proof of the store, at least 2
- * @param answerFromMemory answer {@code exists} and {@code list} of log directories without asking the store
- * @param cacheBytes how many bytes of log entries are kept for each log directory; 0 keeps none
- * @param deleteBatch how many expired entries wait before one request deletes them, 1 to 1000
- * @param deleteAgeMillis how long an expired entry waits at most
+ * @param allowUnconditionalWrites whether to accept a store that does not honour {@code If-None-Match}: two queries on
+ *     one checkpoint can then both continue, and rows be lost or duplicated
+ * @param probeWriters the number of writers that race in the proof of the store, at least 2
+ * @param answerFromMemory whether {@code exists} and {@code list} of log directories are answered without a request
+ * @param cacheBytes the bytes of log entries that are kept for each log directory; 0 keeps none
+ * @param deleteBatch the number of expired entries that one request deletes, 1 to 1000
+ * @param deleteAgeMillis the longest time that an expired entry waits
  */
 record Settings(
         boolean allowUnconditionalWrites,

@@ -12,11 +12,11 @@ import java.util.concurrent.Future;
 import org.apache.hadoop.fs.Path;
 
 /**
- * Proves that a store lets exactly one of several conditional PUTs win, before a query relies on it.
+ * Proves that a store lets exactly one of several conditional PUTs succeed, before a query relies on it.
  *
- * <p>Done once for each bucket and endpoint in a JVM, when a query starts: as many PUTs as there are writers, and one
- * DELETE. In a bucket with versions the winner's answer names the one to delete; in others GetBucketVersioning is
- * asked before, as versions may be suspended.
+ * <p>It runs once for each bucket and endpoint in a JVM, when a query starts: as many PUTs as there are writers, and
+ * one DELETE. In a bucket with versions the winner's answer has the version to delete. In others GetBucketVersioning is
+ * sent before, because versions may be suspended.
  */
 final class StoreProof {
     private final Bucket bucket;
@@ -27,10 +27,10 @@ final class StoreProof {
     }
 
     /**
-     * Returns if the store was found good, now or before.
+     * Returns if the store passes the proof, now or earlier.
      *
-     * @param directory where the probe object is written and removed again
-     * @throws IOException the store refuses or ignores {@code If-None-Match}, or cannot be reached
+     * @param directory where the probe object is written and removed
+     * @throws IOException if the store refuses or ignores {@code If-None-Match}, or cannot be reached
      */
     synchronized void demand(Path directory, Settings settings) throws IOException {
         if (given || settings.allowUnconditionalWrites()) {
@@ -38,7 +38,7 @@ final class StoreProof {
         }
         long winners = winners(directory, settings.probeWriters());
         if (winners == 0) {
-            // The winner's answer was lost, and its retry refused.
+            // The answer of the winner was lost, and its retry was refused.
             winners = winners(directory, settings.probeWriters());
         }
         if (winners != 1) {

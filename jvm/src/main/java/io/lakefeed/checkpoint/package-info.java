@@ -1,2 +1,2 @@
-/** Structured Streaming's checkpoint on an object store: few requests, and no two queries on one checkpoint. */
+/** Structured Streaming's checkpoint on an object store: few requests, and never two queries on one checkpoint. */
 package io.lakefeed.checkpoint;

@@ -3,13 +3,13 @@ package io.lakefeed.commit;
 import org.apache.iceberg.exceptions.ValidationException;
 
 /**
- * A commit that must not happen; nothing of it becomes visible, and its files are removed.
+ * Refuses a commit. Nothing of it becomes visible, and its files are removed.
  *
- * <p>A ValidationException since Iceberg then neither tries again nor keeps the files.
+ * <p>It is a ValidationException because Iceberg neither retries after one nor keeps the files.
  */
 public final class BatchRefused extends ValidationException {
     private static final long serialVersionUID = 1L;
-    /** What the user must see of it begins with this; Python recognises it. */
+    /** Python recognises a refusal by this prefix, and shows the text behind it. */
     static final String PREFIX = "lakefeed refuses the commit: ";
 
     BatchRefused(String reason) {

@@ -5,13 +5,13 @@ import org.apache.spark.internal.io.FileCommitProtocol;
 import org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol;
 
 /**
- * Spark's commit of files that a batch job writes, refused if the records' {@link Outcomes} are:
- * {@code spark.sql.sources.commitProtocolClass}. The write's option {@value Ledger#COMMIT_ID} says which outcomes.
+ * Commits the files of a batch job as Spark does, unless the {@link Outcomes} of its records refuse them: {@code
+ * spark.sql.sources.commitProtocolClass}. The option {@value Ledger#COMMIT_ID} of the write names the outcomes.
  */
 public final class CheckedExport extends SQLHadoopMapReduceCommitProtocol {
     private static final long serialVersionUID = 1L;
 
-    /** Made by Spark for each write. */
+    /** Spark creates one for each write. */
     public CheckedExport(String jobId, String path, boolean dynamicPartitionOverwrite) {
         super(jobId, path, dynamicPartitionOverwrite);
     }

@@ -19,17 +19,16 @@ import org.apache.iceberg.io.FileIO;
 import org.apache.iceberg.io.LocationProvider;
 
 /**
- * A compare-and-set on a feed's progress: a commit of a feed succeeds only if it goes on where the feed's last one
- * ended and no newer driver has taken over.
+ * Accepts a commit of a feed only if it continues where the feed's last one ended and no newer driver has taken over.
  *
- * <p>The check is here, and not in Iceberg's {@code validateWith}, because a commit that landed while its answer was
- * lost is tried again: this class knows its own commit id and calls that success, where a validation would refuse
- * and the clean-up would delete the files of a committed snapshot. What is delegated succeeds only if {@code base} is
- * still the table's state, so that check and commit are one step, repeated on each of Iceberg's retries.
+ * <p>The check is here and not in Iceberg's {@code validateWith} because Iceberg retries a commit whose answer was
+ * lost. This class recognises its own commit id and reports success; a validation would refuse, and the clean-up would
+ * delete the files of a committed snapshot. The delegate succeeds only if {@code base} is still the table's state, so
+ * check and commit are one step, repeated on each of Iceberg's retries.
  */
 final class CheckedOperations implements TableOperations {
     private final TableOperations operations;
-    /** Snapshots whose commit has failed, or has landed and the answer was lost. */
+    /** Snapshots whose commit failed, or succeeded without an answer. */
     private final Set<Long> unanswered = ConcurrentHashMap.newKeySet();
 
     CheckedOperations(TableOperations operations) {
@@ -66,7 +65,7 @@ final class CheckedOperations implements TableOperations {
             Position before = standing(changed, snapshot, feed);
             if (moves) {
                 if (before != null && before.commit().is(Ledger.Commit.of(snapshot))) {
-                    // It had landed, and the answer was lost.
+                    // The earlier attempt succeeded, and its answer was lost.
                     return;
                 }
                 check(base, snapshot, feed, before);
@@ -90,7 +89,7 @@ final class CheckedOperations implements TableOperations {
         added.forEach(snapshot -> unanswered.remove(snapshot.snapshotId()));
     }
 
-    /** Asks the table what became of a commit, where the answer does not tell: a server's error, a cut connection. */
+    /** Looks in the table whether a commit succeeded: a server error or a cut connection does not tell. */
     private boolean hasLanded(List<Snapshot> added, RuntimeException unanswered) {
         try {
             TableMetadata now = operations.refresh();
@@ -102,8 +101,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Whether the catalog refuses a change of properties that another change came before. Those that swap the whole
-     * metadata do; a REST catalog asks only whether what a change touches is as it was, and of properties not even that.
+     * Returns whether the catalog detects concurrent changes of properties. Catalogs that swap the whole metadata do. A
+     * REST catalog checks only what a change requires, and no property.
      */
     boolean guardsProperties() {
         return operations instanceof BaseMetastoreTableOperations;
@@ -139,7 +138,7 @@ final class CheckedOperations implements TableOperations {
         }
     }
 
-    /** Old records may land if the table has none of them, and the feed itself will not read them. */
+    /** Checks that the table has none of a backfill's records, and that the feed itself will not read them. */
     private static void checkBackfill(Map<String, String> summary, String feed, Position stands) {
         if (stands == null || stands.covered() == null) {
             throw new BatchRefused("it is not known which records of feed '" + feed + "' the table has");
@@ -165,9 +164,9 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * Whether this change would take the table back to a snapshot that a retry thinks its own: Iceberg does so
-     * when a commit landed, its answer was lost and another commit came on top of it. Whose commit it is does not
-     * matter: other feeds and other writers would be taken back all the same.
+     * Returns whether this change would roll the table back to a snapshot that a retry takes for its own. Iceberg does
+     * so when a commit succeeded, its answer was lost and another commit followed. That commit may be another feed's or
+     * another writer's: it must stay.
      */
     private boolean landedBefore(TableMetadata base, TableMetadata changed) {
         Snapshot target = changed.currentSnapshot();
@@ -179,8 +178,8 @@ final class CheckedOperations implements TableOperations {
     }
 
     /**
-     * The change with what the table remembers of feeds. A change that moves the table to another line of
-     * snapshots, as a rollback does, moves their positions to what that line says, and drops what it cannot tell.
+     * Returns the change with the properties that the table keeps of feeds. When a change moves the table to another
+     * line of snapshots, as a rollback does, the positions follow that line, and unknown ones are removed.
      */
     private static TableMetadata withProperties(
             TableMetadata base, TableMetadata changed, Map<String, String> positions, List<Snapshot> added) {
@@ -203,7 +202,7 @@ final class CheckedOperations implements TableOperations {
                 : TableMetadata.buildFrom(changed).setProperties(set).removeProperties(removed).build();
     }
 
-    /** Whether the table's new state does not descend from the one before. */
+    /** Returns whether the table's new state does not descend from the state before. */
     private static boolean movedAway(TableMetadata base, TableMetadata changed) {
         Snapshot before = base.currentSnapshot();
         Snapshot next = changed.currentSnapshot();
@@ -230,7 +229,7 @@ final class CheckedOperations implements TableOperations {
         });
     }
 
-    /** A fence is a number and, after a space, who has taken it. */
+    /** Returns the number of a fence, which its owner follows after a space. */
     private static long number(String fence) {
         return Long.parseLong(fence.split(" ")[0]);
     }

@@ -13,13 +13,14 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableChange;
 
 /**
- * Iceberg's SparkCatalog whose tables check each commit of a feed: {@code spark.sql.catalog.<name>=io.lakefeed.commit.FeedCatalog}.
+ * Iceberg's SparkCatalog with tables that check each commit of a feed: {@code
+ * spark.sql.catalog.<name>=io.lakefeed.commit.FeedCatalog}.
  *
- * <p>Takes the settings of Iceberg's own. Commits that carry no {@code lakefeed.feed} in their summary are Iceberg's alone,
- * but for one thing: a rollback takes the feeds' recorded positions with it ({@link CheckedOperations}).
+ * <p>It takes the settings of Iceberg's catalog. Commits without {@code lakefeed.feed} in their summary are not
+ * checked; but a rollback moves the recorded positions of the feeds with it ({@link CheckedOperations}).
  */
 public final class FeedCatalog extends SparkCatalog {
-    /** Made by Spark. */
+    /** Spark creates it. */
     public FeedCatalog() {}
 
     @Override
@@ -33,7 +34,10 @@ public final class FeedCatalog extends SparkCatalog {
         return table;
     }
 
-    /** Iceberg's own way goes past {@link #loadTable}; a fence is taken through the check, or two drivers take one. */
+    /**
+     * Takes fences through the check: Iceberg's implementation bypasses {@link #loadTable}, and two drivers could take
+     * one.
+     */
     @Override
     public Table alterTable(Identifier identifier, TableChange... changes) throws NoSuchTableException {
         List<TableChange> others = new ArrayList<>();

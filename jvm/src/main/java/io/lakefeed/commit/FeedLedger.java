@@ -9,15 +9,16 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.spark.CommitMetadata;
 import org.apache.spark.sql.SparkSession;
 
-/** What Python asks of a table's ledger, and the commits that it makes without rows. */
+/** Reads a table's ledger for Python, and commits without rows. */
 public final class FeedLedger {
     private FeedLedger() {}
 
     /**
-     * Where a feed stands, as JSON: {@code commit-id}, {@code snapshot-id}, {@code ranges} of its newest commit, whether or
-     * not its snapshot has expired, and {@code covered} if that is known; null if the table has no commit of it.
+     * Returns a feed's position as JSON: {@code commit-id}, {@code snapshot-id} and {@code ranges} of its newest
+     * commit, even after its snapshot expired, and {@code covered} if it is known. Returns null if the table has no
+     * commit of the feed.
      *
-     * @throws BatchRefused if the table was rolled back, and no longer tells
+     * @throws BatchRefused if the table was rolled back and its position is unknown
      */
     public static String position(Table table, String feed) {
         TableMetadata metadata = ((HasTableOperations) table).operations().current();
@@ -27,8 +28,8 @@ public final class FeedLedger {
     }
 
     /**
-     * Whether the table has the rows of a replay of a feed's dead letters. Of the last one it is known for ever, of earlier ones
-     * as long as their snapshots are there.
+     * Returns whether the table has the rows of a replay. The last replay is always known, earlier ones while their
+     * snapshots exist.
      */
     public static boolean hasReplay(Table table, String feed, String id) {
         TableMetadata metadata = ((HasTableOperations) table).operations().current();
@@ -43,19 +44,19 @@ public final class FeedLedger {
         return each != null;
     }
 
-    /** Whether the table's catalog refuses a change of properties that another change came before. */
+    /** Returns whether the table's catalog detects concurrent changes of properties. */
     public static boolean guardsProperties(Table table) {
         return !(((HasTableOperations) table).operations() instanceof CheckedOperations checked) || checked.guardsProperties();
     }
 
-    /** Commits a snapshot that adds nothing and carries these properties. */
+    /** Commits a snapshot that adds no rows and carries these properties. */
     public static void commit(Table table, Map<String, String> properties) {
         AppendFiles append = table.newFastAppend();
         properties.forEach(append::set);
         append.commit();
     }
 
-    /** Runs a statement that changes rows, and puts these properties into the summary of its snapshot. */
+    /** Runs a statement that changes rows, and adds these properties to the summary of its snapshot. */
     public static void commit(SparkSession spark, String statement, Map<String, String> properties) {
         CommitMetadata.withCommitProperties(
                 properties,

@@ -15,7 +15,7 @@ import org.apache.iceberg.Transaction;
 import org.apache.iceberg.UpdateProperties;
 import org.apache.iceberg.metrics.MetricsReporter;
 
-/** A table whose commits of a feed say what became of the batch's records, and are refused if the batch must not land. */
+/** A table that adds the counts of a batch to its commit, and refuses the commit of a batch that must not land. */
 final class FeedTable extends BaseTable {
     private static final long serialVersionUID = 1L;
 
@@ -28,8 +28,8 @@ final class FeedTable extends BaseTable {
     }
 
     /**
-     * Sets fences, which are properties. Not every catalog guards those: there an empty snapshot comes with them, in the
-     * same commit, so that nobody's commit that was checked before it can land after it.
+     * Sets fences, which are properties. Where a catalog does not guard properties, an empty snapshot is part of the
+     * same commit: it makes every commit that was checked before fail.
      */
     void takeFences(Map<String, String> fences) {
         boolean guarded = ((CheckedOperations) operations()).guardsProperties();
@@ -45,7 +45,7 @@ final class FeedTable extends BaseTable {
         transaction.commitTransaction();
     }
 
-    /** What travels to the executors: BaseTable's own way is private to its package. */
+    /** Returns the copy that travels to the executors; BaseTable's own method is private to its package. */
     Object writeReplace() {
         return SerializableTable.copyOf(this);
     }
@@ -76,8 +76,8 @@ final class FeedTable extends BaseTable {
     }
 
     /**
-     * The same update; before its commit, which is when all tasks are done, the batch's counts are checked and put into
-     * the summary. The summary's properties were fixed when the write began and could not hold them.
+     * Wraps an update so that its commit checks the batch's counts, after all tasks, and adds them to the summary. The
+     * properties of the summary are fixed when the write begins, too early for them.
      */
     private static <T extends SnapshotUpdate<?>> T counted(Class<T> type, T update) {
         String[] commitId = new String[1];

@@ -5,35 +5,36 @@ import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.TableMetadata;
 
 /**
- * The last replay of a feed's dead letters that has landed, as the table's property {@value #PROPERTY} and the feed's name
- * keeps it: {@code <id> <snapshot id> <sequence number>}. Changed in the commit of the replay.
+ * The last committed replay of a feed's dead letters, stored in the table's property {@value #PROPERTY} and the feed's
+ * name: {@code <id> <snapshot id> <sequence number>}. The commit of the replay changes it.
  *
- * <p>A replay that was cut off between its commit and the deletion of its letters is told by it however long ago that was: its
- * snapshot expires. One is enough: whoever replays settles what the one before left, under a newer fence.
+ * <p>A replay may be interrupted between its commit and the deletion of its dead letters. The property identifies it at
+ * any later time, while its snapshot expires. One is enough: the next replay finishes the last one, under a newer
+ * fence.
  *
- * @param id the replay's
- * @param snapshotId its commit
- * @param sequenceNumber the commit's
+ * @param id of the replay
+ * @param snapshotId of its commit
+ * @param sequenceNumber of its commit
  */
 record LastReplay(String id, long snapshotId, long sequenceNumber) {
     static final String PROPERTY = "lakefeed.replayed.";
 
-    /** The one that a snapshot lands, or null. */
+    /** Returns the replay that a snapshot commits, or null. */
     static LastReplay landedBy(Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         String id = summary.containsKey(Ledger.REPLAY_OF) ? summary.get(Ledger.REPLAY) : null;
         return id == null ? null : new LastReplay(id, snapshot.snapshotId(), snapshot.sequenceNumber());
     }
 
-    /** The feed's last one that the table's present state has, or null. */
+    /** Returns the feed's last replay in the table's present state, or null. */
     static LastReplay of(TableMetadata table, String feed) {
         String text = table.properties().get(PROPERTY + feed);
         LastReplay last = text == null ? null : parsed(text);
-        // Another engine may have rolled the table back, and left the property behind.
+        // After a rollback by another engine the property is out of date.
         return last != null && last.isIn(table) ? last : null;
     }
 
-    /** Whether a table's present state has its rows. */
+    /** Returns whether a table's present state has its rows. */
     boolean isIn(TableMetadata table) {
         Snapshot head = table.currentSnapshot();
         return Ledger.descends(table, head == null ? null : head.snapshotId(), snapshotId, sequenceNumber);

@@ -10,12 +10,12 @@ import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.TableMetadata;
 
 /**
- * The commits of a feed as a table's metadata tells them.
+ * Reads the commits of a feed from a table's metadata.
  *
- * <p>A snapshot of a feed has in its summary: {@value #FEED}, {@value #COMMIT_ID}, {@value #RANGES}
- * ({@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}, and {@code "marks":{"0":["…","…"]}} where the source has other names
- * for these places), {@value #FENCE}. What the newest one says is kept in the table's
- * properties too ({@value #POSITION} and the feed's name), changed in the same commit: snapshots expire.
+ * <p>The summary of a feed's snapshot has {@value #FEED}, {@value #COMMIT_ID}, {@value #RANGES} and {@value #FENCE}.
+ * Ranges are {@code {"topic":{"id":"…","ranges":{"0":[start,end]}}}}, with {@code "marks":{"0":["…","…"]}} where the
+ * source has sequence numbers of its own. The same commit stores the newest one in the table's properties ({@value
+ * #POSITION} and the feed's name), because snapshots expire.
  */
 final class Ledger {
     static final String FEED = "lakefeed.feed";
@@ -23,41 +23,48 @@ final class Ledger {
     static final String RANGES = "lakefeed.ranges";
     static final String COUNTS = "lakefeed.counts";
     static final String FENCE = "lakefeed.fence";
-    /** How many rows the commit must add, where that is known before. */
+    /** The number of rows that the commit must add, where it is known before. */
     static final String ROWS = "lakefeed.rows";
-    /** {@code sparse}: batches may be left out, as where only dead letters go; but none twice, and none from before. */
+    /**
+     * {@code sparse} lets a feed leave batches out, as where only dead letters are written. It may not repeat one or go
+     * back.
+     */
     static final String CONTINUITY = "lakefeed.continuity";
 
     /**
-     * On a commit that moves the feed to other positions, and adds no rows: {@code {"reason":"rewind","positions":{"topic":
-     * {"id":"…","ranges":{"0":[from,to]}}}}}; the id is that of the topic that is left. The ranges are empty, where it moves to.
-     * {@code "unknown":true} in place of positions where a rollback has left nothing that tells them.
+     * Marks a commit that moves the feed to other positions and adds no rows: {@code
+     * {"reason":"rewind","positions":{"topic": {"id":"…","ranges":{"0":[from,to]}}}}}. The id is that of the topic
+     * before the move. The ranges of the commit are empty and begin at the new position. After a rollback that leaves
+     * the position unknown it is {@code "unknown":true} instead of positions.
      */
     static final String MOVED = "lakefeed.moved";
 
-    /** The feed whose old records a commit lands, from before its beginning or left out; a fence of its own. */
+    /**
+     * The feed of a backfill: its commit adds records from before the feed's start, or records that were left out.
+     * Backfills have their own fence.
+     */
     static final String BACKFILL_OF = "lakefeed.backfill-of";
 
-    /** Behind the feed's name, in the name of the fence of its backfills. */
+    /** Suffix of the feed's name in the fence of its backfills. */
     static final String BACKFILLS = ".backfills";
 
     /** Id of a replay of dead letters. */
     static final String REPLAY = "lakefeed.replay";
 
-    /** The feed whose dead letters a commit lands; it has no ranges, and a fence of its own. */
+    /** The feed of a replay: its commit has no ranges. Replays have their own fence. */
     static final String REPLAY_OF = "lakefeed.replay-of";
 
-    /** Behind the feed's name, in the name of the fence of its replays. */
+    /** Suffix of the feed's name in the fence of its replays. */
     static final String REPLAYS = ".replays";
 
     static final String POSITION = "lakefeed.position.";
-    /** Property, and the feed's name: the highest fence that a driver has taken. */
+    /** Property (with the feed's name) of the highest fence that a driver has taken. */
     static final String FENCES = "lakefeed.fence.";
 
-    /** In the summary of a snapshot that adds nothing, and the feed's name: the fence that was taken with it. */
+    /** Key (with the feed's name) in the summary of an empty snapshot: the fence that its commit took. */
     static final String TAKEN = "lakefeed.fence-taken.";
 
-    /** Recorded as position when a rollback has gone behind all commits that are left. */
+    /** The recorded position after a rollback behind all commits of the feed. */
     static final String ROLLED_BACK = "rolled-back";
 
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -65,9 +72,9 @@ final class Ledger {
     private Ledger() {}
 
     /**
-     * A commit as the next one has to know it.
+     * A commit, as far as the check of the next one needs it.
      *
-     * @param moved whether it is no batch, but moved the feed: a batch may be without records too
+     * @param moved whether it moved the feed; a batch may be without records too
      */
     record Commit(String commitId, long snapshotId, long sequenceNumber, JsonNode ranges, boolean moved) {
         static Commit of(Snapshot snapshot) {
@@ -80,23 +87,24 @@ final class Ledger {
                     summary.containsKey(MOVED));
         }
 
-        /** Whether the other is the same commit tried again. An id alone could be that of another run's batch. */
+        /** Returns whether the other is a retry of this commit. The id alone could belong to another run's batch. */
         boolean is(Commit other) {
             return commitId != null && commitId.equals(other.commitId) && ranges.equals(other.ranges);
         }
     }
 
     /**
-     * The newest commit of a feed that {@code head} descends from, or null.
+     * Returns the newest commit of a feed that {@code head} descends from, or null.
      *
-     * @throws BatchRefused if it cannot be told, because the table was rolled back to before it
+     * @throws BatchRefused if it is unknown because the table was rolled back to before it
      */
     static Commit last(TableMetadata table, Long head, String feed) {
         Snapshot found = newest(table, head, feed);
         if (found != null) {
             return Commit.of(found);
         }
-        // No snapshot tells: a new feed, or the snapshots have expired, or they are no ancestors any more.
+        // No snapshot has a commit: the feed is new, or the snapshots expired, or a rollback removed them from this
+        // line.
         String recorded = table.properties().get(POSITION + feed);
         if (recorded == null) {
             return null;
@@ -110,8 +118,8 @@ final class Ledger {
     }
 
     /**
-     * Whether a snapshot can be below the oldest one that is left of this line. It cannot if the line is known
-     * to its root, or to a snapshot from before it: then another engine has rolled the table back.
+     * Returns whether a snapshot can be older than the oldest one that exists in this line. It cannot if the line is
+     * known to its root, or to a snapshot before it: then another engine has rolled the table back.
      */
     static boolean mayDescendFrom(TableMetadata table, Long head, long sequenceNumber) {
         Snapshot oldest = head == null ? null : table.snapshot(head);
@@ -121,7 +129,7 @@ final class Ledger {
         return oldest != null && oldest.parentId() != null && oldest.sequenceNumber() > sequenceNumber;
     }
 
-    /** Whether the line of snapshots up to {@code head} has this one, or had it before it expired. */
+    /** Returns whether the line of snapshots up to {@code head} has this one, or had it before it expired. */
     static boolean descends(TableMetadata table, Long head, long snapshotId, long sequenceNumber) {
         Snapshot each = head == null ? null : table.snapshot(head);
         while (each != null && each.snapshotId() != snapshotId) {
@@ -140,8 +148,8 @@ final class Ledger {
     }
 
     /**
-     * What is wrong with a commit that comes after {@code last}; empty if it goes on exactly where that ended, or says
-     * rightly from where it moves away.
+     * Returns the faults of a commit that follows {@code last}. It has none if it begins where that ended, or names
+     * that position as the one that it moves away from.
      */
     static List<String> faults(JsonNode last, Map<String, String> summary) {
         JsonNode ranges = parsed(summary.get(RANGES));
@@ -186,7 +194,10 @@ final class Ledger {
         return faults;
     }
 
-    /** Where the source has names of its own for places, as Kinesis has: the same number under another name is another place. */
+    /**
+     * Compares sequence numbers where the source has them, as Kinesis does: the same record number after another one is
+     * another place.
+     */
     private static List<String> marked(String name, JsonNode before, JsonNode now, String partition) {
         JsonNode ended = before.path("marks").path(partition).path(1);
         JsonNode begins = now.path("marks").path(partition).path(0);
@@ -196,7 +207,7 @@ final class Ledger {
                 : List.of(name + " begins after " + begins.asText() + ", the table ends at " + ended.asText());
     }
 
-    /** Ranges of which a feed that stands at {@code position} will read something itself, or another topic's. */
+    /** Describes the ranges that a feed at {@code position} would read itself, and those of another topic. */
     static List<String> ahead(JsonNode position, JsonNode ranges) {
         List<String> ahead = new ArrayList<>();
         ranges.properties().forEach(topic -> topic.getValue().path("ranges").properties().forEach(partition -> {
@@ -210,12 +221,15 @@ final class Ledger {
         return ahead;
     }
 
-    /** From where to where a commit moves the feed; nothing if it does not. */
+    /** Returns the positions that a commit moves the feed from and to; a missing node if it does not move it. */
     static JsonNode positions(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("positions");
     }
 
-    /** Whether a commit says that it cannot be told from where it moves the feed; believed only where that is so. */
+    /**
+     * Returns whether a commit declares that it moves the feed from an unknown position. The check believes it only
+     * where the position is unknown.
+     */
     static boolean movesFromUnknown(Map<String, String> summary) {
         return parsed(summary.getOrDefault(MOVED, "{}")).path("unknown").asBoolean();
     }

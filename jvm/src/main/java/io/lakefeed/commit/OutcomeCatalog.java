@@ -4,7 +4,10 @@ import io.lakefeed.FunctionsOnly;
 import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** {@code <catalog>.outcome_<commit id>}: the function that counts into the {@link Outcomes} that are open under this id. */
+/**
+ * Provides {@code <catalog>.outcome_<commit id>}, the function that counts into the {@link Outcomes} that are open
+ * under this id.
+ */
 public final class OutcomeCatalog extends FunctionsOnly {
     private static final String PREFIX = "outcome_";
 

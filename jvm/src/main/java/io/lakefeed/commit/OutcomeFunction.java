@@ -7,10 +7,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * {@code outcome(topic, partition, offset, verdict, reason, schema id)}: counts a record and says whether it becomes
+ * {@code outcome(topic, partition, offset, verdict, reason, schema id)} counts a record and returns whether it becomes
  * a row.
  *
- * <p>Used in a filter just above the decoder, where each record passes once and in order.
+ * <p>It belongs in a filter just above the decoder, which each record passes once and in order.
  */
 public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializable {
     private static final long serialVersionUID = 1L;
@@ -20,7 +20,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
     private static final int SKIPPED = 2;
     private static final int STOP = 3;
 
-    /** In place of a schema id: the record has none. */
+    /** The schema id of a record without one. */
     private static final int NO_SCHEMA = -1;
 
     private final Outcomes outcomes;
@@ -33,7 +33,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
         this.outcomes = outcomes;
     }
 
-    /** Called by generated code, once for each record. */
+    /** Counts one record; generated code calls this. */
     public boolean invoke(
             UTF8String topic, int partition, long offset, int verdict, UTF8String reason, int schemaId) {
         RangeOutcome current = range;
@@ -59,7 +59,7 @@ public final class OutcomeFunction implements ScalarFunction<Boolean>, Serializa
     }
 
     private RangeOutcome begin(UTF8String topic, int partition, long offset) {
-        // The bytes belong to the row that the next record overwrites.
+        // Copies the bytes: the next record overwrites the row.
         this.topic = topic.clone();
         range = new RangeOutcome(topic.toString(), partition, offset);
         lastSchema = NO_SCHEMA;

@@ -17,28 +17,28 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * What became of the records of one batch: row, dead letter or skipped, for each partition of each topic, and which
- * writers' schemas they had.
+ * Counts the outcomes of one batch's records (row, dead letter or skipped) for each partition, and collects their
+ * writers' schemas.
  *
- * <p>An accumulator that {@link OutcomeFunction} fills in the tasks; the driver has it complete when the tasks are done,
- * which is before a sink commits. A task that runs twice, or a plan that scans its source twice, counts once: a
- * range of offsets is known by its first one.
+ * <p>It is an accumulator that {@link OutcomeFunction} fills in the tasks. The driver has all counts when the tasks
+ * have ended, before a sink commits. A task that runs twice, or a plan that scans its source twice, counts once: the
+ * first offset identifies a range.
  */
 public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcome>> {
     private static final long serialVersionUID = 1L;
     private static final ObjectMapper JSON = new ObjectMapper();
-    /** The batches that are being written by this driver, by the id that their commit will have. */
+    /** The batches that this driver is writing, by the id of their commit. */
     private static final Map<String, Outcomes> OPEN = new ConcurrentHashMap<>();
 
-    /** Concurrent: an executor sends its heartbeat while the task goes on. */
+    /** Concurrent, because an executor sends heartbeats while the task runs. */
     private final Map<RangeOutcome.Key, RangeOutcome> ranges = new ConcurrentHashMap<>();
-    /** Driver only: what the batch is allowed. */
+    /** The error budget; on the driver only. */
     private transient List<Bound> bounds = List.of();
 
     private transient Set<Integer> coveredSchemas;
     private transient String refusal;
 
-    /** So many dead letters at most, by number and by share, together with those of earlier batches. */
+    /** The most dead letters, by number and by share, together with those of earlier batches. */
     private record Bound(long mostDeadLetters, double mostShare, long recordsBefore, long deadLettersBefore) {
         boolean allows(long deadLetters, long records) {
             long all = deadLettersBefore + deadLetters;
@@ -48,7 +48,7 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
 
     Outcomes() {}
 
-    /** Begins to count a batch. Driver only; {@link #close} ends it. */
+    /** Starts counting a batch, on the driver; {@link #close} ends it. */
     public static Outcomes open(SparkContext spark, String commitId) {
         Outcomes outcomes = new Outcomes();
         spark.register(outcomes, "lakefeed outcomes");
@@ -56,14 +56,14 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         return outcomes;
     }
 
-    /** The batch with this commit id, or null: only commits of a feed that counts have one. */
+    /** Returns the batch with this commit id, or null: only commits of a feed that counts have one. */
     public static Outcomes of(String commitId) {
         return commitId == null ? null : OPEN.get(commitId);
     }
 
     /**
-     * The next batch of a query whose plan has this counter in it for good: counts from zero, under another commit id.
-     * What the batch is allowed is to be said anew.
+     * Starts the next batch of a query whose plan keeps this counter: counts from zero, under another commit id. The
+     * caller sets the bounds again.
      */
     public void next(String commitId, String nextCommitId) {
         OPEN.remove(commitId, this);
@@ -74,16 +74,16 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         OPEN.put(nextCommitId, this);
     }
 
-    /** The batch is over, committed or not. */
+    /** Ends a batch, committed or not. */
     public static void close(String commitId) {
         OPEN.remove(commitId);
     }
 
     /**
-     * One more bound on the dead letters, checked just before the commit.
+     * Adds a bound on the dead letters, which the commit checks.
      *
-     * @param mostDeadLetters so many at most
-     * @param mostShare dead letters by records, at most
+     * @param mostDeadLetters the most dead letters
+     * @param mostShare the most dead letters for each record
      * @param recordsBefore records of earlier batches that count too
      * @param deadLettersBefore dead letters among them
      */
@@ -92,20 +92,20 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         bounds.add(new Bound(mostDeadLetters, mostShare, recordsBefore, deadLettersBefore));
     }
 
-    /** The ids of the writers' schemas that the rows cover: a batch with another one is not committed. */
+    /** Sets the ids of the writers' schemas that the rows cover: a batch with another one is not committed. */
     public void cover(Collection<Integer> schemaIds) {
         coveredSchemas = new HashSet<>(schemaIds);
     }
 
-    /** {@code schemas}, {@code stop} or {@code budget} if the commit was refused for that, else null. */
+    /** Returns why the commit was refused: {@code schemas}, {@code stop} or {@code budget}; null if it was not. */
     public String refusal() {
         return refusal;
     }
 
     /**
-     * Called with all tasks done, before the sink commits.
+     * Checks the batch after all tasks and before the sink commits.
      *
-     * @throws BatchRefused if the batch holds what it must not
+     * @throws BatchRefused if the batch must not be committed
      */
     public void check() {
         refusal = null;
@@ -125,7 +125,7 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         }
     }
 
-    /** Where and why the feed has to stop; null if it has not. */
+    /** Returns where and why the feed must stop; null if it need not. */
     public String stop() {
         return ranges.values().stream()
                 .filter(each -> each.stop != null)
@@ -134,29 +134,29 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
                 .orElse(null);
     }
 
-    /** All records that were read. */
+    /** Returns the number of records that were read. */
     public long records() {
         return ranges.values().stream().mapToLong(each -> each.records).sum();
     }
 
-    /** Records that become dead letters. */
+    /** Returns the number of dead letters. */
     public long deadLetters() {
         return ranges.values().stream().mapToLong(each -> each.deadLetters).sum();
     }
 
-    /** Records left out because the pipeline says so. */
+    /** Returns the number of records that the pipeline skips. */
     public long skipped() {
         return ranges.values().stream().mapToLong(each -> each.skipped).sum();
     }
 
-    /** Ids of the writers' schemas. */
+    /** Returns the ids of the writers' schemas. */
     public Set<Integer> schemaIds() {
         Set<Integer> all = new TreeSet<>();
         ranges.values().forEach(each -> all.addAll(each.schemaIds));
         return all;
     }
 
-    /** The commonest reasons first: reason → how many, and the position of one. */
+    /** Returns the reasons of dead letters with their counts and one position each, the most frequent first. */
     public List<RangeOutcome.Reason> reasons() {
         Map<String, RangeOutcome.Reason> all = new LinkedHashMap<>();
         for (RangeOutcome range : ranges.values()) {
@@ -168,8 +168,8 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
     }
 
     /**
-     * The counts for a snapshot's summary: {@code {"topic":{"0":[records,dead letters,skipped]}}}; the partitions
-     * without records are left out.
+     * Returns the counts for a snapshot's summary: {@code {"topic":{"0":[records,dead letters,skipped]}}}, without
+     * partitions that have no records.
      */
     public String toJson() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
@@ -182,7 +182,10 @@ public final class Outcomes extends AccumulatorV2<RangeOutcome, List<RangeOutcom
         return json(topics);
     }
 
-    /** Where the dead letters are: {@code {"topic":{"0":[first,last + 1]}}}; the partitions without any are left out. */
+    /**
+     * Returns the offsets between which dead letters lie: {@code {"topic":{"0":[first,last + 1]}}}, without partitions
+     * that have none.
+     */
     public String deadRanges() {
         Map<String, Map<Integer, long[]>> topics = new TreeMap<>();
         for (RangeOutcome range : ranges.values()) {

@@ -55,9 +55,9 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * Where a feed stands in the line of snapshots up to {@code head}; null if it has no commit there.
+     * Returns a feed's position in the line of snapshots up to {@code head}; null if it has no commit there.
      *
-     * @throws BatchRefused if it cannot be told
+     * @throws BatchRefused if it is unknown
      */
     static Position of(TableMetadata table, Long head, String feed) {
         Ledger.Commit last = Ledger.last(table, head, feed);
@@ -66,7 +66,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         }
         String text = table.properties().get(Ledger.POSITION + feed);
         Position recorded = text == null || text.equals(Ledger.ROLLED_BACK) ? null : ofJson(text);
-        // Another engine may have moved the table, and left the property behind.
+        // After a rollback by another engine the property is out of date.
         boolean trusted = recorded != null
                 && recorded.commit.snapshotId() == last.snapshotId()
                 && (descends(table, head, recorded.at) || expired(table, head, recorded));
@@ -98,7 +98,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         return line(table, head).stream().anyMatch(each -> each.snapshotId() == ancestor);
     }
 
-    /** The snapshots up to this one that are left, newest first. */
+    /** Returns the existing snapshots up to this one, newest first. */
     private static List<Snapshot> line(TableMetadata table, Long head) {
         List<Snapshot> line = new ArrayList<>();
         Snapshot snapshot = head == null ? null : table.snapshot(head);
@@ -109,7 +109,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         return line;
     }
 
-    /** The position after one more snapshot: a commit of the feed, a move, or a backfill. */
+    /** Returns the position after one more snapshot: a commit of the feed, a move, or a backfill. */
     static Position after(Position before, Snapshot snapshot, String feed) {
         boolean moves = feed.equals(snapshot.summary().get(Ledger.FEED));
         boolean unknown = "sparse".equals(snapshot.summary().get(Ledger.CONTINUITY))
@@ -160,8 +160,8 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
     }
 
     /**
-     * What to record when the table has moved from one line of snapshots to another, as a rollback does: the newest commit
-     * of the new line, and what is covered without what was left behind.
+     * Returns what to record after a move to another line of snapshots, such as a rollback: the newest commit of the
+     * new line, and what it covers.
      */
     static String afterMove(TableMetadata base, TableMetadata changed, String feed) {
         Long head = changed.currentSnapshot() == null ? null : changed.currentSnapshot().snapshotId();
@@ -232,7 +232,10 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         covered.add(ranges);
     }
 
-    /** False if that cannot be told: a move to another topic has forgotten what was covered of the one before. */
+    /**
+     * Undoes a snapshot; false if its effect is unknown: a move to another topic discarded what was covered of the old
+     * one.
+     */
     private static boolean takeBack(Covered covered, Snapshot snapshot) {
         Map<String, String> summary = snapshot.summary();
         JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));
@@ -250,7 +253,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
         return true;
     }
 
-    /** The offsets that a move goes back behind, as ranges. */
+    /** Returns the offsets that a move goes back over, as ranges. */
     private static JsonNode rewound(Map<String, String> summary) {
         ObjectNode rewound = JsonNodeFactory.instance.objectNode();
         Ledger.positions(summary).properties().forEach(topic -> {

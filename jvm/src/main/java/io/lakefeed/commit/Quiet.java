@@ -7,9 +7,9 @@ import org.apache.iceberg.TableMetadata;
 import org.apache.iceberg.exceptions.ValidationException;
 
 /**
- * A writer's claim to the table's files: a MERGE that lost against a rewrite is run again, and would lose again against the
- * next one. The property {@value #PROPERTY} holds until when, in milliseconds since 1970, no rewrite is committed.
- * The writer's commit ends it.
+ * Pauses rewrites of the table's files for a writer: a MERGE that lost against a rewrite runs again, and would lose
+ * against the next one too. The property {@value #PROPERTY} is the time, in milliseconds since 1970, until which no
+ * rewrite is committed. The writer's commit ends the pause.
  */
 final class Quiet {
     static final String PROPERTY = "lakefeed.upkeep.quiet";
@@ -26,7 +26,7 @@ final class Quiet {
         }
     }
 
-    /** Whether this commit ends it: a feed has written. */
+    /** Returns whether this commit of a feed ends the pause. */
     static boolean isEndedBy(TableMetadata base, List<Snapshot> added) {
         return base.properties().containsKey(PROPERTY)
                 && added.stream().anyMatch(each -> each.summary().containsKey(Ledger.FEED));

@@ -5,10 +5,10 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** What became of the records of one partition that one task has read. */
+/** The outcomes of the records of one partition that one task has read. */
 final class RangeOutcome implements Serializable {
     private static final long serialVersionUID = 1L;
-    /** So many kinds of reason are told apart; memory is bounded whatever the records hold. */
+    /** The most reasons that are counted separately: memory is bounded whatever the records hold. */
     private static final int MOST_REASONS = 20;
 
     private static final int LONGEST_REASON = 200;
@@ -17,7 +17,7 @@ final class RangeOutcome implements Serializable {
     final String topic;
     final int partition;
     final long firstOffset;
-    /** Concurrent: an executor sends its heartbeat while the task goes on. */
+    /** Concurrent, because an executor sends heartbeats while the task runs. */
     final Set<Integer> schemaIds = ConcurrentHashMap.newKeySet();
 
     final Map<String, Reason> reasons = new ConcurrentHashMap<>();
@@ -26,13 +26,13 @@ final class RangeOutcome implements Serializable {
     long skipped;
     long firstDead = Long.MAX_VALUE;
     long lastDead = -1;
-    /** Where and why the feed has to stop; null if it has not. */
+    /** Where and why the feed must stop; null if it need not. */
     String stop;
 
-    /** Names a range whichever attempt has read it. */
+    /** Identifies a range in every attempt of its task. */
     record Key(String topic, int partition, long firstOffset) implements Serializable {}
 
-    /** A kind of dead letter. Numbers in the text are left out, so that a thousand positions are one kind. */
+    /** A kind of dead letter. Numbers in the text are replaced, so that a thousand positions are one kind. */
     public record Reason(String text, long count, String sample) implements Serializable {
         Reason and(Reason other) {
             return new Reason(text, count + other.count, sample);
@@ -49,7 +49,7 @@ final class RangeOutcome implements Serializable {
         return new Key(topic, partition, firstOffset);
     }
 
-    /** The record ends the feed; the first one is told. */
+    /** Stops the feed at a record; the first one is reported. */
     void stop(long offset, String reason) {
         if (stop == null) {
             stop = "topic " + topic + ", partition " + partition + ", offset " + offset + ": " + reason;

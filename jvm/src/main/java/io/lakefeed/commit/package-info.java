@@ -1,2 +1,2 @@
-/** What is proven about a batch before it becomes visible: what became of its records, and that it goes on where the last one ended. */
+/** Checks a batch before it becomes visible: its outcomes, and that it begins where the last one ended. */
 package io.lakefeed.commit;
