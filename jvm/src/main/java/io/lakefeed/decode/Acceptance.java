@@ -7,23 +7,25 @@ import java.util.stream.Stream;
 import org.apache.avro.Schema;
 
 /**
- * Which writers' schemas are read: the rule of {@code schema.accept} in a pipeline file. It is asked once for each
- * schema.
+ * Decides which writers' schemas are read: the rule {@code schema.accept} of a pipeline file. It is applied once for
+ * each schema.
  *
- * <p>The same rule in Python, {@code lakefeed.records.schema.accept}, decides whether a table follows a schema; a test compares
- * the two.
+ * <p>Python has the same rule in {@code lakefeed.records.schema.accept}, which decides whether a table follows a
+ * schema; a test compares the two.
  */
 enum Acceptance {
     SAME_RECORD,
     RESOLVABLE,
     ANY;
 
-    /** The rule of a catalog's option; the default where there is none. */
+    /** Returns the rule of a catalog's option; the default for null. */
     static Acceptance of(String option) {
         return option == null ? SAME_RECORD : valueOf(option.toUpperCase(java.util.Locale.ROOT));
     }
 
-    /** The plan for reading what {@code writer} wrote as {@code reader}, or one that says why it is not read. */
+    /**
+     * Returns the plan for reading records of {@code writer} as {@code reader}, or one that refuses them with a reason.
+     */
     AvroStep plan(Schema writer, Schema reader) {
         if (writer.isUnion() && !reader.isUnion()) {
             AvroStep[] branches =
@@ -34,7 +36,7 @@ enum Acceptance {
         return why == null ? AvroPlan.of(writer, reader) : new Refused(why);
     }
 
-    /** Why records of {@code writer} must not become rows of {@code reader}; null if they may. */
+    /** Returns why records of {@code writer} must not become rows of {@code reader}; null if they may. */
     String refusal(Schema writer, Schema reader) {
         if (this == ANY || writer.getType() != Schema.Type.RECORD) {
             return null;
@@ -70,7 +72,7 @@ enum Acceptance {
         return null;
     }
 
-    /** By name or alias on either side. Namespaces do not count, as in Avro's resolution. */
+    /** Compares by name or alias on either side. Namespaces do not count, as in Avro's resolution. */
     private static boolean isSameRecord(Schema writer, Schema reader) {
         return Stream.concat(Stream.of(reader.getName()), reader.getAliases().stream().map(Acceptance::shortName))
                         .anyMatch(writer.getName()::equals)
@@ -92,7 +94,7 @@ enum Acceptance {
         return false;
     }
 
-    /** What a schema that is refused has for a plan. */
+    /** The plan of a schema that is refused. */
     private static final class Refused extends AvroStep {
         private final String why;
 

@@ -8,18 +8,18 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 
 /**
- * A decimal out of the two's complement of its unscaled value, big end first. It is the same number in the reader's scale,
- * or an error: a number that had to be rounded would be another one.
+ * Reads a decimal from the two's complement of its unscaled value, highest byte first. The number stays the same in the
+ * reader's scale, or is an error: rounding would change it.
  *
- * <p>Its cost does not depend on the writer's scale, and not on how many bytes the number has: more than
- * {@value #MOST_BYTES} are refused.
+ * <p>Its cost depends neither on the writer's scale nor on the length of the number: more than {@value #MOST_BYTES}
+ * bytes are refused.
  */
 final class AvroDecimal {
-    /** More than 2,400 digits: enough for each number that fits into 38 after a change of scale that anybody uses. */
+    /** More than 2,400 digits: enough for every number that fits into 38 digits after a realistic change of scale. */
     private static final int MOST_BYTES = 1_024;
-    /** The memory of a number that is no long, with what it takes to make it. */
+    /** The memory of a number that is no long, including intermediate objects. */
     private static final int LARGE = 320;
-    /** Digits that fit into a long whatever they are. */
+    /** The number of digits that always fit into a long. */
     private static final int LONG_DIGITS = 18;
 
     private static final long[] POWERS = new long[LONG_DIGITS + 1];
@@ -39,13 +39,13 @@ final class AvroDecimal {
         this.type = type;
     }
 
-    /** The number in {@code bytes}; a large one is charged to {@code in}. */
+    /** Returns the number in {@code bytes}; charges a large one to {@code in}. */
     Decimal of(byte[] bytes, BoundedDecoder in) {
         if (bytes.length == 0) {
             throw new BadRecord("a decimal of 0 bytes");
         }
         int first = 0;
-        // Bytes that repeat the sign say nothing.
+        // Leading bytes that repeat the sign add nothing.
         while (first < bytes.length - 1 && bytes[first] == bytes[first + 1] >> 7 && (bytes[first] == 0 || bytes[first] == -1)) {
             first++;
         }
@@ -60,7 +60,7 @@ final class AvroDecimal {
         return of(unscaled, in);
     }
 
-    /** The number with this unscaled value; a large one is charged to {@code in}. */
+    /** Returns the number with this unscaled value; charges a large one to {@code in}. */
     Decimal of(long unscaled, BoundedDecoder in) {
         int more = type.scale() - writtenScale;
         if (unscaled == 0) {
@@ -70,7 +70,7 @@ final class AvroDecimal {
             return decimal(unscaled);
         }
         if (more < 0) {
-            // A long has 19 digits, so no number but 0 ends with more zeros than that.
+            // A long has 19 digits, so only 0 ends with more zeros than that.
             if (-more > LONG_DIGITS || unscaled % POWERS[-more] != 0) {
                 throw inexact();
             }
@@ -101,7 +101,8 @@ final class AvroDecimal {
 
     private Decimal large(BigInteger unscaled, BoundedDecoder in) {
         in.charge(LARGE);
-        // A zero at the end takes more than three bits. Without this, 10 to the power of the scale alone would take minutes.
+        // A zero at the end takes more than three bits. Without this check, 10 to the power of the scale would take
+        // minutes.
         if (3L * (writtenScale - type.scale()) > unscaled.bitLength()) {
             throw inexact();
         }

@@ -10,14 +10,14 @@ import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataType;
 
-/** What a field of the reader's schema is where the writer has none. */
+/** Provides the value of a reader's field that the writer does not have. */
 final class AvroDefault {
     private AvroDefault() {}
 
     /**
-     * The default as Spark's internal value; null if there is none and the field may be null.
+     * Returns the default as Spark's internal value; null if there is none and the field may be null.
      *
-     * @throws BadRecord if there is none and it may not
+     * @throws BadRecord if there is none and the field may not be null
      */
     static Object of(Schema.Field field, DataType type) {
         if (!field.hasDefaultValue()) {
@@ -41,12 +41,12 @@ final class AvroDefault {
         return new AvroDeserializer(schema, type, "CORRECTED", false, "", -1).deserialize(datum).get();
     }
 
-    /** Whether null is one of its values. */
+    /** Returns whether null is one of its values. */
     static boolean isNullable(Schema schema) {
         return schema.isUnion() ? schema.getTypes().stream().anyMatch(Schema::isNullable) : schema.isNullable();
     }
 
-    /** The other type of a union of null and one type; any other schema as it is. */
+    /** Returns the other type of a union of null and one type; any other schema as it is. */
     static Schema withoutNull(Schema schema) {
         if (!schema.isUnion()) {
             return schema;

@@ -22,27 +22,27 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Values as JSON in the shape that Spark's {@code to_json} gives them: records and maps are objects, bytes are
- * Base64, dates and moments ISO 8601, not-a-number is text, a union of several types is an object with one member.
+ * Writes values as JSON in the form of Spark's {@code to_json}: records and maps are objects, bytes are Base64, dates
+ * and moments are ISO 8601, not-a-number is text, a union of several types is an object with one member.
  */
 final class AvroJson {
     private static final JsonFactory FACTORY = new JsonFactoryBuilder()
             .disable(StreamWriteFeature.AUTO_CLOSE_CONTENT)
-            // The decoder counts the depth already.
+            // The decoder checks the depth.
             .streamWriteConstraints(
                     StreamWriteConstraints.builder().maxNestingDepth(Integer.MAX_VALUE).build())
             .rootValueSeparator((String) null)
             .build();
 
-    /** The buffer of a longer text is not kept. */
+    /** The buffer of a longer text is discarded. */
     private static final int LARGE = 1 << 20;
 
-    /** The memory of a value beside its text. */
+    /** The memory of a value besides its text. */
     private static final int VALUE = 80;
 
     private AvroJson() {}
 
-    /** The next value, read by {@code step}, as JSON; what it takes is charged to {@code in}. */
+    /** Returns the next value, read by {@code step}, as JSON; charges its memory to {@code in}. */
     static UTF8String text(AvroStep step, BoundedDecoder in) {
         if (in.json == null) {
             in.json = new Text();
@@ -55,7 +55,7 @@ final class AvroJson {
         }
     }
 
-    /** A generator and its buffer: to create one for each value would cost more than most values. */
+    /** A generator and its buffer, reused: creating one costs more than most values. */
     static final class Text {
         private Buffer buffer = new Buffer();
         private JsonGenerator json;
@@ -87,7 +87,7 @@ final class AvroJson {
     }
 
     private static final class Buffer extends ByteArrayOutputStream {
-        /** Null while nothing is kept. */
+        /** Null outside a value. */
         private BoundedDecoder charged;
 
         @Override
@@ -99,7 +99,7 @@ final class AvroJson {
         }
     }
 
-    /** Writes one value of Spark's internal form that is neither an array nor a map nor a struct. */
+    /** Writes one of Spark's internal values that is neither an array nor a map nor a struct. */
     static void write(JsonGenerator json, Object value, DataType type) throws IOException {
         if (type instanceof DateType) {
             json.writeString(LocalDate.ofEpochDay((Integer) value).toString());

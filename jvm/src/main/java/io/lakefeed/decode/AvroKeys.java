@@ -7,13 +7,14 @@ import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The keys of one map in the order in which they come, each once.
+ * The distinct keys of one map, in their order of appearance.
  *
- * <p>Not a {@code HashMap}: who knows the hash of Spark's text can write a map whose keys all have the same, which takes much
- * memory there. Here the hash depends on secret numbers, and a key takes a few bytes beside itself.
+ * <p>This is no {@code HashMap}: a producer that knows the hash of Spark's text can write a map whose keys all have the
+ * same hash, which takes much memory there. Here the hash depends on secret numbers, and a key takes only a few bytes
+ * more than its text.
  */
 final class AvroKeys {
-    /** Below it, comparing a key with all others is quicker than hashing. */
+    /** Up to this number, comparing a key with all others is faster than hashing. */
     private static final int FEW = 8;
 
     private static final Object[] NONE = {};
@@ -22,19 +23,19 @@ final class AvroKeys {
 
     private Object[] keys = NONE;
     private int size;
-    /** Places of keys by their hash, counted from 1; 0 where there is none. Null for few keys. */
+    /** Positions of keys by their hash, counted from 1; 0 where there is none. Null for few keys. */
     private int[] table;
 
     int size() {
         return size;
     }
 
-    /** Makes room for so many more. */
+    /** Makes room for so many more keys. */
     void expect(int more) {
         keys = AvroStep.roomFor(size + more, keys);
     }
 
-    /** The place of a key, which is {@link #size} before this call if it is new. */
+    /** Returns the position of a key, which is {@link #size} before this call if it is new. */
     int place(UTF8String key) {
         if (size < FEW) {
             for (int at = 0; at < size; at++) {
@@ -56,7 +57,7 @@ final class AvroKeys {
         return size++;
     }
 
-    /** Where a key is in the table, or the free place where it belongs. */
+    /** Returns the slot of a key in the table, or the free slot where it belongs. */
     private int slot(UTF8String key) {
         int mask = table.length - 1;
         int slot = hash(key) & mask;
@@ -94,7 +95,7 @@ final class AvroKeys {
         return Math.multiplyHigh(hidden, FACTOR) ^ hidden * FACTOR;
     }
 
-    /** The keys as Spark has them. */
+    /** Returns the keys as Spark's array. */
     GenericArrayData array() {
         return new GenericArrayData(size == keys.length ? keys : Arrays.copyOf(keys, size));
     }

@@ -8,13 +8,13 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Steps with further steps inside: records, unions, arrays, maps. */
+/** Steps that contain other steps: records, unions, arrays, maps. */
 final class AvroNested {
     private AvroNested() {}
 
-    /** A record: the writer's fields in their order, then the reader's that the writer has not. */
+    /** A record: the writer's fields in their order, then the fields that only the reader has. */
     static final class OfRecord extends AvroStep {
-        /** The place of a field that is skipped. */
+        /** The position of a field that is skipped. */
         static final int NOWHERE = -1;
 
         private AvroStep[] steps;
@@ -24,16 +24,16 @@ final class AvroNested {
         private byte[] common;
         private final boolean repeated;
 
-        /** With whether a record can hold any number of it. */
+        /** Creates the step of a record; {@code repeated} if one record can contain any number of it. */
         OfRecord(boolean repeated) {
             this.repeated = repeated;
         }
 
         /**
-         * To be called once; later than the constructor since a record may lie in itself.
+         * Sets the steps, once; after the constructor, because a record may contain itself.
          *
-         * @param names the reader's fields
-         * @param written the name of each step's field, for errors
+         * @param names of the reader's fields
+         * @param written name of each step's field, for errors
          */
         void become(AvroStep[] steps, int[] places, String[] names, String[] written) {
             this.steps = steps;
@@ -98,7 +98,7 @@ final class AvroNested {
         }
     }
 
-    /** A field that the reader has not. */
+    /** A field that the reader does not have. */
     static final class Skipped extends AvroStep {
         private final AvroSkip skip;
 
@@ -123,7 +123,7 @@ final class AvroNested {
         }
     }
 
-    /** What a writer's union wrote: a branch's index, then its value. */
+    /** A value of a writer's union: the index of a branch, then its value. */
     static final class OfUnion extends AvroStep {
         private final AvroStep[] branches;
 
@@ -201,7 +201,7 @@ final class AvroNested {
         private final AvroStep item;
         private final boolean free;
 
-        /** With whether the items take no bytes. */
+        /** Creates the step of an array; {@code free} if its items take no bytes. */
         OfArray(AvroStep item, boolean free) {
             this.item = item;
             this.free = free;
@@ -229,7 +229,7 @@ final class AvroNested {
         }
     }
 
-    /** A map; of a key that comes twice the last value counts, as for Avro's own reader. */
+    /** A map; the last value of a duplicate key counts, as for Avro's reader. */
     static final class OfMap extends AvroStep {
         private static final Object[] NONE = {};
         private static final MapData EMPTY_MAP = new ArrayBasedMapData(EMPTY, EMPTY);
@@ -293,7 +293,7 @@ final class AvroNested {
         }
     }
 
-    /** A record inside a record of its own kind: a column of text with the value as JSON. */
+    /** A record inside a record of its own type: a text column with the value as JSON. */
     static final class AsJson extends AvroStep {
         private final AvroStep step;
 

@@ -8,11 +8,11 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.Platform;
 
-/** Steps for values that a row keeps without an object: booleans, numbers, dates and moments. */
+/** Steps for values that a row stores without an object: booleans, numbers, dates and moments. */
 final class AvroNumbers {
     private AvroNumbers() {}
 
-    /** A number of {@code bytes} bytes, which Spark takes to be of {@code type}. */
+    /** A number of {@code bytes} bytes, of Spark's type {@code type}. */
     private abstract static class Fixed extends AvroStep {
         private static final byte[] NONE = {};
         private final DataType type;
@@ -100,7 +100,7 @@ final class AvroNumbers {
         }
     }
 
-    /** A long, out of a long or an int (which may not be larger), times a constant. */
+    /** A long, read from a long or an int, times a constant. */
     static final class OfLong extends Fixed {
         private final boolean fromInt;
         private final long factor;

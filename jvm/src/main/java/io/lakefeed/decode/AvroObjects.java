@@ -9,7 +9,10 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Steps for single values that are objects in Spark: text, bytes, symbols of enums, decimals; and for what is none. */
+/**
+ * Steps for single values that are objects in Spark (text, bytes, symbols of enums, decimals), for defaults and for
+ * mismatches.
+ */
 final class AvroObjects {
     private AvroObjects() {}
 
@@ -58,7 +61,7 @@ final class AvroObjects {
         }
     }
 
-    /** Bytes; {@code size} of them, or as many as a length before them tells. */
+    /** Bytes: {@code size} of them, or as many as the length before them says. */
     static final class OfBytes extends Single {
         private final int size;
 
@@ -85,7 +88,7 @@ final class AvroObjects {
         private final UTF8String[] symbols;
         private final List<String> written;
 
-        /** With the reader's symbol for each of the writer's, null where it has none. */
+        /** Creates the step with the reader's symbol for each of the writer's, null where there is none. */
         OfEnum(UTF8String[] symbols, List<String> written) {
             super(DataTypes.StringType);
             this.symbols = symbols;
@@ -102,7 +105,7 @@ final class AvroObjects {
         }
     }
 
-    /** A decimal in bytes; {@code size} of them, or as many as a length before them tells. */
+    /** A decimal in bytes: {@code size} of them, or as many as the length before them says. */
     static final class OfDecimal extends Single {
         private final int size;
         private final AvroDecimal decimal;
@@ -119,7 +122,7 @@ final class AvroObjects {
         }
     }
 
-    /** Spark's own way of writing a decimal as a long. */
+    /** A decimal that Spark has written as a long. */
     static final class OfLongDecimal extends Single {
         private final AvroDecimal decimal;
 
@@ -134,7 +137,7 @@ final class AvroObjects {
         }
     }
 
-    /** A default of the reader's: the same for all records. */
+    /** A reader's default: the same for all records. */
     static final class Constant extends AvroStep {
         private final byte[] encoded;
         private final AvroStep step;
@@ -170,7 +173,7 @@ final class AvroObjects {
         }
     }
 
-    /** A place where the schemas do not fit: an error of the records that get there, not of others. */
+    /** A place where the schemas do not fit: an error of the records that reach it, and of no others. */
     static final class Mismatch extends AvroStep {
         private final String why;
 

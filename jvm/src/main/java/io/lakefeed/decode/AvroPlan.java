@@ -26,20 +26,20 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Turns a writer's and a reader's schema into steps from the writer's bytes to Spark's values.
+ * Compiles a writer's and a reader's schema into steps from the writer's bytes to Spark's values.
  *
- * <p>What resolves to what is said by Avro's own {@link Resolver}; the values are those of {@code from_avro}. Beyond
- * both, the unit of a moment and the scale of a decimal are the writer's where it names them.
+ * <p>Avro's {@link Resolver} decides the resolution; the values are those of {@code from_avro}. In addition, the writer
+ * decides the unit of a moment and the scale of a decimal where its schema names them.
  */
 final class AvroPlan {
     private static final GenericData GENERIC = new GenericData();
-    /** Branches of a writer's unions multiply, also where the reader's schema is small. */
+    /** Branches of a writer's unions multiply, even where the reader's schema is small. */
     private static final int MOST_STEPS = 20 * SchemaLimits.MOST_COLUMNS;
 
-    /** Inside JSON, where types have no end, a record's step is its own part. */
+    /** Inside JSON, where types may be recursive, a record's step may contain itself. */
     private final Map<Action, AvroNested.OfRecord> records = new IdentityHashMap<>();
 
-    /** How many arrays and maps are around the present place: what is inside one can be there any number of times. */
+    /** The number of arrays and maps around the present place: what is inside one may occur any number of times. */
     private int containers;
 
     private int steps;
@@ -47,9 +47,9 @@ final class AvroPlan {
     private AvroPlan() {}
 
     /**
-     * The plan for reading what {@code writer} wrote as {@code reader}, whose columns are {@link AvroTypes#of}.
+     * Returns the plan for reading records of {@code writer} as {@code reader}, whose columns are {@link AvroTypes#of}.
      *
-     * @throws AvroRuntimeException if a default of the reader's is not of its field's type, or the plan is too large
+     * @throws AvroRuntimeException if a default of the reader's does not fit its field's type, or the plan is too large
      */
     static AvroStep of(Schema writer, Schema reader) {
         return new AvroPlan().step(Resolver.resolve(writer, reader, GENERIC), Set.of());
@@ -59,7 +59,7 @@ final class AvroPlan {
         return new BadRecord("the writer's schema does not fit the reader's: " + why);
     }
 
-    /** The step for one action; {@code open} has the names of the records around it, null inside JSON. */
+    /** Returns the step for one action; {@code open} has the names of the records around it, null inside JSON. */
     private AvroStep step(Action action, Set<String> open) {
         if (++steps > MOST_STEPS) {
             throw new AvroRuntimeException("reading it takes more than " + MOST_STEPS + " steps");
@@ -109,7 +109,7 @@ final class AvroPlan {
         };
     }
 
-    /** A long, in another unit of time if writer and reader name one each. */
+    /** Returns the step of a long, in another unit of time if writer and reader name one each. */
     private static AvroStep moment(Schema writer, Schema reader, DataType type) {
         boolean micros = type instanceof TimestampType || type instanceof TimestampNTZType;
         long wanted = micros ? 1_000 : nanos(reader);
@@ -124,7 +124,7 @@ final class AvroPlan {
         return new AvroNumbers.OfLong(type, writer.getType(), written / wanted);
     }
 
-    /** The unit of a schema's time or moment in nanoseconds; 0 if it has none. */
+    /** Returns the unit of a schema's time or moment in nanoseconds; 0 if it has none. */
     private static long nanos(Schema schema) {
         LogicalType logical = schema.getLogicalType();
         String name = logical == null ? "" : logical.getName();
@@ -204,7 +204,7 @@ final class AvroPlan {
         return new AvroNested.OfUnion(branches);
     }
 
-    /** What is read for one branch of a reader's union, in the shape of all of them. */
+    /** Returns the step for one branch of a reader's union, in the form of the whole union. */
     private AvroStep branch(Schema union, int index, Action action, Set<String> open) {
         List<Schema> types = AvroTypes.types(union);
         Schema branch = union.getTypes().get(index);

@@ -9,8 +9,8 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Reads Avro, by a plan ({@link AvroPlan}) for each writer's schema. The row inside a result is reused for the next
- * record, as {@code from_avro} reuses its own.
+ * Reads Avro by a plan ({@link AvroPlan}) for each writer's schema. The row inside a result is reused for the next
+ * record, as in {@code from_avro}.
  */
 final class AvroReader extends RecordReader {
     private final Schema readerSchema;
@@ -27,7 +27,7 @@ final class AvroReader extends RecordReader {
     private int planOf;
     private boolean takesEmpty;
 
-    /** For records of a header and a schema out of {@code writers}. */
+    /** Creates a reader of records with a header, whose schemas come from {@code writers}. */
     AvroReader(Schema readerSchema, DataType type, Writers<Schema> writers, Acceptance accept) {
         super(writers);
         this.accept = accept;
@@ -37,7 +37,7 @@ final class AvroReader extends RecordReader {
         this.writers = writers;
     }
 
-    /** For records without a header, all written with {@code writerSchema}. */
+    /** Creates a reader of records without a header, all written with {@code writerSchema}. */
     AvroReader(Schema readerSchema, DataType type, Schema writerSchema) {
         this(readerSchema, type, null, Acceptance.ANY);
         this.plan = compiled(writerSchema);
@@ -56,7 +56,7 @@ final class AvroReader extends RecordReader {
         } catch (AvroRuntimeException unfit) {
             return new AvroObjects.Mismatch(unfit.getMessage());
         } catch (RuntimeException | StackOverflowError unfit) {
-            // Of a default, say, that is no value of its field. It must not be compiled again for each record.
+            // For example a default that does not fit its field. It must not be compiled again for each record.
             return new AvroObjects.Mismatch("it cannot be resolved to it");
         }
     }

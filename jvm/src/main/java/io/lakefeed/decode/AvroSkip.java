@@ -6,20 +6,20 @@ import java.util.List;
 import java.util.Map;
 import org.apache.avro.Schema;
 
-/** Reads over a value that nobody wants, without making anything of it. */
+/** Skips a value that the reader does not need. */
 interface AvroSkip {
-    /** Leaves {@code in} behind the value. */
+    /** Moves {@code in} behind the value. */
     void over(BoundedDecoder in);
 
-    /** Skips what takes no bytes. */
+    /** Skips values that take no bytes. */
     AvroSkip NOTHING = in -> {};
 
-    /** What skips values of {@code writer}. */
+    /** Returns the skip of values of {@code writer}. */
     static AvroSkip of(Schema writer) {
         return of(writer, new IdentityHashMap<>());
     }
 
-    /** Whether values of {@code writer} take no bytes. */
+    /** Returns whether values of {@code writer} take no bytes. */
     static boolean isFree(Schema writer) {
         return of(writer) == NOTHING;
     }
@@ -71,7 +71,7 @@ interface AvroSkip {
         List<String> names = new ArrayList<>();
         for (Schema.Field field : writer.getFields()) {
             AvroSkip skip = of(field.schema(), records);
-            // What takes no bytes would cost time for each of the items that claim to be there.
+            // Fields without bytes would cost time for each of the items that a record claims to have.
             if (skip != NOTHING) {
                 fields.add(skip);
                 names.add(field.name());
@@ -102,7 +102,7 @@ interface AvroSkip {
         }
     }
 
-    /** A record, which may lie in itself. */
+    /** A record, which may contain itself. */
     final class OfRecord implements AvroSkip {
         private AvroSkip[] fields;
         private String[] names;

@@ -7,12 +7,12 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.catalyst.util.GenericArrayData;
 
 /**
- * One step of a plan ({@link AvroPlan}): reads what a writer's schema wrote at one place, as a reader's schema wants it.
+ * One step of a plan ({@link AvroPlan}): reads a value of the writer's schema as the reader's schema requires it.
  *
- * <p>Steps have no state of their own, so one plan can read any number of records.
+ * <p>Steps have no state, so one plan can read any number of records.
  */
 abstract class AvroStep {
-    /** What {@link #common} tells. */
+    /** A kind of {@link #common}: none of the others. */
     static final byte OTHER = 0;
 
     static final byte INT = 1;
@@ -20,14 +20,14 @@ abstract class AvroStep {
     static final byte DOUBLE = 3;
     static final byte STRING = 4;
 
-    /** What an item takes in an array of objects. */
+    /** Bytes of an item in an array of objects. */
     static final int REFERENCE = 4;
 
     static final ArrayData EMPTY = new GenericArrayData(new Object[0]);
 
     private static final Object[] NONE = {};
 
-    /** The value in Spark's internal form, null for null. */
+    /** Returns the value in Spark's internal form, null for null. */
     abstract Object read(BoundedDecoder in);
 
     /** Reads the value into a field of a row that is new or reset. */
@@ -40,12 +40,12 @@ abstract class AvroStep {
         }
     }
 
-    /** Which of the commonest kinds of fields this is: a record reads them itself, which saves a call for each. */
+    /** Returns the kind of a common field: a record reads these itself, which saves a call for each. */
     byte common() {
         return OTHER;
     }
 
-    /** Reads an array with such items; {@code free} if they take no bytes. */
+    /** Reads an array of these items; {@code free} if they take no bytes. */
     ArrayData readItems(BoundedDecoder in, boolean free) {
         Object[] items = NONE;
         int size = 0;
@@ -60,19 +60,22 @@ abstract class AvroStep {
                 throw BadRecord.of(bad).item(size);
             }
         }
-        // Empty ones are all the same: an array of empty arrays would take much more memory than its bytes.
+        // All empty arrays are one object: an array of empty arrays would take much more memory than its bytes.
         return size == 0 ? EMPTY : new GenericArrayData(size == items.length ? items : Arrays.copyOf(items, size));
     }
 
-    /** Reads the value and writes it as JSON: inside recursive types, which no column can hold otherwise. */
+    /** Reads the value and writes it as JSON, inside recursive types, which no column can hold otherwise. */
     abstract void write(BoundedDecoder in, JsonGenerator json) throws IOException;
 
-    /** An array with room for {@code wanted}: grows by half at least, so that many small blocks are not copied each time. */
+    /**
+     * Returns an array with room for {@code wanted} items: it grows by half at least, so that many small blocks do not
+     * copy it each time.
+     */
     static Object[] roomFor(int wanted, Object[] items) {
         return wanted <= items.length ? items : Arrays.copyOf(items, Math.max(wanted, items.length + (items.length >> 1)));
     }
 
-    /** The same for items that are {@code size} bytes each. */
+    /** Returns the same for items of {@code size} bytes. */
     static byte[] roomFor(int wanted, byte[] items, int size) {
         int room = items.length / size;
         return wanted <= room ? items : Arrays.copyOf(items, Math.multiplyExact(size, Math.max(wanted, room + (room >> 1))));

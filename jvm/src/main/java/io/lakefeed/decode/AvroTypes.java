@@ -18,22 +18,22 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Avro's types as Spark's, the same as {@code from_avro}'s, but for recursive ones: a record inside a record of its own
- * name is a string, since a table's type has an end (see {@link AvroNested.AsJson}).
+ * Maps Avro's types to Spark's as {@code from_avro} does, except recursive ones: a record inside a record of its own
+ * name is a string, because a table's type is finite (see {@link AvroNested.AsJson}).
  */
 final class AvroTypes {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private AvroTypes() {}
 
-    /** A schema as it is: neither odd names nor a default of the wrong type stops reading. */
+    /** Parses a schema as it is: neither odd names nor a default of the wrong type stops reading. */
     static Schema parsed(String schema) {
         return new Schema.Parser(NameValidator.NO_VALIDATION).setValidateDefaults(false).parse(schema);
     }
 
     /**
-     * A reader's schema. A field that may be null and has no default gets null as its default: in Avro it would
-     * refuse all records of writers that do not have it.
+     * Parses a reader's schema. A nullable field without a default gets the default null: Avro would otherwise refuse
+     * all records of writers that do not have the field.
      */
     static Schema reader(String schema) {
         try {
@@ -71,7 +71,7 @@ final class AvroTypes {
         return (type.isObject() ? type.path("type") : type).asText().equals("null");
     }
 
-    /** A default belongs to a union's first branch. */
+    /** Puts null first: a default must fit the first branch of a union. */
     private static void putNullFirst(ObjectNode field, ArrayNode union) {
         for (int at = 0; at < union.size(); at++) {
             if (isNull(union.get(at))) {
@@ -83,7 +83,7 @@ final class AvroTypes {
     }
 
     /**
-     * The type of a reader's schema.
+     * Returns the type of a reader's schema.
      *
      * @throws org.apache.avro.AvroRuntimeException if it is too large
      */
@@ -107,7 +107,7 @@ final class AvroTypes {
         };
     }
 
-    /** The type of a schema that has no others inside. */
+    /** Returns the type of a schema that contains no others. */
     static DataType single(Schema schema) {
         return SchemaConverters.toSqlType(schema).dataType();
     }
@@ -121,7 +121,7 @@ final class AvroTypes {
         return struct;
     }
 
-    /** The names of the records around a field of {@code record}. */
+    /** Returns the names of the records around a field of {@code record}. */
     static Set<String> with(Set<String> open, Schema record) {
         Set<String> inside = new HashSet<>(open);
         inside.add(record.getFullName());
@@ -144,7 +144,7 @@ final class AvroTypes {
         return members;
     }
 
-    /** A union's types without null. */
+    /** Returns a union's types without null. */
     static List<Schema> types(Schema union) {
         return union.getTypes().stream()
                 .filter(each -> each.getType() != Schema.Type.NULL)
@@ -152,8 +152,8 @@ final class AvroTypes {
     }
 
     /**
-     * The type that holds both kinds of numbers of a union of two, int and long or float and double; null for any other
-     * union. A logical type is lost in the wider number: of a date and a moment nobody could say which one a value is.
+     * Returns the type that holds both numbers of a union of two, int and long or float and double; null for any other
+     * union. A union with logical types is none: in one column, nobody could tell a date from a moment.
      */
     static DataType number(List<Schema> types) {
         if (types.size() != 2 || types.stream().anyMatch(each -> each.getLogicalType() != null)) {
@@ -171,7 +171,7 @@ final class AvroTypes {
         return one == narrow && two == wide || one == wide && two == narrow;
     }
 
-    /** The name of the field for one type of a union of several. */
+    /** Returns the name of the field for one type of a union of several. */
     static String member(int at) {
         return "member" + at;
     }

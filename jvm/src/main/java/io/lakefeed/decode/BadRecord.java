@@ -25,7 +25,7 @@ import org.slf4j.LoggerFactory;
 final class BadRecord extends RuntimeException {
     private static final long serialVersionUID = 1L;
     private static final Logger LOG = LoggerFactory.getLogger(BadRecord.class);
-    /** Of a longer path the names at both ends are shown. */
+    /** Of a longer path, the names at both ends are shown. */
     private static final int SHOWN_AT_EACH_END = 8;
     /** The reason for a failure that no part of the decoder expects. */
     private static final String DEFECT = "the decoder fails on this value, which is a defect of lakefeed: please report it";
@@ -34,7 +34,7 @@ final class BadRecord extends RuntimeException {
     private static final int MOST_DEFECTS_LOGGED = 20;
     private static final AtomicInteger DEFECTS_LOGGED = new AtomicInteger();
 
-    /** Names of fields and numbers of items; between those at both ends none is kept. */
+    /** Names of fields and numbers of items; those between both ends are not kept. */
     private final transient Object[] innermost = new Object[SHOWN_AT_EACH_END];
 
     private final transient Object[] outermost = new Object[SHOWN_AT_EACH_END];
@@ -45,9 +45,9 @@ final class BadRecord extends RuntimeException {
     }
 
     /**
-     * What a reader caught as a reason: a {@link BadRecord} as it is; a {@link RegistryException} is thrown on, since
-     * it is no fault of the record; anything else is a defect of the decoder and is logged, without its message, which may hold
-     * values.
+     * Converts an exception that a reader caught. A {@link BadRecord} stays as it is. A {@link RegistryException} is
+     * thrown again, because the record is not at fault. Anything else is a defect of the decoder: it is logged without
+     * its message, which may contain values.
      */
     static BadRecord of(RuntimeException caught) {
         if (caught instanceof BadRecord bad) {
@@ -66,12 +66,12 @@ final class BadRecord extends RuntimeException {
         return new BadRecord(DEFECT);
     }
 
-    /** This reason, for a value inside the field {@code name}. */
+    /** Adds the name of the field that the value is in. */
     BadRecord at(String name) {
         return inside(name);
     }
 
-    /** This reason, for a value inside the item at {@code index} of an array, or the entry there of a map. */
+    /** Adds the index of the array item, or of the map entry, that the value is in. */
     BadRecord item(long index) {
         return inside(index);
     }

@@ -8,13 +8,12 @@ import java.util.Arrays;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Avro's binary encoding out of a byte array, believing no length that the bytes claim.
+ * Reads Avro's binary encoding from a byte array, and trusts no length in it.
  *
- * <p>Avro's own {@code BinaryDecoder} allocates what a length asks for before it looks whether the bytes are
- * there; a record of ten bytes can so ask for an array of 2^31 items and end the JVM. Here every length is held
- * against the bytes that are left, and so is each number of items, since an item takes a byte or more; steps charge the
- * others, such as null, to the record's {@link MemoryBudget}. Records inside records of recursive types are counted:
- * {@value #DEEPEST} at most.
+ * <p>Avro's {@code BinaryDecoder} allocates what a length asks for before it checks that the bytes exist: ten bytes can
+ * ask for an array of 2^31 items and end the JVM. Here every length is compared with the remaining bytes, and so is
+ * every number of items, since an item takes a byte or more. Steps charge other items, such as null, to the record's
+ * {@link MemoryBudget}. Records inside records of recursive types may be nested {@value #DEEPEST} deep.
  *
  * <p>Encoding: Avro specification 1.12, "Binary Encoding". Not thread safe; {@link #over} starts a new record.
  */
@@ -25,7 +24,7 @@ final class BoundedDecoder {
     private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, LITTLE_ENDIAN);
 
     private final MemoryBudget budget;
-    /** What writes JSON, the same for all records; null before the first and after one that failed. */
+    /** Writes JSON for all records; null before the first and after one that failed. */
     AvroJson.Text json;
 
     private byte[] bytes;
@@ -33,12 +32,12 @@ final class BoundedDecoder {
     private int end;
     private int depth;
 
-    /** A decoder of records that {@code budget} is started for. */
+    /** Creates a decoder of records, for which the caller starts {@code budget}. */
     BoundedDecoder(MemoryBudget budget) {
         this.budget = budget;
     }
 
-    /** A decoder of bytes that the user wrote, which need no bound. */
+    /** Returns a decoder of bytes from the user's schema, which need no bound. */
     static BoundedDecoder ofTrusted(byte[] bytes) {
         MemoryBudget budget = new MemoryBudget();
         budget.start(Integer.MAX_VALUE);
@@ -54,12 +53,12 @@ final class BoundedDecoder {
         return this;
     }
 
-    /** The position of the next byte. */
+    /** Returns the position of the next byte. */
     int position() {
         return at;
     }
 
-    /** How many bytes have not been read. */
+    /** Returns the number of remaining bytes. */
     int remaining() {
         return end - at;
     }
@@ -69,14 +68,14 @@ final class BoundedDecoder {
         budget.charge(size);
     }
 
-    /** Called at the beginning of a record that may hold others of its own kind. */
+    /** Enters a record that may contain others of its type. */
     void enter() {
         if (++depth > DEEPEST) {
             throw new BadRecord("nested too deeply");
         }
     }
 
-    /** Called at the end of such a record. */
+    /** Leaves such a record. */
     void leave() {
         depth--;
     }
@@ -85,7 +84,7 @@ final class BoundedDecoder {
         return new BadRecord("truncated: " + wanted + " more byte(s) wanted at byte " + at + " of " + end);
     }
 
-    /** Checks that {@code length} bytes are there and returns it as an int. */
+    /** Checks that {@code length} bytes remain and returns it as an int. */
     private int available(long length, String of) {
         if (length < 0) {
             throw new BadRecord("negative length " + length + " of " + of + " at byte " + at);
@@ -161,7 +160,7 @@ final class BoundedDecoder {
         return Double.longBitsToDouble(bits);
     }
 
-    /** Text that is UTF-8 in truth. It is not copied: it shares the record's bytes, which nobody changes. */
+    /** Reads text and checks that it is UTF-8. The text shares the record's bytes, which do not change. */
     UTF8String readString() {
         int length = available(readLong(), "a string");
         int from = at;
@@ -204,7 +203,7 @@ final class BoundedDecoder {
         return result;
     }
 
-    /** The index of an enum's symbol or of a union's branch, below {@code count}. */
+    /** Reads the index of an enum's symbol or of a union's branch, below {@code count}. */
     int readIndex(int count, String of) {
         long index = readLong();
         if (index < 0 || index >= count) {
@@ -214,9 +213,9 @@ final class BoundedDecoder {
     }
 
     /**
-     * The number of items in the next block, 0 after the last; a negative one is followed by the block's size.
+     * Reads the number of items in the next block, 0 after the last; the size of the block follows a negative number.
      *
-     * @param free whether the items take no bytes: the caller has to charge them
+     * @param free whether the items take no bytes: the caller must charge them
      */
     int readItemCount(boolean free) {
         long count = readLong();
@@ -227,7 +226,10 @@ final class BoundedDecoder {
         return counted(count, free);
     }
 
-    /** Skips blocks that tell their size; the number of items to skip one by one of the first that does not. */
+    /**
+     * Skips blocks that have their size. Returns the number of items of the first block without one, which are skipped
+     * one by one.
+     */
     int skipItems(boolean free) {
         long count = readLong();
         while (count < 0) {
@@ -253,7 +255,9 @@ final class BoundedDecoder {
         skip(length, "a fixed");
     }
 
-    /** Not {@code at += …readLong()…} at the callers: Java takes the old {@code at} before it reads the length. */
+    /**
+     * A method, because {@code at += …readLong()…} would use the value of {@code at} from before the length is read.
+     */
     private void skip(long length, String of) {
         at += available(length, of);
     }

@@ -7,10 +7,10 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Values that are one line of CSV each (RFC 4180), in UTF-8, with a line end behind it or without.
+ * Reads values that are one line of CSV each (RFC 4180), in UTF-8, with or without a line end.
  *
- * <p>As many values as there are columns, each of its column's type: anything else is an error, where Spark's {@code
- * from_csv} makes nulls of missing values.
+ * <p>There must be as many values as columns, each of its column's type. Spark's {@code from_csv} returns null for
+ * missing values; here they are an error.
  */
 final class CsvReader extends RecordReader {
     private final StructField[] columns;
@@ -20,14 +20,14 @@ final class CsvReader extends RecordReader {
     private int at;
 
     /**
-     * How lines are written.
+     * The dialect of the lines.
      *
      * @param escape before a quote in quotes; the quote itself if it is doubled
-     * @param nullValue what stands for null, outside quotes
+     * @param nullValue the text for null, outside quotes
      */
     record Dialect(char delimiter, char quote, char escape, String nullValue) {}
 
-    /** A reader of lines with these columns. */
+    /** Creates a reader of lines with these columns. */
     CsvReader(StructType type, Dialect dialect, TextValue.Rules rules) {
         super(null);
         this.columns = type.fields();

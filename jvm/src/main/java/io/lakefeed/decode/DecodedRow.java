@@ -22,10 +22,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.unsafe.types.VariantVal;
 
 /**
- * A row that takes numbers without boxing them. A new one is all zeros and no nulls; each field has to be set.
+ * A row that stores numbers without boxing them. A new one is all zeros and no nulls; each field must be set.
  *
- * <p>Numbers stand in {@code words}, one each, followed by a bit for each field that tells null; everything else
- * stands in {@code objects}.
+ * <p>{@code words} has one word for each number, then a bit for each field that is null; everything else is in {@code
+ * objects}.
  */
 final class DecodedRow extends InternalRow {
     private static final long serialVersionUID = 1L;
@@ -42,12 +42,12 @@ final class DecodedRow extends InternalRow {
         this.objects = objects;
     }
 
-    /** The memory of a row with that many fields, without what stands in {@code objects}. */
+    /** Returns the memory of a row with that many fields, without the values in {@code objects}. */
     static long memory(int fields) {
         return 3L * MemoryBudget.OBJECT + 12L * fields + (fields >> 3);
     }
 
-    /** Makes no field null, as in a new row. */
+    /** Clears all nulls, as in a new row. */
     void reset() {
         for (int at = objects.length; at < words.length; at++) {
             words[at] = 0;
@@ -66,7 +66,7 @@ final class DecodedRow extends InternalRow {
         words[field] = Float.floatToRawIntBits(value);
     }
 
-    /** Sets a field that holds no number. */
+    /** Sets a field that is no number. */
     void put(int field, Object value) {
         objects[field] = value;
     }
@@ -176,7 +176,7 @@ final class DecodedRow extends InternalRow {
         return objects[field];
     }
 
-    /** What is no number; null where the field is null, as Spark expects of these. */
+    /** Returns a value that is no number; null where the field is null, as Spark expects. */
     private Object object(int field) {
         return isNullAt(field) ? null : objects[field];
     }

@@ -17,10 +17,10 @@ import java.io.StringWriter;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * The tokens of one JSON document, and the memory that its values may take.
+ * Reads the tokens of one JSON document within the memory budget of its record.
  *
- * <p>Jackson neither interns nor caches the names of fields here: a topic whose objects have keys that are data would
- * copy the cache for each record. It bounds the nesting only; {@link TextValue} bounds the length of numbers.
+ * <p>Jackson neither interns nor caches the names of fields here: where the keys of objects are data, it would copy the
+ * cache for each record. Jackson bounds only the nesting; {@link TextValue} bounds the length of numbers.
  */
 final class JsonInput implements Closeable {
     private static final int DEEPEST = 1_000;
@@ -29,16 +29,16 @@ final class JsonInput implements Closeable {
     private static final JsonFactory LENIENT =
             factory().enable(JsonReadFeature.ALLOW_NON_NUMERIC_NUMBERS).build();
 
-    /** At the token that is read next. */
+    /** The parser, at the next token. */
     final JsonParser parser;
     /** The memory of the record. */
     final MemoryBudget budget;
 
     private final boolean lenient;
-    /** Only an escape can write half of a surrogate pair into valid UTF-8. */
+    /** Whether there are escapes: only an escape can put half of a surrogate pair into valid UTF-8. */
     private final boolean escapes;
 
-    /** The tokens of a document; {@code lenient} as {@link TextValue.Rules#lenient}. */
+    /** Opens a document; {@code lenient} is {@link TextValue.Rules#lenient}. */
     JsonInput(String document, MemoryBudget budget, boolean lenient) throws IOException {
         this.parser = (lenient ? LENIENT : STRICT).createParser(document);
         this.budget = budget;
@@ -64,7 +64,7 @@ final class JsonInput implements Closeable {
         parser.close();
     }
 
-    /** The present token is the wrong one: says which type was expected and what kind of value was found. */
+    /** Describes a token of the wrong type: the expected type and the kind of value found. */
     BadRecord misfit(String expected) {
         return new BadRecord("expected " + expected + ", found " + switch (parser.currentToken()) {
             case START_ARRAY -> "an array";
@@ -76,12 +76,12 @@ final class JsonInput implements Closeable {
         });
     }
 
-    /** The text of the present string or number. */
+    /** Returns the text of the present string or number. */
     String text() throws IOException {
         return checked(parser.getText());
     }
 
-    /** The name of the present field. */
+    /** Returns the name of the present field. */
     String name() throws IOException {
         return checked(parser.currentName());
     }
@@ -109,7 +109,7 @@ final class JsonInput implements Closeable {
         return repaired == null ? text : repaired.toString();
     }
 
-    /** The present value as compact JSON, its numbers as they are written; ends at its last token. */
+    /** Returns the present value as compact JSON, with its numbers as they are written; ends at its last token. */
     UTF8String json() throws IOException {
         StringWriter text = new StringWriter();
         try (JsonGenerator generator = STRICT.createGenerator(text)) {
@@ -135,7 +135,7 @@ final class JsonInput implements Closeable {
         return UTF8String.fromString(text.toString());
     }
 
-    /** The reason that an exception stands for, without the parser's own words: they hold values of the record. */
+    /** Returns the reason for an exception, without the parser's message, which contains values of the record. */
     static BadRecord reason(Exception caught) {
         if (caught instanceof RuntimeException unexpected) {
             return BadRecord.of(unexpected);

@@ -7,10 +7,10 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Values that are exactly one JSON object in UTF-8 (RFC 8259), bare or behind Confluent's header.
+ * Reads values that are exactly one JSON object in UTF-8 (RFC 8259), with or without Confluent's header.
  *
- * <p>Spark's {@code from_json} stops reading after the first object, takes the last of two fields of one name, and
- * replaces what is not UTF-8: each loses data without a word.
+ * <p>Spark's {@code from_json} stops after the first object, takes the last of two fields with one name, and replaces
+ * invalid UTF-8: each loses data silently.
  */
 final class JsonReader extends RecordReader {
     private static final byte[] BYTE_ORDER_MARK = {(byte) 0xEF, (byte) 0xBB, (byte) 0xBF};
@@ -20,7 +20,7 @@ final class JsonReader extends RecordReader {
     private final Writers<String> writers;
     private int lastId = -1;
 
-    /** A reader of records; with a header if {@code writers} are given. */
+    /** Creates a reader of records; with a header if {@code writers} is not null. */
     JsonReader(JsonValue.Record record, boolean lenient, Writers<String> writers) {
         super(writers);
         this.record = record;
@@ -31,7 +31,7 @@ final class JsonReader extends RecordReader {
     @Override
     InternalRow value(byte[] bytes, int from, int schemaId) {
         if (writers != null && schemaId != lastId) {
-            // The value says itself what it holds; but an id that nobody has registered is somebody's mistake.
+            // The value does not need its schema, but an id that is not registered is a mistake.
             writers.schema(schemaId);
             lastId = schemaId;
         }
@@ -50,7 +50,7 @@ final class JsonReader extends RecordReader {
         }
     }
 
-    /** The text of a value; RFC 8259 lets a reader pass over a byte order mark. */
+    /** Returns the text of a value; RFC 8259 allows a reader to ignore a byte order mark. */
     static String text(byte[] bytes, int from) {
         int start = from;
         while (start - from < BYTE_ORDER_MARK.length && start < bytes.length && bytes[start] == BYTE_ORDER_MARK[start - from]) {

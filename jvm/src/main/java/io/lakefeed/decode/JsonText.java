@@ -5,7 +5,7 @@ import java.util.Arrays;
 import java.util.Base64;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** JSON as it is written, in bytes that are used again: a generator of a library takes more than a short text. */
+/** Writes JSON into a reused buffer of bytes: the generator of a library costs more than a short text. */
 final class JsonText {
     private static final int KEPT = 1 << 20;
     private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
@@ -19,7 +19,7 @@ final class JsonText {
         this.budget = budget;
     }
 
-    /** The text that was written; the next one begins. */
+    /** Returns the text and starts the next one. */
     UTF8String taken() {
         budget.charge(MemoryBudget.OBJECT + length);
         UTF8String text = UTF8String.fromBytes(Arrays.copyOf(bytes, length));
@@ -27,7 +27,7 @@ final class JsonText {
         return text;
     }
 
-    /** Forgets what was written. */
+    /** Starts a new text. */
     void begin() {
         length = 0;
         first = true;
@@ -36,7 +36,7 @@ final class JsonText {
         }
     }
 
-    /** Begins an object or an array, with its brace. */
+    /** Starts an object or an array with its brace. */
     void open(char brace) {
         put((byte) brace);
         first = true;
@@ -47,7 +47,7 @@ final class JsonText {
         first = false;
     }
 
-    /** Ends the value before in an object or an array, if there is one. */
+    /** Separates a value from the one before it, if there is one. */
     void next() {
         if (!first) {
             put((byte) ',');
@@ -55,7 +55,7 @@ final class JsonText {
         first = false;
     }
 
-    /** The name of a value in an object. */
+    /** Writes the name of a value in an object. */
     void name(byte[] utf8) {
         next();
         string(utf8);
@@ -70,14 +70,14 @@ final class JsonText {
         }
     }
 
-    /** What is the same in JSON: numbers, true, null. */
+    /** Writes what is the same in JSON: numbers, true, null. */
     void plain(String ascii) {
         for (int at = 0; at < ascii.length(); at++) {
             put((byte) ascii.charAt(at));
         }
     }
 
-    /** A floating-point number; text if JSON has no such number. */
+    /** Writes a floating-point number; as text if JSON has no such number. */
     void real(Number real) {
         if (Double.doubleToRawLongBits(real.doubleValue()) == 0) {
             plain("0.0");

@@ -25,36 +25,39 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads one JSON value as a value of the reader's type; worked out once for a type. */
+/** Reads one JSON value as the reader's type; created once for each type. */
 interface JsonValue {
-    /** A field of the reader's Avro schema with this property, set to true, takes any JSON as text. */
+    /** A property of a field in the reader's Avro schema: if true, the field takes any JSON as text. */
     String ANY = "lakefeed.json";
 
-    /** A property of a field of the reader's Avro schema: its name in JSON, where Avro has no such name. */
+    /** A property of a field in the reader's Avro schema: its name in JSON, where Avro does not allow that name. */
     String NAME = "lakefeed.json.name";
 
     /**
-     * Spark's internal value.
+     * Returns Spark's internal value.
      *
-     * @param in at the value's first token; at its last one afterwards
-     * @throws BadRecord if it is no value of the type
+     * @param in at the first token of the value; at its last one afterwards
+     * @throws BadRecord if the value does not fit the type
      */
     Object read(JsonInput in) throws IOException;
 
     /**
-     * How to read a record.
+     * Returns the reader of a record.
      *
-     * @param schema the reader's, for defaults and for fields of any JSON; null if there is none: then strings take
-     *     any JSON
-     * @throws IllegalArgumentException if the type has a part that JSON never is
+     * @param schema of the reader, for defaults and for fields of any JSON; without one, strings take any JSON
+     * @throws IllegalArgumentException if the type has a part that JSON cannot be
      */
     static Record record(StructType type, Schema schema, TextValue.Rules rules) {
         return new Compiler(rules).record(type, schema, false);
     }
 
-    /** Makes the readers of a type's parts. */
+    /** Creates the readers of a type's parts. */
     record Compiler(TextValue.Rules rules) {
-        /** @param repeated whether a record may have many of them, so that their memory has to be counted */
+        /**
+         * Creates the reader of a record.
+         *
+         * @param repeated whether one record may contain many of them, so that their memory is charged
+         */
         private Record record(StructType type, Schema schema, boolean repeated) {
             Map<String, Integer> slots = new HashMap<>();
             JsonValue[] values = new JsonValue[type.size()];
@@ -100,7 +103,7 @@ interface JsonValue {
             if (text == null) {
                 throw new IllegalArgumentException("JSON values cannot become " + type.simpleString());
             }
-            // A record inside itself is text in Spark's type.
+            // A recursive record is text in Spark's type.
             boolean recursive = schema != null && schema.getType() == Schema.Type.RECORD;
             boolean quoted = rules.lenient() || !(TextValue.isNumber(type) || type instanceof BooleanType);
             return new Single(type, text, type instanceof StringType && (any || recursive), quoted, rules.lenient());
@@ -110,8 +113,8 @@ interface JsonValue {
     /**
      * A text, number, boolean or moment.
      *
-     * @param any whether other values are taken too, as JSON
-     * @param quoted whether strings are taken
+     * @param any whether other values are accepted too, as JSON
+     * @param quoted whether strings are accepted
      */
     record Single(DataType type, TextValue text, boolean any, boolean quoted, boolean lenient) implements JsonValue {
         @Override
@@ -213,9 +216,9 @@ interface JsonValue {
         return null;
     }
 
-    /** An object whose keys are the fields of a struct; others are passed over. */
+    /** An object whose keys are the fields of a struct; other keys are ignored. */
     final class Record implements JsonValue {
-        /** What stands in a row for a field that has not come yet. */
+        /** The value of a field that has not been read. */
         private static final Object ABSENT = new Object();
 
         private static final int ROW = 40;

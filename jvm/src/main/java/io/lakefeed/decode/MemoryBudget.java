@@ -1,24 +1,24 @@
 package io.lakefeed.decode;
 
 /**
- * How much memory one record may take when it is decoded: {@value #TIMES} times its size and {@value #FREE} bytes.
+ * The memory that decoding one record may take: {@value #TIMES} times its size and {@value #FREE} bytes.
  *
- * <p>Few bytes can stand for much memory: a million items that take no bytes each, a short item for which the reader has a
- * thousand defaults. A format charges for what a record can repeat, <em>before</em> it allocates it: items of arrays, entries
- * of maps, messages that are there again. What the schema alone sets, such as the row itself and the structs that it
- * always has, is not charged: its size is bounded by the number of columns, and wide tables of small records are right.
+ * <p>A few bytes can mean much memory: a million items of no bytes each, or a short item for which the reader has a
+ * thousand defaults. A format charges for everything that a record can repeat, <em>before</em> it allocates it: items
+ * of arrays, entries of maps, repeated messages. What the schema fixes, such as the row and its structs, is not
+ * charged: the number of columns bounds it, and wide tables of small records are legitimate.
  *
  * <p>Not thread safe; {@link RecordReader} restarts it for each record.
  */
 final class MemoryBudget {
     /** Bytes of memory for each byte of the record. */
     static final int TIMES = 64;
-    /** Bytes of memory that each record may take. */
+    /** Bytes of memory that every record may take. */
     static final int FREE = 64 * 1024;
-    /** The object that stands for a value, its header and the reference to it; for {@link #charge}. */
+    /** The size of a value's object, with its header and the reference to it; for {@link #charge}. */
     static final int OBJECT = 24;
 
-    /** What is kept back for what no format charges: the row itself, the result and its error. */
+    /** A reserve for what no format charges: the row itself, the result and its error. */
     private static final int UNCHARGED = 4 * 1024;
 
     private long left;
@@ -33,7 +33,7 @@ final class MemoryBudget {
     /**
      * Takes {@code bytes} out of the budget.
      *
-     * @throws BadRecord if there are not as many left
+     * @throws BadRecord if the budget is exceeded
      */
     void charge(long bytes) {
         left -= bytes;
@@ -45,7 +45,7 @@ final class MemoryBudget {
     /**
      * Takes {@code count} times {@code bytes} out of the budget; {@code count} may be any number.
      *
-     * @throws BadRecord if there are not as many left
+     * @throws BadRecord if the budget is exceeded
      */
     void charge(long count, int bytes) {
         if (count > left) {

@@ -3,8 +3,8 @@ package io.lakefeed.decode;
 import java.util.concurrent.TimeUnit;
 
 /**
- * How long a registry may be asked for schemas that it does not have: {@value #SECONDS} s at once, and a tenth of the
- * time after that. In time and not in requests, since it is waiting that stops a feed.
+ * Bounds the time spent on schemas that the registry does not have: {@value #SECONDS} s at once, and a tenth of the
+ * time after that. It counts time and not requests, because waiting is what stops a feed.
  */
 final class MissBudget {
     private static final int SECONDS = 5;
@@ -14,13 +14,13 @@ final class MissBudget {
     private long left = FULL;
     private long at = System.nanoTime();
 
-    /** Whether there is time left to ask. */
+    /** Returns whether there is time left for a request. */
     synchronized boolean allows() {
         refill();
         return left > 0;
     }
 
-    /** Takes what an answer of "no such schema" has cost. */
+    /** Charges the time of an answer "no such schema". */
     synchronized void charge(long nanoseconds) {
         refill();
         left -= nanoseconds;

@@ -12,10 +12,10 @@ import org.apache.avro.Schema;
 import org.apache.avro.Schema.Type;
 
 /**
- * The Avro schema that says the same as a message type, so that tables and their evolution know one kind of schema.
+ * Converts a message type to an Avro schema, so that tables and their evolution need one kind of schema.
  *
- * <p>What can be unset is a union with null; a field without presence has zero as its default; enums are strings,
- * since writers may know more symbols than readers; keys of maps are text.
+ * <p>A field that can be unset is a union with null. A field without presence has the default zero. Enums are strings,
+ * because writers may have more symbols than readers. Keys of maps are text.
  */
 final class ProtobufAvro {
     private static final int UINT64_DIGITS = 20;
@@ -24,7 +24,7 @@ final class ProtobufAvro {
 
     private ProtobufAvro() {}
 
-    /** The record schema of a message type. */
+    /** Returns the record schema of a message type. */
     static Schema of(ProtoMessage message) {
         return new ProtobufAvro().record(message);
     }

@@ -17,17 +17,17 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Messages as JSON text where a column cannot hold them: a message inside a message of its own type, and {@code
- * google.protobuf.Struct}, {@code Value} and {@code ListValue}, which stand for JSON.
+ * Reads messages as JSON text where a column cannot hold them: a message inside a message of its own type, and {@code
+ * google.protobuf.Struct}, {@code Value} and {@code ListValue}, which represent JSON.
  *
- * <p>While a message is read it is an array with a place for each field, which holds what the bytes set: a scalar, the
- * array of a message, a list, or a map. What is unset is written with the text.
+ * <p>While a message is read it is an array with an item for each field: a scalar, the array of a message, a list, or a
+ * map. Unset fields are written with the text.
  */
 final class ProtobufJson implements ProtobufPart {
     private static final String STRUCT = "google.protobuf.Struct";
     private static final String VALUE = "google.protobuf.Value";
     private static final String LIST = "google.protobuf.ListValue";
-    /** Bytes of memory: of a list or a map, and of a place in it. */
+    /** Bytes of memory of a list or a map, and of an item in it. */
     private static final int COLLECTION = 112;
 
     private static final int ENTRY = 64;
@@ -61,7 +61,7 @@ final class ProtobufJson implements ProtobufPart {
         }
     }
 
-    /** Whether the type stands for any JSON. */
+    /** Returns whether the type represents any JSON. */
     static boolean isJson(ProtoMessage message) {
         return List.of(STRUCT, VALUE, LIST).contains(message.fullName());
     }
@@ -160,15 +160,15 @@ final class ProtobufJson implements ProtobufPart {
         final int at;
         final Field field;
         final byte[] name;
-        /** Places of the other fields of its oneof, which it makes unset. */
+        /** Positions of the other fields of its oneof, which it clears. */
         int[] excluded = {};
-        /** Of a scalar; null if it is a message. */
+        /** Reads a scalar; null if the field is a message. */
         private final ProtobufValue scalar;
-        /** What a scalar is without a value. */
+        /** The value of an unset scalar. */
         private final Object zero;
         private final byte[] zeroText;
         private final String zeroPlain;
-        /** Of a message; made when the first is met, since types contain each other. */
+        /** Reads a message; created when the first one is read, because types contain each other. */
         private ProtobufJson inner;
 
         Member(int at, Field field) {
@@ -257,7 +257,7 @@ final class ProtobufJson implements ProtobufPart {
             return unfinished;
         }
 
-        /** Writes its value; what it is without one, if that is null. */
+        /** Writes its value; the unset one if the value is null. */
         @SuppressWarnings("unchecked")
         void write(Object value) {
             if (field.isMap()) {

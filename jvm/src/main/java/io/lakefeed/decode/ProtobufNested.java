@@ -18,7 +18,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
-/** A field whose values are messages: a row, JSON text, or one value where Protobuf's well-known types stand for one. */
+/** A field whose values are messages: a row, JSON text, or one value for some of Protobuf's well-known types. */
 final class ProtobufNested {
     private static final String KNOWN = "google.protobuf.";
     private static final Set<String> WRAPPERS = Set.of(
@@ -34,7 +34,7 @@ final class ProtobufNested {
             .add("seconds", DataTypes.LongType, false)
             .add("nanos", DataTypes.IntegerType, false);
 
-    /** A message that is there, and of which nothing has been read. */
+    /** A message that is present, and of which nothing has been read. */
     private static final Object EMPTY = new Object();
 
     private final Field field;
@@ -50,7 +50,7 @@ final class ProtobufNested {
     }
 
     /**
-     * How a message field becomes a value of the reader's type.
+     * Returns how a message field becomes a value of the reader's type.
      *
      * @throws BadRecord if it cannot
      */
@@ -84,7 +84,7 @@ final class ProtobufNested {
         return WRAPPERS.contains(message.fullName());
     }
 
-    /** Reads a message, or the next piece of one; {@code before} is what is there of it, or null. */
+    /** Reads a message, or the next piece of one; {@code before} is the message so far, or null. */
     Object read(WireInput input, int tag, Object before, int depth) {
         int outer = begin(input, tag, depth);
         if (before == null && !field.delimited() && input.atEnd()) {
@@ -97,7 +97,7 @@ final class ProtobufNested {
         return unfinished;
     }
 
-    /** Reads a message that comes in one piece; returns its value. */
+    /** Reads a message in one piece and returns its value. */
     Object whole(WireInput input, int tag, int depth) {
         int outer = begin(input, tag, depth);
         if (!field.delimited() && input.atEnd()) {
@@ -127,7 +127,7 @@ final class ProtobufNested {
         return part.begun();
     }
 
-    /** The value of a message that has no bytes. */
+    /** Returns the value of a message without bytes. */
     Object empty() {
         if (empty == null) {
             empty = part.finished(part.begun());
@@ -135,7 +135,7 @@ final class ProtobufNested {
         return empty;
     }
 
-    /** The value of what has been read. */
+    /** Returns the value of what has been read. */
     Object finished(Object unfinished) {
         return unfinished == EMPTY ? empty() : part.finished(unfinished);
     }
@@ -147,7 +147,7 @@ final class ProtobufNested {
         }
     }
 
-    /** Messages as rows, and what becomes of a finished one. */
+    /** Reads messages as rows, and converts finished ones. */
     private record Rows(ProtobufPlan plan, Maker maker) implements ProtobufPart {
         interface Maker {
             Object of(Object[] row);
@@ -175,7 +175,8 @@ final class ProtobufNested {
     }
 
     /**
-     * An Avro record with the names of {@code type}; a plan needs its fields' schemas only where they are nested.
+     * Returns an Avro record with the names of {@code type}; a plan needs its fields' schemas only where they are
+     * nested.
      *
      * @param last schema of the last field
      */

@@ -3,11 +3,10 @@ package io.lakefeed.decode;
 import io.lakefeed.protobuf.WireInput;
 
 /**
- * How a message inside a message is read. It may come in several pieces, which Protobuf merges, so that there is a value
- * that is not finished.
+ * Reads a message inside a message. It may come in several pieces, which Protobuf merges, so a value may be unfinished.
  */
 interface ProtobufPart {
-    /** What an empty message is while it is read. */
+    /** Returns a message of which nothing has been read. */
     Object begun();
 
     /**
@@ -17,9 +16,9 @@ interface ProtobufPart {
      */
     void read(WireInput input, Object unfinished, int group, int depth);
 
-    /** The value that Spark gets. */
+    /** Returns the value for Spark. */
     Object finished(Object unfinished);
 
-    /** Bytes of memory that an empty message takes. */
+    /** Returns the bytes of memory that an empty message takes. */
     int cost();
 }

@@ -21,10 +21,10 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * How messages of one writer's type become rows of the reader's: worked out once, then followed for each record.
+ * Converts messages of one writer's type to rows of the reader's: compiled once, then applied to each record.
  *
- * <p>Fields are matched by name, or by an alias of the reader's. While a message is being read its row holds
- * lists, maps and rows that are not finished yet, since Protobuf lets a message come in several pieces.
+ * <p>Fields are matched by name, or by an alias of the reader's. While a message is read its row has unfinished lists,
+ * maps and rows, because Protobuf allows a message to come in several pieces.
  */
 final class ProtobufPlan {
     private final ProtoMessage writer;
@@ -34,23 +34,23 @@ final class ProtobufPlan {
     private final Map<Integer, ProtobufNested> empties = new HashMap<>();
     private final MemoryBudget budget;
 
-    /** Of unset fields, shared: rows of Spark are not written to. */
+    /** The value of unset repeated fields, shared: Spark does not write to rows. */
     private static final GenericArrayData NO_ITEMS = new GenericArrayData(new Object[0]);
 
     private static final ArrayBasedMapData NO_ENTRIES = new ArrayBasedMapData(NO_ITEMS, NO_ITEMS);
-    /** Bytes of memory that a row, a list and a map take, the objects around them included. */
+    /** Bytes of memory that a row, a list and a map take, including the objects around them. */
     private static final int ROW = 80;
 
     private static final int LIST = 112;
     private static final int MAP = 224;
     private static final int ENTRY = 100;
 
-    /** Reads a field's value, whose tag is read, into its slot. */
+    /** Reads a field's value into its slot, after its tag. */
     private interface Reading {
         void read(WireInput input, int tag, Object[] row, int depth);
     }
 
-    /** What to do with a field when the message has ended. */
+    /** Finishes a field when the message has ended. */
     private record Finish(String name, Finishing finishing) {}
 
     private interface Finishing {
@@ -58,11 +58,11 @@ final class ProtobufPlan {
     }
 
     /**
-     * What to do with the field of one number.
+     * Handles the field of one number.
      *
-     * @param name the field's, as it is written
-     * @param reading null if the reader does not want it
-     * @param excluded slots of the other fields of its oneof, which it makes unset
+     * @param name of the field, as it is written
+     * @param reading null if the reader does not need it
+     * @param excluded slots of the other fields of its oneof, which it clears
      */
     private record Step(String name, Reading reading, int[] excluded) {}
 
@@ -73,7 +73,7 @@ final class ProtobufPlan {
     }
 
     /**
-     * The plan for a message type and the reader's record.
+     * Returns the plan for a message type and the reader's record.
      *
      * @throws BadRecord if the writer's fields do not fit the reader's
      */
@@ -95,7 +95,7 @@ final class ProtobufPlan {
         return plan;
     }
 
-    /** The reader's position of each writer's field that it wants: by its name, or else by an alias. */
+    /** Returns the reader's position of each writer's field that it needs, by its name or else by an alias. */
     private static Map<String, Integer> slots(ProtoMessage writer, Schema reader) {
         List<String> written = writer.fields().stream().map(Field::name).toList();
         Map<String, Integer> slots = new HashMap<>();
@@ -120,18 +120,18 @@ final class ProtobufPlan {
                 .toArray();
     }
 
-    /** The row that a message begins with. */
+    /** Returns a row of which nothing has been read. */
     Object[] fresh() {
         return template.clone();
     }
 
-    /** Bytes of memory that a row takes. */
+    /** Returns the bytes of memory that a row takes. */
     int cost() {
         return ROW + 4 * template.length;
     }
 
     /**
-     * Reads fields into a row that is not finished.
+     * Reads fields into an unfinished row.
      *
      * @param group number of the group that they end with; 0 if they end with the input
      */
@@ -165,14 +165,14 @@ final class ProtobufPlan {
     }
 
     private void exclude(int[] slots, Object[] row) {
-        // Two bytes can change the member of a oneof that has a thousand.
+        // Charged: two bytes can change the member of a oneof that has a thousand.
         budget.charge(slots.length);
         for (int slot : slots) {
             row[slot] = null;
         }
     }
 
-    /** The same row, its values as Spark wants them. */
+    /** Returns the same row with its values in Spark's form. */
     Object[] finished(Object[] row) {
         String name = null;
         try {
@@ -284,12 +284,14 @@ final class ProtobufPlan {
         return (List<Object>) row[slot];
     }
 
-    /** A map's entries are messages of a key and a value; the reader's keys are text, as in Protobuf's JSON. */
+    /**
+     * Reads a map, whose entries are messages of a key and a value; the reader's keys are text, as in Protobuf's JSON.
+     */
     private Reading map(Field field, int slot, DataType target, Schema schema) {
         if (!(target instanceof MapType type)) {
             throw ProtobufValue.misfit(field, target);
         }
-        // Nullable, since a value that is a message may be left out: then it is an empty one.
+        // Nullable, because a value that is a message may be missing: then it is an empty one.
         StructType entryType = new StructType().add("key", type.keyType(), false).add("value", type.valueType());
         ProtobufPlan plan = of(
                 field.message(), ProtobufNested.record(entryType, schema.getValueType()), entryType, budget);

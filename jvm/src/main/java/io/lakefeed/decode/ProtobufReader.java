@@ -35,7 +35,7 @@ final class ProtobufReader extends RecordReader {
 
     private record Key(int schemaId, List<Integer> indexes) {}
 
-    /** For records with a header, whose schemas {@code writers} know. */
+    /** Creates a reader of records with a header, whose schemas come from {@code writers}. */
     ProtobufReader(Schema readerSchema, StructType type, Writers<ProtoTypes> writers, Acceptance accept) {
         super(writers);
         this.accept = accept;
@@ -44,7 +44,7 @@ final class ProtobufReader extends RecordReader {
         this.writers = writers;
     }
 
-    /** For bare messages of one type. */
+    /** Creates a reader of messages of one type, without a header. */
     ProtobufReader(Schema readerSchema, StructType type, ProtoMessage writer) {
         super(null);
         this.accept = Acceptance.ANY;
@@ -103,7 +103,7 @@ final class ProtobufReader extends RecordReader {
         return last;
     }
 
-    /** The plan, or as text why there is none. */
+    /** Returns the plan, or as text why there is none. */
     private Object newPlan(Key key) {
         ProtoMessage message = writers.schema(key.schemaId).message(key.indexes);
         if (!isReaders(message.name())) {
@@ -120,7 +120,7 @@ final class ProtobufReader extends RecordReader {
         }
     }
 
-    /** As Avro resolves records: by the name without namespace, or an alias. */
+    /** Compares as Avro resolves records: by the name without namespace, or an alias. */
     private boolean isReaders(String name) {
         return readerSchema.getName().equals(name)
                 || readerSchema.getAliases().stream().anyMatch(alias -> alias.substring(alias.lastIndexOf('.') + 1).equals(name));

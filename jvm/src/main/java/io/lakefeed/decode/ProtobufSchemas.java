@@ -6,12 +6,12 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 
-/** Protobuf schemas for the driver, which knows them as text. */
+/** Parses Protobuf schemas for the driver. */
 public final class ProtobufSchemas {
     private ProtobufSchemas() {}
 
     /**
-     * The types of a schema.
+     * Returns the types of a schema.
      *
      * @param text as {@link ProtoTypes#read} takes it
      * @param referred texts of the files that it imports
@@ -22,17 +22,17 @@ public final class ProtobufSchemas {
         return ProtoTypes.of(ProtoTypes.read(text), files);
     }
 
-    /** The types of a descriptor set in Base64. */
+    /** Returns the types of a descriptor set in Base64. */
     public static ProtoTypes typesOfSet(String base64) {
         return ProtoTypes.ofSet(Base64.getDecoder().decode(base64));
     }
 
-    /** The Avro schema (JSON) of the message called {@code name}, or of the first if that is null. */
+    /** Returns the Avro schema (JSON) of the message called {@code name}, or of the first if that is null. */
     public static String avroSchema(ProtoTypes types, String name) {
         return ProtobufAvro.of(types.message(name)).toString();
     }
 
-    /** Full names of the messages that a value can be. */
+    /** Returns the full names of the messages that a value can be. */
     public static List<String> messages(ProtoTypes types) {
         return List.copyOf(types.messages().keySet());
     }

@@ -20,18 +20,18 @@ import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Reads one scalar value as the reader's type; what loses nothing is let through: int32 as a long, and so on. */
+/** Reads one scalar value as the reader's type; conversions without loss are allowed, such as int32 to a long. */
 interface ProtobufValue {
-    /** The value at the input's position, behind its tag. */
+    /** Returns the value at the input's position, after its tag. */
     Object read(WireInput input);
 
-    /** What a field without presence is when it is missing: eight zero bytes are zero in every encoding. */
+    /** Returns the value of a missing field without presence: eight zero bytes are zero in every encoding. */
     default Object zero() {
         return read(new WireInput().over(new byte[8], 0));
     }
 
     /**
-     * How values of a field become values of {@code target}.
+     * Returns how values of a field become values of {@code target}.
      *
      * @throws BadRecord if they cannot
      */
@@ -53,7 +53,7 @@ interface ProtobufValue {
         return found;
     }
 
-    /** The error for a field whose values are none of the reader's type. */
+    /** Returns the error for a field whose values do not fit the reader's type. */
     static BadRecord misfit(Field field, DataType target) {
         String repeated = field.presence() == ProtoFile.Presence.REPEATED ? "repeated " : "";
         String type = field.message() == null ? field.type().wordOf() : field.message().fullName();
@@ -79,7 +79,7 @@ interface ProtobufValue {
         return target instanceof StringType ? input -> UTF8String.fromString(String.valueOf(input.varint() != 0)) : null;
     }
 
-    /** An integer type's values as a long; for uint64 its bits. */
+    /** Reads an integer type's values as a long; for uint64 its bits. */
     interface Whole {
         long read(WireInput input);
     }
@@ -117,7 +117,7 @@ interface ProtobufValue {
             return input -> unsigned ? exact(whole.read(input)).doubleValue() : (double) whole.read(input);
         }
         if (target instanceof DecimalType type) {
-            // Without a big number in between: a packed field has a million of them in a megabyte.
+            // No BigInteger on the way: a packed field has a million values in a megabyte.
             long small = type.scale() == 0 ? (long) Math.pow(10, Math.min(type.precision(), 18)) : 0;
             return input -> {
                 long bits = whole.read(input);
@@ -131,7 +131,7 @@ interface ProtobufValue {
                 return Decimal.apply(value, type.precision(), type.scale());
             };
         }
-        // Keys of maps, which Avro has as text.
+        // Keys of maps are text in Avro.
         return target instanceof StringType
                 ? input -> {
                     long bits = whole.read(input);
@@ -156,7 +156,7 @@ interface ProtobufValue {
         return new BigDecimal(Long.toUnsignedString(unsigned));
     }
 
-    /** A symbol's name; the number of one that the writer's schema does not have. */
+    /** Reads a symbol's name; the number of one that the writer's schema does not have. */
     private static ProtobufValue ofEnum(Field field, DataType target) {
         if (target instanceof IntegerType) {
             return input -> (int) input.varint();
@@ -173,7 +173,7 @@ interface ProtobufValue {
         };
     }
 
-    /** Text in the record's own bytes, without a copy. */
+    /** Reads text in the record's bytes, without a copy. */
     static UTF8String text(WireInput input) {
         int length = input.length();
         UTF8String text = UTF8String.fromBytes(input.bytes(), input.take(length), length);

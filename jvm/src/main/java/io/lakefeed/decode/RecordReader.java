@@ -7,11 +7,11 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Reads the records of one thread in one format; makes of each the struct (value, schema id, error).
+ * Reads the records of one thread in one format, each into the struct (value, schema id, error).
  *
- * <p>A format says how bytes become the value, and throws {@link BadRecord} for a record that it cannot read, with the path
- * of the field. It charges {@link #budget} for what a record can repeat. Whatever else goes wrong with one record becomes
- * its error too, also when the memory does not suffice; a {@link RegistryException} alone is let through.
+ * <p>A format converts the bytes to the value, and throws {@link BadRecord} with the path of the field for a record
+ * that it cannot read. It charges {@link #budget} for everything that a record can repeat. Any other failure of one
+ * record becomes its error too, also when memory runs out. Only a {@link RegistryException} is thrown.
  */
 abstract class RecordReader {
     private static final int LONGEST_ERROR = 1_000;
@@ -20,31 +20,31 @@ abstract class RecordReader {
     /** The only thread that may call {@link #read}: a reader reuses its buffers. */
     final Thread owner = Thread.currentThread();
 
-    /** The memory that the present record may take. */
+    /** The memory budget of the present record. */
     final MemoryBudget budget = new MemoryBudget();
 
     private final Writers<?> writers;
     private Integer latest = 0;
 
-    /** A reader of records with a header if {@code writers} are given, else of bare ones. */
+    /** Creates a reader of records with a header if {@code writers} is not null, else without. */
     RecordReader(Writers<?> writers) {
         this.writers = writers;
     }
 
-    /** Whether no bytes at all can be a value. */
+    /** Returns whether a record without bytes can be a value. */
     boolean takesEmpty() {
         return false;
     }
 
     /**
-     * The value of one record.
+     * Returns the value of one record.
      *
-     * @param from where it begins, behind the header if there is one
+     * @param from its position, after the header if there is one
      * @param schemaId from the header; 0 without one
      */
     abstract InternalRow value(byte[] record, int from, int schemaId);
 
-    /** The struct of one record; throws only when the registry is out. */
+    /** Returns the struct of one record; throws only if the registry is unavailable. */
     final InternalRow read(byte[] record) {
         if (record == null) {
             return result(null, null, null);
@@ -70,7 +70,7 @@ abstract class RecordReader {
         }
     }
 
-    /** The same object again while the id stays the same: most topics have few. */
+    /** Returns the same object while the id stays the same: most topics have few. */
     private Integer boxed(int schemaId) {
         if (latest != schemaId) {
             latest = schemaId;
@@ -91,13 +91,13 @@ abstract class RecordReader {
     }
 
     /**
-     * Writers' schemas out of the registry.
+     * Gets writers' schemas from the registry.
      *
-     * @param patience how long to go on asking a registry that does not answer
-     * @param subjects a schema has to be registered under one of these; empty for any
+     * @param patience how long an unavailable registry is retried
+     * @param subjects a schema must be registered under one of these; empty for any
      */
     record Writers<T>(Registry registry, Duration patience, WriterSchema<T> kind, Set<String> subjects) {
-        /** The schema with this id. */
+        /** Returns the schema with this id. */
         T schema(int schemaId) {
             T schema = registry.schema(schemaId, patience, kind);
             if (!subjects.isEmpty()) {

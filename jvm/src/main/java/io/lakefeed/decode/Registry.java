@@ -19,15 +19,15 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * Writers' schemas by id from a schema registry, as {@link RegistryClient} gets them.
+ * Caches writers' schemas by id, which {@link RegistryClient} fetches.
  *
- * <p>One for each registry and JVM: a schema is fetched once, by whichever thread needs it first, since an id
- * never changes its meaning. Others that need the same one wait for that thread; those that need another one do not.
+ * <p>There is one for each registry and JVM. A schema is fetched once, by the first thread that needs it, because an id
+ * never changes its meaning. Threads that need the same one wait; those that need another one do not.
  *
- * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with one unknown id ask once; at
- * most {@value #UNKNOWN_MOST} are remembered. A flood of distinct unknown ids is bounded by {@link MissBudget}: when it
- * is spent, an id that nobody has met is refused without asking. One that occurs again has a budget of its own, so that
- * a schema that was registered during the flood is found by its second record.
+ * <p>An unknown id is remembered for {@value #UNKNOWN_SECONDS} s, so that many records with one unknown id cause one
+ * request; at most {@value #UNKNOWN_MOST} are remembered. {@link MissBudget} bounds a flood of distinct unknown ids:
+ * when it is spent, a new id is refused without a request. An id that occurs again has a budget of its own, so that a
+ * schema that was registered during the flood is found by its second record.
  */
 final class Registry {
     private static final int UNKNOWN_SECONDS = 30;
@@ -41,14 +41,14 @@ final class Registry {
 
     private record Known(String kind, Object schema) {}
 
-    /** An id is wrong for one kind of schema and right for another. */
+    /** An id may be wrong for one kind of schema and right for another. */
     private record Asked(int id, String kind) {}
 
     /**
-     * An id that gave no schema.
+     * An id without a schema.
      *
      * @param why null for "unknown", of which there may be many
-     * @param until when it is asked for again; 0 if it was not asked for
+     * @param until when it is requested again; 0 if it was not requested
      */
     private record Unknown(String why, long until) {}
 
@@ -67,7 +67,9 @@ final class Registry {
         }
     };
 
-    /** This JVM's client of the registry at {@code url}; {@code credentials} is {@code user:password} or null. */
+    /**
+     * Returns this JVM's client of the registry at {@code url}; {@code credentials} is {@code user:password} or null.
+     */
     static Registry at(String url, String credentials) {
         return ALL.computeIfAbsent(new Address(url, credentials), Registry::new);
     }
@@ -77,12 +79,12 @@ final class Registry {
     }
 
     /**
-     * The schema with this id, references resolved.
+     * Returns the schema with this id, with its references resolved.
      *
-     * @param patience how long to go on asking a registry that does not answer
-     * @param wanted what it has to be
-     * @throws BadRecord if the registry answers that there is no such schema, or that it is of another kind
-     * @throws RegistryException if it does not answer in time, or refuses
+     * @param patience how long an unavailable registry is retried
+     * @param wanted the expected kind
+     * @throws BadRecord if the registry has no such schema, or it is of another kind
+     * @throws RegistryException if the registry is unavailable, or refuses
      */
     <T> T schema(int id, Duration patience, WriterSchema<T> wanted) {
         Known found = schemas.get(id);
@@ -107,7 +109,7 @@ final class Registry {
         }
     }
 
-    /** Fetches a schema, or waits for the thread that does. */
+    /** Fetches a schema, or waits for the thread that fetches it. */
     private Known shared(Asked asked, Patience patience, WriterSchema<?> wanted) {
         CompletableFuture<Known> mine = new CompletableFuture<>();
         CompletableFuture<Known> running = fetching.putIfAbsent(asked, mine);
@@ -127,12 +129,12 @@ final class Registry {
             throw definite;
         } finally {
             fetching.remove(asked);
-            // If this thread is stopped, one of those that wait for it asks.
+            // If this thread is interrupted, one of the waiting threads fetches it.
             mine.complete(null);
         }
     }
 
-    /** What another thread has fetched; null if it was stopped before. */
+    /** Returns what another thread has fetched; null if that thread was interrupted. */
     private Known awaited(CompletableFuture<Known> running, Patience patience) {
         try {
             return running.get(Math.max(0, patience.left()), TimeUnit.NANOSECONDS);
@@ -165,9 +167,9 @@ final class Registry {
     }
 
     /**
-     * The budget that pays if there is no such id.
+     * Returns the budget to charge if the id is unknown.
      *
-     * @throws BadRecord if it is known that there is none, or no budget is left
+     * @throws BadRecord if the id is known to be unknown, or no budget is left
      */
     private MissBudget budgetOf(Asked asked) {
         Unknown before;
@@ -198,7 +200,7 @@ final class Registry {
      * Requires that the schema with this id is registered under one of these subjects.
      *
      * @throws BadRecord if it is not
-     * @throws RegistryException if the registry does not answer in time, or refuses
+     * @throws RegistryException if the registry is unavailable, or refuses
      */
     void requireSubject(int id, Set<String> subjects, Duration patience) {
         Subjects found = subjectsOf.get(id);
@@ -217,7 +219,7 @@ final class Registry {
         }
     }
 
-    /** Where a schema is registered, and when that is asked for again. */
+    /** The subjects of a schema, and when they are requested again. */
     private record Subjects(Set<String> names, long until) {
         static Subjects of(JsonNode versions) {
             Set<String> names = new HashSet<>();
@@ -238,7 +240,7 @@ final class Registry {
         return URLEncoder.encode(segment, StandardCharsets.UTF_8).replace("+", "%20");
     }
 
-    /** One schema with all that it refers to, within bounds. */
+    /** Fetches one schema with its references, within bounds. */
     private final class Fetch {
         private final String what;
         private final Patience patience;

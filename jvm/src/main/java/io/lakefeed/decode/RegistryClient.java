@@ -38,7 +38,7 @@ final class RegistryClient {
     private final String authorization;
     private final HttpClient http;
 
-    /** A client of the registry at {@code url}; {@code credentials} is {@code user:password} or null. */
+    /** Creates a client of the registry at {@code url}; {@code credentials} is {@code user:password} or null. */
     RegistryClient(String url, String credentials) {
         this.url = url.endsWith("/") ? url.substring(0, url.length() - 1) : url;
         authorization = credentials == null
@@ -50,28 +50,28 @@ final class RegistryClient {
                 .build();
     }
 
-    /** How long a registry that does not answer is asked, and until when that is. */
+    /** How long an unavailable registry is retried, and until when that is. */
     record Patience(Duration all, long deadline) {
         static Patience of(Duration all) {
             return new Patience(all, System.nanoTime() + all.toNanos());
         }
 
-        /** Nanoseconds that are left; not positive at the end. */
+        /** Returns the remaining nanoseconds; not positive at the end. */
         long left() {
             return deadline - System.nanoTime();
         }
     }
 
     /**
-     * The JSON object at {@code path}.
+     * Returns the JSON object at {@code path}.
      *
-     * @param missing what the error says where there is none
+     * @param missing the error if there is none
      */
     JsonNode get(String path, Patience patience, String missing) throws InterruptedException {
         return get(path, patience, missing, answer -> answer.path("schema").isTextual());
     }
 
-    /** The JSON at {@code path}, which is a registry's if {@code usable} holds for it. */
+    /** Returns the JSON at {@code path}; {@code usable} tells a registry's answer from another server's. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))
@@ -83,7 +83,7 @@ final class RegistryClient {
         while (true) {
             String trouble;
             try {
-                // Not less than a second: the last attempt may be the one that is answered.
+                // At least a second: the last attempt may be the one that succeeds.
                 Duration within = Duration.ofNanos(
                         Math.min(ANSWER.toNanos(), Math.max(patience.left(), TimeUnit.SECONDS.toNanos(1))));
                 HttpResponse<byte[]> response = WholeAnswer.of(http, request.build(), within, MOST_BYTES);
@@ -104,13 +104,13 @@ final class RegistryClient {
         }
     }
 
-    /** The error for a registry that gave no schema in time. */
+    /** Returns the error for a registry that gave no schema in time. */
     RegistryException silent(Patience patience, String trouble) {
         return new RegistryException(
                 "does not answer", url + " gave no schema within " + patience.all.toSeconds() + " s; last: " + trouble);
     }
 
-    /** The error for a thread that is stopped while it waits. */
+    /** Returns the error for a thread that is interrupted while it waits. */
     RegistryException interrupted() {
         Thread.currentThread().interrupt();
         return new RegistryException("was not asked", "interrupted while waiting for " + url);
@@ -121,7 +121,7 @@ final class RegistryClient {
         try {
             answer = JSON.readTree(body);
         } catch (IOException notJson) {
-            // Reported below, as any other answer that no registry gives.
+            // Reported below, like any other answer that is not a registry's.
         }
         if (answer != null && status == 200 && usable.test(answer)) {
             return answer;

@@ -6,9 +6,9 @@ import org.apache.avro.AvroRuntimeException;
 import org.apache.avro.Schema;
 
 /**
- * How large a schema may be: whoever may register schemas may register any. The same limits as {@code
- * lakefeed.records.schema.limits}, on what a schema means and not on its text, since a few named types that use each other mean
- * millions of columns.
+ * Limits the size of a schema, because producers may register any. The limits are those of {@code
+ * lakefeed.records.schema.limits}. They apply to the columns and not to the text: a few named types that use each other
+ * can mean millions of columns.
  */
 final class SchemaLimits {
     /** Columns and fields inside them, at all levels. */
@@ -22,7 +22,7 @@ final class SchemaLimits {
     private SchemaLimits() {}
 
     /**
-     * The schema itself.
+     * Returns the schema itself.
      *
      * @throws AvroRuntimeException if it has too many columns or levels
      */
@@ -47,7 +47,7 @@ final class SchemaLimits {
                 }
             }
             case RECORD -> {
-                // A record inside itself is one column of JSON.
+                // A recursive record is one column of JSON.
                 if (!open.contains(schema.getFullName())) {
                     Set<String> inside = AvroTypes.with(open, schema);
                     for (Schema.Field field : schema.getFields()) {

@@ -3,7 +3,7 @@ package io.lakefeed.decode;
 import java.nio.charset.StandardCharsets;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Whole numbers as text; those that a byte of a record can stand for are shared. */
+/** Whole numbers as text; the small ones, which take one byte of a record, are shared. */
 final class SmallNumbers {
     private static final UTF8String[] SHARED = new UTF8String[128];
 

@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Values that are text in UTF-8, empty text too. */
+/** Reads values that are text in UTF-8, including empty text. */
 final class StringReader extends RecordReader {
     StringReader() {
         super(null);

@@ -27,12 +27,12 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 
-/** What a piece of text is as a value of one of Spark's types, as JSON strings and CSV have them. */
+/** Converts text to a value of one of Spark's types, for JSON strings and CSV. */
 interface TextValue {
-    /** Characters of the longest number that is read: what is longer costs more than its size, and fits no type. */
+    /** Characters of the longest number: a longer one would cost more than its size allows, and fits no type. */
     int LONGEST_NUMBER = 1_000;
 
-    /** Nothing but a whole day, with a time behind it or not: Spark would take "2026" and "12:30" for moments too. */
+    /** A whole day, with or without a time: Spark would read "2026" and "12:30" as moments too. */
     Pattern MOMENT = Pattern.compile("\\d{4}-\\d{2}-\\d{2}([Tt ].*)?");
 
     /** Characters of the longest moment. */
@@ -41,23 +41,23 @@ interface TextValue {
     /** Whole numbers up to this one are doubles and lose no digits. */
     long WHOLE_DOUBLES = 1L << 53;
 
-    /** The same for floats. */
+    /** Whole numbers up to this one are floats and lose no digits. */
     long WHOLE_FLOATS = 1L << 24;
 
-    /** Spark's internal value; null if the text is none of the type. */
+    /** Returns Spark's internal value; null if the text does not fit the type. */
     Object of(String text);
 
     /**
-     * How values are read.
+     * The rules for reading values.
      *
-     * @param zone of moments that do not say theirs
-     * @param lenient whether text may stand for numbers and booleans in JSON, NaN and infinities are read, and whole
-     *     numbers may lose digits as doubles
+     * @param zone of moments without one of their own
+     * @param lenient whether JSON may have text for numbers and booleans, NaN and infinities, and whole numbers that
+     *     lose digits as doubles
      */
     record Rules(ZoneId zone, boolean lenient) {}
 
     /**
-     * How text becomes values of a type.
+     * Returns how text becomes values of a type.
      *
      * @return null if text never becomes one
      */
@@ -97,7 +97,7 @@ interface TextValue {
         return isNumber(type) ? text -> number(text, type, rules.lenient()) : null;
     }
 
-    /** Whether {@link #number} makes values of the type. */
+    /** Returns whether {@link #number} returns values of the type. */
     static boolean isNumber(DataType type) {
         return type instanceof LongType
                 || type instanceof IntegerType
@@ -108,7 +108,10 @@ interface TextValue {
                 || type instanceof DecimalType;
     }
 
-    /** A whole number as a value of the type; null if that takes a closer look, or it does not fit. */
+    /**
+     * Returns a whole number as a value of the type; null if it does not fit, or {@link #number(String, DataType,
+     * boolean)} must decide.
+     */
     static Object number(long number, DataType type) {
         if (type instanceof LongType) {
             return number;
@@ -132,7 +135,8 @@ interface TextValue {
     }
 
     /**
-     * A number as a value of the type; null if it is none, does not fit, or would lose digits that the type keeps.
+     * Returns a number as a value of the type; null if it is none, does not fit, or would lose digits that the type
+     * keeps.
      *
      * @param lenient whether a whole number may lose digits as a double
      */
@@ -155,7 +159,7 @@ interface TextValue {
         }
     }
 
-    /** Java would take other scripts' digits, hexadecimal numbers and the suffixes d and f too. */
+    /** Java would also accept other scripts' digits, hexadecimal numbers and the suffixes d and f. */
     private static boolean isAscii(String number) {
         for (int at = 0; at < number.length(); at++) {
             char c = number.charAt(at);
@@ -167,9 +171,9 @@ interface TextValue {
     }
 
     /**
-     * Whether a binary number keeps what the text says: of a whole number each digit, so that no identifier becomes
-     * another one, of any other that it is not zero. A whole number may be the shortest text of the binary one, which is
-     * how JavaScript writes large ones.
+     * Returns whether a binary number keeps the text's value: each digit of a whole number, so that no identifier
+     * changes; and that any other number is not zero. A whole number may be the shortest text of the binary one, as
+     * JavaScript writes large ones.
      */
     private static boolean keeps(String text, double value, int digits) {
         if (text.indexOf('.') < 0 && text.indexOf('e') < 0 && text.indexOf('E') < 0) {
@@ -187,7 +191,7 @@ interface TextValue {
 
     private static Object exact(BigDecimal number, DataType type) {
         int digits = type instanceof DecimalType decimal ? decimal.precision() - decimal.scale() : 19;
-        // Before anything is computed: 1e999999999 is short to write.
+        // Checked before any computation: 1e999999999 is a short text.
         if (number.signum() != 0 && (long) number.precision() - number.scale() > digits) {
             return null;
         }
@@ -233,7 +237,7 @@ interface TextValue {
         }
     }
 
-    /** RFC 3339 lets T and Z be lower-case; Spark does not. */
+    /** RFC 3339 allows lower-case T and Z; Spark does not. */
     private static Object moment(String text, Function<UTF8String, Option<Object>> read) {
         if (text.length() > LONGEST_MOMENT || !MOMENT.matcher(text).matches()) {
             return null;

@@ -7,7 +7,7 @@ package io.lakefeed.decode;
  *     the format's description</a>
  */
 final class WireFormat {
-    /** The length of the header: data begin there. */
+    /** The length of the header; the data follow it. */
     static final int HEADER = 5;
 
     private static final byte MAGIC = 0;
@@ -15,7 +15,7 @@ final class WireFormat {
     private WireFormat() {}
 
     /**
-     * The schema's id in a record's header.
+     * Returns the schema's id in a record's header.
      *
      * @throws BadRecord if the record has no such header
      */
@@ -29,7 +29,7 @@ final class WireFormat {
         return (record[1] & 0xFF) << 24 | (record[2] & 0xFF) << 16 | (record[3] & 0xFF) << 8 | record[4] & 0xFF;
     }
 
-    /** What to add to the error of a value that is read as if it had no header, and begins like one that has. */
+    /** Returns a hint for the error of a value that is read without a header and begins like one with a header. */
     static String told(byte[] record) {
         boolean framed = record.length > HEADER && record[0] == MAGIC && schemaId(record) > 0;
         return framed ? "; it begins as values of a schema registry do, with schema id " + schemaId(record) : "";

@@ -6,9 +6,9 @@ import org.apache.avro.NameValidator;
 import org.apache.avro.Schema;
 
 /**
- * How a registered schema of one kind becomes what a reader works with.
+ * Parses registered schemas of one kind.
  *
- * @param <T> what it becomes
+ * @param <T> the parsed schema
  */
 interface WriterSchema<T> {
     /** Avro: references define types that the schema uses by their names. */
@@ -20,7 +20,7 @@ interface WriterSchema<T> {
 
         @Override
         public Schema parse(String text, List<String> referred) {
-            // Writers' schemas are as they are: neither odd names nor a default of the wrong type stops reading.
+            // A writer's schema is taken as it is: neither odd names nor a default of the wrong type stops reading.
             Schema.Parser parser = new Schema.Parser(NameValidator.NO_VALIDATION);
             parser.setValidateDefaults(false);
             referred.forEach(parser::parse);
@@ -51,7 +51,7 @@ interface WriterSchema<T> {
         }
     };
 
-    /** JSON Schema: values describe themselves, so that it only has to be there. */
+    /** JSON Schema: values describe themselves, so the schema must only exist. */
     WriterSchema<String> JSON = new WriterSchema<>() {
         @Override
         public String kind() {
@@ -69,11 +69,11 @@ interface WriterSchema<T> {
         }
     };
 
-    /** As the registry calls it. */
+    /** Returns the registry's name of the kind. */
     String kind();
 
     /**
-     * The schema of {@code text}.
+     * Parses {@code text}.
      *
      * @param referred texts of the schemas that it refers to, each after those that it needs itself
      * @throws RuntimeException if it is not valid
