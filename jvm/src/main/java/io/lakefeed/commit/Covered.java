@@ -8,13 +8,13 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * Which offsets of a feed's topics a table has: for each partition, intervals that neither touch nor overlap.
+ * The offsets of a feed's topics that a table has: for each partition, intervals that neither touch nor overlap.
  *
- * <p>As JSON {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A topic that was made again begins anew: its
- * offsets are others.
+ * <p>As JSON: {@code {"topic":{"id":"…","offsets":{"0":[start,end,start,end]}}}}. A recreated topic starts empty, since
+ * its offsets mean other records.
  */
 final class Covered {
-    /** Start to end, for each partition. */
+    /** A topic's intervals, start to end, by partition. */
     private record Topic(String id, TreeMap<Integer, TreeMap<Long, Long>> partitions) {}
 
     private final TreeMap<String, Topic> topics = new TreeMap<>();
@@ -55,23 +55,23 @@ final class Covered {
         return topics.values().stream().allMatch(topic -> topic.partitions.values().stream().allMatch(Map::isEmpty));
     }
 
-    /** Adds a commit's ranges, as its summary has them. */
+    /** Adds the ranges of a commit's summary. */
     void add(JsonNode ranges) {
         each(ranges, (name, id, partition, start, end) -> add(intervals(name, id, partition), start, end));
     }
 
-    /** Takes a commit's ranges out, as its summary has them. */
+    /** Removes the ranges of a commit's summary. */
     void remove(JsonNode ranges) {
         each(ranges, (name, id, partition, start, end) -> remove(intervals(name, id, partition), start, end));
     }
 
-    /** Forgets the topics that are not in these ranges, or are others by now. */
+    /** Removes the topics that these ranges do not have, or have with another id. */
     void keep(JsonNode ranges) {
         topics.entrySet().removeIf(
                 topic -> !topic.getValue().id.equals(ranges.path(topic.getKey()).path("id").asText(null)));
     }
 
-    /** The first offsets of these ranges that are here already, told as a sentence; null if none are. */
+    /** Returns a sentence about the first of these ranges that is covered already; null if none is. */
     String overlap(JsonNode ranges) {
         String[] found = new String[1];
         each(ranges, (name, id, partition, start, end) -> {
@@ -123,7 +123,7 @@ final class Covered {
         return known;
     }
 
-    /** Gets each range that is not empty. */
+    /** Receives each range that is not empty. */
     private interface Range {
         void accept(String topic, String id, int partition, long start, long end);
     }

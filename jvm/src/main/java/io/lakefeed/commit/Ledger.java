@@ -33,7 +33,7 @@ final class Ledger {
 
     /**
      * Marks a commit that moves the feed to other positions and adds no rows: {@code
-     * {"reason":"rewind","positions":{"topic": {"id":"…","ranges":{"0":[from,to]}}}}}. The id is that of the topic
+     * {"reason":"rewind","positions":{"topic":{"id":"…","ranges":{"0":[from,to]}}}}}. The id is that of the topic
      * before the move. The ranges of the commit are empty and begin at the new position. After a rollback that leaves
      * the position unknown it is {@code "unknown":true} instead of positions.
      */
