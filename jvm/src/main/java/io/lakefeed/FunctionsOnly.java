@@ -11,27 +11,27 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A catalog that holds functions and nothing else.
+ * A catalog that has only functions.
  *
- * <p>Spark gives {@code bind} the types of the arguments but never a literal, so a function cannot be
- * configured by its call. It is configured by its catalog: each distinct configuration is a catalog of its own
- * name, with its options in {@code spark.sql.catalog.<name>.<option>}.
+ * <p>Spark passes {@code bind} the types of the arguments but never a literal, so a call cannot configure its function.
+ * The catalog does: each configuration is a catalog with its own name, and its options are {@code
+ * spark.sql.catalog.<name>.<option>}.
  */
 public abstract class FunctionsOnly implements FunctionCatalog {
     private String name;
     private Map<String, Binding> functions;
 
-    /** Makes the function object for arguments of the given types. */
+    /** Creates a function for arguments of the given types. */
     @FunctionalInterface
     protected interface Binding {
         /** Creates the function for arguments of these types. */
         BoundFunction bind(StructType arguments);
     }
 
-    /** The functions of a catalog called {@code name} that has these options. */
+    /** Returns the functions of a catalog with this name and these options. */
     protected abstract Map<String, Binding> functions(String name, CaseInsensitiveStringMap options);
 
-    /** The function of this name, or null. */
+    /** Returns the function of this name, or null. */
     protected Binding function(String function) {
         return functions.get(function);
     }

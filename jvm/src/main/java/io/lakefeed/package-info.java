@@ -1,2 +1,2 @@
-/** What Spark cannot do fast or safely enough by itself, for lakefeed and for any other Spark job. */
+/** Adds what Spark cannot do fast or safely enough by itself, for lakefeed and for any other Spark job. */
 package io.lakefeed;

@@ -8,8 +8,8 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * {@code batch(source)}: the streaming query and the number of its batch that the task at work belongs to, as {@code
- * query/number}; for a query whose plan is made once for all its batches.
+ * {@code batch(source)} returns the streaming query and the batch number of the current task, as {@code query/number},
+ * for a query whose plan is the same for all its batches.
  *
  * <p>The argument only keeps Spark from computing it on the driver, where there is no task.
  */
@@ -23,7 +23,7 @@ public final class BatchFunction implements ScalarFunction<UTF8String>, Serializ
 
     BatchFunction() {}
 
-    /** Called by generated code, once for each row. */
+    /** Returns the batch for one row; generated code calls this. */
     public UTF8String invoke(UTF8String source) {
         TaskContext now = TaskContext.get();
         if (batch == null || now != task) {

@@ -21,15 +21,15 @@ import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * Records of a topic without the copies that lakefeed's Kafka sink has made where it sent a batch again.
+ * Removes the duplicates that lakefeed's Kafka sink writes when it sends a batch again.
  *
- * <p>Told by the headers {@code lakefeed.batch} ({@code query/number}), {@code lakefeed.source} ({@code
- * topic/partition/offset}) and {@code lakefeed.row} (a number among equal rows of the batch). The writer begins a batch
- * when all of the one before is acknowledged, and a row always goes to the same partition. So in each partition of the
- * topic the copies of a row come before the next batch, and of the newest batch alone it has to be remembered what has
- * come; of older ones, how far. Records without these headers go through as they are.
+ * <p>It reads the headers {@code lakefeed.batch} ({@code query/number}), {@code lakefeed.source} ({@code
+ * topic/partition/offset}) and {@code lakefeed.row} (a number among equal rows of the batch). The writer starts a batch
+ * after all of the last one is acknowledged, and sends a row always to the same partition. So in each partition of the
+ * topic the duplicates of a row come before the next batch. The state has the rows of the newest batch, and only the
+ * highest offsets of older ones. Records without these headers are kept.
  *
- * <p>Limits: where partitions were added to the topic between the two, a copy may be in another one, and goes through.
+ * <p>If partitions were added to the topic between the two, a duplicate may be in another one, and is kept.
  */
 public final class OnceOnly {
     /** The column that {@link #marked} adds. */
@@ -44,7 +44,7 @@ public final class OnceOnly {
     private OnceOnly() {}
 
     /**
-     * The records, each once.
+     * Returns the records without duplicates.
      *
      * @param records the columns of Spark's Kafka source, with headers; a batch or a stream
      */
@@ -52,7 +52,7 @@ public final class OnceOnly {
         return marked(records).filter("NOT " + COPY).drop(COPY);
     }
 
-    /** All records, with one column more: whether it is a copy of one that came before. */
+    /** Returns all records with one column more: whether the record is a duplicate of an earlier one. */
     public static Dataset<Row> marked(Dataset<Row> records) {
         MapFunction<Row, String> writer = OnceOnly::writer;
         FlatMapGroupsWithStateFunction<String, Row, byte[], Row> once = OnceOnly::once;
@@ -65,7 +65,7 @@ public final class OnceOnly {
                         GroupStateTimeout.NoTimeout());
     }
 
-    /** The partition of the topic, and the query that has written the record. */
+    /** Returns the partition of the topic and the query that has written the record. */
     private static String writer(Row record) {
         Map<String, String> headers = headers(record);
         boolean known = headers.containsKey(SOURCE) || headers.containsKey(ROW);
@@ -87,7 +87,7 @@ public final class OnceOnly {
         return RowFactory.create(values);
     }
 
-    /** The records of one writer in one partition; at their end the state is that of its newest batch. */
+    /** The records of one writer in one partition; at their end it stores the state of the newest batch. */
     private static final class Marked implements Iterator<Row> {
         private final Iterator<Row> records;
         private final GroupState<byte[]> state;
@@ -131,9 +131,9 @@ public final class OnceOnly {
         }
 
         /**
-         * Whether a record of an older batch is a copy: all of that was there before the newest began. Unless a
-         * checkpoint was rolled back, after which the writer's numbers come again with other records; so it is held
-         * against the offsets that were there. Where these are not known, it goes through.
+         * Returns whether a record of an older batch is a duplicate: all of that batch came before the newest one.
+         * After a rollback of a checkpoint, though, the writer's numbers return with other records; so the source's
+         * offset is compared with the highest one. A record without a source's offset is kept.
          */
         private boolean isBehind(Map<String, String> headers) {
             String source = headers.get(SOURCE);
@@ -141,7 +141,7 @@ public final class OnceOnly {
         }
     }
 
-    /** Whether the row was not there yet; it is there then. */
+    /** Adds the row; returns whether it is new. */
     private static boolean isNew(Row record, Map<String, String> headers, RowsSeen seen) {
         String source = headers.get(SOURCE);
         String row = headers.get(ROW);
@@ -165,7 +165,7 @@ public final class OnceOnly {
             for (byte[] each : new byte[][] {
                 record.<byte[]>getAs("key"), record.<byte[]>getAs("value"), bytes(source), bytes(row)
             }) {
-                // Its length before it, so that no two rows are the same bytes.
+                // The length comes first, so that different rows never have the same bytes.
                 digest.update(ByteBuffer.allocate(4).putInt(each == null ? -1 : each.length).flip());
                 digest.update(each == null ? new byte[0] : each);
             }
@@ -180,7 +180,7 @@ public final class OnceOnly {
         return text == null ? null : text.getBytes(StandardCharsets.UTF_8);
     }
 
-    /** Lakefeed's own headers of a record; the last one of each name counts. */
+    /** Returns lakefeed's headers of a record; the last one of each name counts. */
     private static Map<String, String> headers(Row record) {
         Map<String, String> found = new HashMap<>();
         int column = record.fieldIndex("headers");
@@ -191,7 +191,7 @@ public final class OnceOnly {
                 }
             }
         }
-        // Anybody can write headers of these names.
+        // Any producer can write headers of these names.
         if (!A_SOURCE.matcher(found.getOrDefault(SOURCE, "")).matches()) {
             found.remove(SOURCE);
         }

@@ -15,8 +15,9 @@ import java.util.UUID;
 import org.roaringbitmap.longlong.Roaring64NavigableMap;
 
 /**
- * Which rows of one batch of one writer have been seen in one partition of a topic: offsets of source partitions as
- * bitmaps, others by a digest of 128 bits; and of all its batches the highest offset of each source partition.
+ * The rows of one batch of one writer that were read in one partition of a topic: offsets of source partitions as
+ * bitmaps, other rows as digests of 128 bits. And the highest offset of each source partition, over all batches of the
+ * writer.
  */
 final class RowsSeen {
     private final Map<String, Roaring64NavigableMap> offsets = new HashMap<>();
@@ -27,22 +28,22 @@ final class RowsSeen {
         this.highest = highest;
     }
 
-    /** Of a writer's first batch. */
+    /** Returns the state of a writer's first batch. */
     static RowsSeen first() {
         return new RowsSeen(new HashMap<>());
     }
 
-    /** Of another batch of the same writer. */
+    /** Returns the state of another batch of the same writer. */
     RowsSeen other() {
         return new RowsSeen(highest);
     }
 
-    /** Whether so high an offset of a source partition has been seen in any batch. */
+    /** Returns whether any batch had this offset of a source partition, or a higher one. */
     boolean reached(String partition, long offset) {
         return highest.getOrDefault(partition, -1L) >= offset;
     }
 
-    /** Notes the record at an offset of a source partition; false if it was noted already. */
+    /** Adds the record at an offset of a source partition; false if it was added before. */
     boolean add(String partition, long offset) {
         Roaring64NavigableMap seen = offsets.computeIfAbsent(partition, any -> new Roaring64NavigableMap());
         if (seen.contains(offset)) {
@@ -53,12 +54,12 @@ final class RowsSeen {
         return true;
     }
 
-    /** Notes a row by its digest; false if it was noted already. */
+    /** Adds a row by its digest; false if it was added before. */
     boolean add(UUID digest) {
         return digests.add(digest);
     }
 
-    /** What {@link #read} takes; {@code batch} is whose rows these are. */
+    /** Returns the state for {@link #read}; {@code batch} is the batch of these rows. */
     byte[] write(long batch) {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
         try (DataOutputStream out = new DataOutputStream(bytes)) {
@@ -85,7 +86,7 @@ final class RowsSeen {
         return bytes.toByteArray();
     }
 
-    /** The rows out of what {@link #write} gave. */
+    /** Returns the rows in the result of {@link #write}. */
     static RowsSeen read(byte[] state) {
         RowsSeen seen = first();
         try (DataInputStream in = new DataInputStream(new ByteArrayInputStream(state))) {
@@ -108,7 +109,7 @@ final class RowsSeen {
         return seen;
     }
 
-    /** The batch of a state that {@link #write} gave. */
+    /** Returns the batch in the result of {@link #write}. */
     static long batch(byte[] state) {
         return ByteBuffer.wrap(state).getLong();
     }

@@ -1,2 +1,2 @@
-/** Records that lakefeed's Kafka sink has sent twice, and a reader that takes them once. */
+/** Reads a topic without the duplicates that lakefeed's Kafka sink writes when it sends a batch again. */
 package io.lakefeed.copies;

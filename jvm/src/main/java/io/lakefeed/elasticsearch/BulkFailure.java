@@ -1,18 +1,18 @@
 package io.lakefeed.elasticsearch;
 
-/** Why documents were not written; Python reads the kind out of the text. */
+/** Reports why documents were not written; Python reads the kind from the text. */
 public final class BulkFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    /** What became of them. */
+    /** The kind of failure. */
     enum Kind {
-        /** The server does not take a document, now or later. */
+        /** The server refuses a document, now and later. */
         REFUSED,
         /** The login is wrong, or may not write. */
         DENIED,
-        /** A newer version is there, or another driver has the fence. */
+        /** The index has a newer version, or another driver has the fence. */
         STALE,
-        /** The server is away, or has too much to do. */
+        /** The server is unavailable or overloaded. */
         AWAY
     }
 

@@ -15,12 +15,12 @@ import java.util.concurrent.TimeUnit;
 /**
  * Sends actions until each of them is acknowledged, or one is refused for good.
  *
- * <p>Purpose: a bulk request may succeed in part. What the cluster had no room for is sent again, and nothing else; before
- * anything is sent again, the ledger is asked whether another driver has taken over meanwhile. Limits: what is refused is
- * told by the document's id and the cluster's reason, never by its content.
+ * <p>A bulk request may succeed in part. Only the actions that the cluster rejected for overload are sent again. Before
+ * each retry the ledger is read: another driver may have taken over. Errors have the document's id and the cluster's
+ * reason, never its content.
  */
 final class BulkWriter {
-    /** Only what tells of each item how it went, so that a good answer is short. */
+    /** Requests only the status of each item, so that a good answer is short. */
     private static final String FILTER = "?filter_path=errors,error,items.*.status,items.*.error.type,items.*.error.reason";
 
     private static final Set<Integer> PASSING = Set.of(429, 502, 503, 504);
@@ -38,7 +38,7 @@ final class BulkWriter {
         this.node = node;
     }
 
-    /** Returns when all of them are acknowledged. */
+    /** Writes the actions, and returns when all of them are acknowledged. */
     void write(List<Action> actions) {
         List<Action> left = actions;
         long pause = FIRST_PAUSE_MS;
@@ -63,7 +63,7 @@ final class BulkWriter {
         }
     }
 
-    /** What is to be sent again, and why. */
+    /** The actions to send again, and why. */
     private record Sent(List<Action> left, String reason) {
         static final Sent ALL = new Sent(List.of(), "");
     }
@@ -77,7 +77,7 @@ final class BulkWriter {
             answer = cluster.ask(node, target.bulk() + FILTER, body.toByteArray());
             document = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
         } catch (IOException away) {
-            // Also an answer that broke off: what it was about is written again.
+            // An interrupted answer too: its actions are written again.
             return new Sent(actions, told(away));
         } catch (InterruptedException killed) {
             throw interrupted(killed);
@@ -100,7 +100,7 @@ final class BulkWriter {
         return document.path("errors").asBoolean() ? sorted(actions, document.path("items")) : Sent.ALL;
     }
 
-    /** What of an answer with errors is to be sent again. */
+    /** Returns the actions to send again after an answer with errors. */
     private static Sent sorted(List<Action> actions, JsonNode items) {
         if (items.size() != actions.size()) {
             return new Sent(actions, "an answer of " + items.size() + " items to " + actions.size());
@@ -108,10 +108,10 @@ final class BulkWriter {
         List<Action> again = new ArrayList<>();
         String reason = "";
         for (int index = 0; index < actions.size(); index++) {
-            // {"index": {"status": 201}}: the name of the action is the only one there.
+            // {"index": {"status": 201}}: the name of the action is the only key.
             JsonNode item = items.get(index).elements().next();
             int status = item.path("status").asInt();
-            // 404: a delete that has found nothing, unless there is an error.
+            // 404: a delete that found nothing, unless there is an error.
             if (status < 300 || (status == 404 && item.path("error").isMissingNode())) {
                 continue;
             }
@@ -129,7 +129,9 @@ final class BulkWriter {
         return new Sent(again, reason);
     }
 
-    /** A driver that has slept, or was cut off from the cluster, must not write over what came after it. */
+    /**
+     * Checks the fence: a driver that was suspended, or cut off from the cluster, must not overwrite newer documents.
+     */
     private void requireFence() {
         try {
             HttpResponse<byte[]> answer = cluster.ask(node, target.ledger(), null);
@@ -140,7 +142,7 @@ final class BulkWriter {
                 }
             }
         } catch (IOException away) {
-            // So are the documents: their request tells.
+            // The documents' own request reports the same failure.
         } catch (InterruptedException killed) {
             throw interrupted(killed);
         }
@@ -167,7 +169,7 @@ final class BulkWriter {
         }
     }
 
-    /** The cluster quotes what it could not read: up to the end, or in brackets. */
+    /** Removes the quoted content from the cluster's reason: up to the end, or in brackets. */
     static String withoutContent(String reason) {
         return reason
                 .replaceAll("(?si)[.:]?\\s*(preview of field's value|for input string|prefix of the first immense term).*", "")

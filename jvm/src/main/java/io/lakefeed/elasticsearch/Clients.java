@@ -14,14 +14,14 @@ import java.util.concurrent.ConcurrentHashMap;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
-/** One HTTP client for all tasks of a JVM that trust the same: it keeps connections open, and threads. */
+/** One HTTP client for all tasks of a JVM with the same authority: it keeps connections and threads. */
 final class Clients {
     private static final Map<String, HttpClient> MADE = new ConcurrentHashMap<>();
 
     private Clients() {}
 
     /**
-     * The client that trusts an authority.
+     * Returns the client that trusts an authority.
      *
      * @param authority certificates (PEM), or null for those that Java trusts
      */

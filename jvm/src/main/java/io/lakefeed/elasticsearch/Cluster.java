@@ -15,16 +15,16 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 
 /**
- * A cluster, and how to log in.
+ * A cluster and its login.
  *
- * <p>The login is copied out of {@link Secrets}, and travels to the executors inside serialised tasks only.
+ * <p>The login is copied from {@link Secrets}, and reaches the executors only inside serialised tasks.
  */
 public final class Cluster implements Serializable {
     private static final long serialVersionUID = 1L;
-    /** For a whole exchange: the documents, and what the cluster says of them. */
+    /** The time for a whole exchange: the documents and the cluster's answer. */
     private static final Duration TIMEOUT = Duration.ofSeconds(30);
 
-    /** A refused document is a few hundred bytes of an answer, and a request has thousands at most. */
+    /** An answer has a few hundred bytes for a refused document, and a request has thousands of documents at most. */
     private static final int MOST_BYTES = 64 << 20;
 
     private final String[] urls;
@@ -38,23 +38,23 @@ public final class Cluster implements Serializable {
     }
 
     /**
-     * Makes one.
+     * Creates a cluster.
      *
      * @param urls of its nodes, without a slash at their end
-     * @param secret the name among {@link Secrets} of the header that logs in, or null
-     * @param authority the certificates (PEM) that the nodes' are signed by, or null for those that Java trusts
+     * @param secret name in {@link Secrets} of the header for the login, or null
+     * @param authority the certificates (PEM) that have signed the nodes', or null for those that Java trusts
      */
     public static Cluster of(List<String> urls, String secret, String authority) {
         return new Cluster(urls, secret == null ? null : Secrets.get(secret), authority);
     }
 
     /**
-     * Writes documents, and returns when the cluster has acknowledged all of them. Spark's {@code SparkException} has the
-     * {@link BulkFailure} of the task that failed.
+     * Writes documents, and returns when the cluster has acknowledged all of them. Spark's {@code SparkException} has
+     * the {@link BulkFailure} of the task that failed.
      *
-     * @param documents id and JSON, both text; without JSON the document is deleted
-     * @param target the index, the version that they get, and whose they are
-     * @return how many they were
+     * @param documents id and JSON, both text; a document without JSON is deleted
+     * @param target the index, the version of the documents, and their feed
+     * @return the number of documents
      */
     public long write(Dataset<Row> documents, BulkTarget target) {
         return documents.mapPartitions(new BulkTask(this, target), Encoders.LONG()).collectAsList().stream()
@@ -63,10 +63,10 @@ public final class Cluster implements Serializable {
     }
 
     /**
-     * Asks one of the nodes.
+     * Sends a request to one of the nodes.
      *
      * @param node any number; the same number is the same node
-     * @param body null to get
+     * @param body null for GET
      */
     HttpResponse<byte[]> ask(int node, String path, byte[] body) throws IOException, InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(urls[Math.floorMod(node, urls.length)] + path))

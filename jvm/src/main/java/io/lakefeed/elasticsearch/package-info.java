@@ -1,2 +1,2 @@
-/** A feed's rows as documents of Elasticsearch or OpenSearch: written by the tasks, in bulk requests. */
+/** Writes a feed's rows as documents of Elasticsearch or OpenSearch: in the tasks, in bulk requests. */
 package io.lakefeed.elasticsearch;

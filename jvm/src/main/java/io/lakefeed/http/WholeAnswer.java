@@ -18,10 +18,10 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
 /**
- * Asks a server and waits for the whole answer, within a deadline and a size.
+ * Sends a request and waits for the whole answer, within a deadline and a size.
  *
  * <p>The timeout of {@link HttpRequest} ends with the headers, and its body has no bound: a server that sends one byte
- * a second, or never ends, would hold the caller, or fill the memory.
+ * a second, or sends forever, would block the caller or fill the memory.
  */
 public final class WholeAnswer {
     private WholeAnswer() {}
@@ -31,8 +31,8 @@ public final class WholeAnswer {
      *
      * @param within from connecting to the last byte of the body
      * @param most bytes of the body
-     * @throws HttpTimeoutException if the answer is not whole in time
-     * @throws IOException if nobody answers, the answer breaks off, or its body has more bytes
+     * @throws HttpTimeoutException if the answer is incomplete at the deadline
+     * @throws IOException if the server is unavailable, the answer is cut off, or its body has more bytes
      */
     public static HttpResponse<byte[]> of(HttpClient http, HttpRequest request, Duration within, int most)
             throws IOException, InterruptedException {
@@ -48,7 +48,7 @@ public final class WholeAnswer {
             }
             throw new IOException(failed.getCause());
         } finally {
-            // Closes the connection of an answer that is not whole.
+            // Closes the connection of an incomplete answer.
             answer.cancel(true);
             body.close();
         }

@@ -1,2 +1,2 @@
-/** HTTP exchanges that end: in time, and in size. */
+/** HTTP exchanges that are bounded in time and in size. */
 package io.lakefeed.http;

@@ -16,9 +16,9 @@ import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 
 /**
- * A database, and how to log in.
+ * A database and its login.
  *
- * <p>The password is copied out of {@link Secrets}, and travels to the executors inside serialised tasks only.
+ * <p>The password is copied from {@link Secrets}, and reaches the executors only inside serialised tasks.
  */
 public final class Database implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -36,12 +36,12 @@ public final class Database implements Serializable {
     }
 
     /**
-     * Makes one.
+     * Creates a database.
      *
      * @param url of the database, without user and password
      * @param driver the driver's class
-     * @param secret the password's name among {@link Secrets}
-     * @param properties the user, and what else the driver is to know
+     * @param secret name of the password in {@link Secrets}
+     * @param properties the user, and other properties of the driver
      * @param first statements for each new connection
      */
     public static Database of(
@@ -55,7 +55,7 @@ public final class Database implements Serializable {
         Properties login = new Properties();
         login.putAll(properties);
         try {
-            // Not by DriverManager: it does not see drivers that Spark's class loader has loaded.
+            // DriverManager does not see drivers that Spark's class loader has loaded.
             Driver loaded = (Driver) Class.forName(driver, true, Thread.currentThread().getContextClassLoader())
                     .getDeclaredConstructor()
                     .newInstance();
@@ -78,18 +78,18 @@ public final class Database implements Serializable {
         }
     }
 
-    /** A connection of the driver's own. */
+    /** Returns a connection of the driver. */
     public DatabaseSession session() {
         return new DatabaseSession(connect());
     }
 
     /**
-     * Writes rows into a table, each task in a transaction of its own.
+     * Writes rows into a table, each task in its own transaction.
      *
-     * @param rows their columns are the first parameters of the statement; points in time as {@code java.time} has them
+     * @param rows their columns are the first parameters of the statement; points in time are {@code java.time} values
      * @param insert has the id of the task's attempt as its last parameter
-     * @param zoned whether the database keeps points in time as such; else they are given as UTC's wall clock
-     * @return {@code attempt:rows} of each task whose rows count; a table can have those of failed attempts too
+     * @param zoned whether the database stores points in time; else it gets the time in UTC without a zone
+     * @return {@code attempt:rows} of each task whose rows count; a table can have rows of failed attempts too
      */
     public List<String> stage(Dataset<Row> rows, String insert, boolean zoned) {
         return rows.mapPartitions(new StagedRows(this, insert, zoned), Encoders.STRING()).collectAsList();

@@ -2,7 +2,7 @@ package io.lakefeed.jdbc;
 
 import java.sql.SQLException;
 
-/** What a database or its driver says; Python reads the state out of the text. */
+/** Reports the error of a database or its driver; Python reads the state from the text. */
 public final class DatabaseFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
@@ -10,7 +10,7 @@ public final class DatabaseFailure extends RuntimeException {
         super("lakefeed database [" + failed.getSQLState() + " " + failed.getErrorCode() + "]: " + told(failed), failed);
     }
 
-    /** A batch's exception says less than the one behind it. */
+    /** Returns the text of the exception behind a batch's, which says more. */
     private static String told(SQLException failed) {
         SQLException last = failed;
         while (last.getNextException() != null && last.getNextException() != last) {

@@ -9,7 +9,7 @@ import java.sql.SQLException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** A connection whose statements are one transaction until {@link #commit}. For what is small: ledger and catalog. */
+/** A connection whose statements are one transaction until {@link #commit}. For small amounts: ledger and catalog. */
 public final class DatabaseSession implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -19,7 +19,7 @@ public final class DatabaseSession implements AutoCloseable {
         this.connection = connection;
     }
 
-    /** The rows as JSON: numbers, booleans and nulls as such, everything else as text. */
+    /** Runs a query and returns its rows as JSON: numbers, booleans and nulls as such, everything else as text. */
     public String query(String sql, List<Object> parameters) {
         List<List<Object>> rows = new ArrayList<>();
         try (PreparedStatement statement = prepared(sql, parameters);
@@ -43,7 +43,7 @@ public final class DatabaseSession implements AutoCloseable {
         }
     }
 
-    /** Runs a statement; returns how many rows it has met. */
+    /** Runs a statement; returns the number of rows that it affects. */
     public long update(String sql, List<Object> parameters) {
         try (PreparedStatement statement = prepared(sql, parameters)) {
             return statement.executeLargeUpdate();
@@ -60,7 +60,7 @@ public final class DatabaseSession implements AutoCloseable {
         return statement;
     }
 
-    /** Ends the transaction; all of it is visible now. */
+    /** Commits the transaction. */
     public void commit() {
         try {
             connection.commit();
@@ -69,7 +69,7 @@ public final class DatabaseSession implements AutoCloseable {
         }
     }
 
-    /** Ends the connection; what was not committed is gone. */
+    /** Closes the connection and rolls back what was not committed. */
     @Override
     public void close() {
         try {
@@ -82,7 +82,7 @@ public final class DatabaseSession implements AutoCloseable {
         try {
             connection.close();
         } catch (SQLException broken) {
-            // It was lost before.
+            // The connection was lost before.
         }
     }
 }

@@ -16,8 +16,8 @@ import org.apache.spark.sql.Row;
 /**
  * Writes one task's rows into the staging table, in one transaction.
  *
- * <p>Each row has the id of the attempt that wrote it: one whose commit succeeded while its answer was lost runs again, and
- * only the driver knows which of the two counts.
+ * <p>Each row has the id of its attempt: an attempt that committed without an answer runs again, and only the driver
+ * knows which of the two counts.
  */
 final class StagedRows implements MapPartitionsFunction<Row, String> {
     private static final long serialVersionUID = 1L;
@@ -36,7 +36,7 @@ final class StagedRows implements MapPartitionsFunction<Row, String> {
     @Override
     public Iterator<String> call(Iterator<Row> rows) {
         long attempt = TaskContext.get().taskAttemptId();
-        // Without rows no connection: many tasks of a small batch have none.
+        // Connects only if there are rows: many tasks of a small batch have none.
         if (!rows.hasNext()) {
             return List.<String>of().iterator();
         }

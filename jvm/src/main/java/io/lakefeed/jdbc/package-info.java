@@ -1,2 +1,2 @@
-/** A feed's rows in a database: staged by the tasks, landed by one transaction of the driver. */
+/** Writes a feed's rows to a database: the tasks stage them, one transaction of the driver commits them. */
 package io.lakefeed.jdbc;

@@ -24,10 +24,11 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Topics of Kafka for {@code spark.readStream.format("io.lakefeed.kafka.KafkaRecords")}, and for {@code spark.read}.
+ * Reads Kafka topics with {@code spark.readStream.format("io.lakefeed.kafka.KafkaRecords")}, and with {@code
+ * spark.read}.
  *
- * <p>It is Spark's Kafka source, with its options, offsets and readers, but for one step: {@link RecordRows} makes the
- * rows. Spark's own step throws on a timestamp that overflows a long of microseconds, without the record's position.
+ * <p>It is Spark's Kafka source, with its options, offsets and readers, except for one step: {@link RecordRows} creates
+ * the rows. Spark's own step throws if a timestamp overflows a long of microseconds, and its error has no position.
  *
  * <p>The columns are those of Spark's source, and {@code bad_timestamp}: see {@link RecordRows}.
  */
@@ -108,7 +109,7 @@ public final class KafkaRecords implements TableProvider {
         }
     }
 
-    /** Makes Spark's readers, with our rows. */
+    /** Creates Spark's readers and replaces the step that creates their rows. */
     private record Factory(StructType columns) implements PartitionReaderFactory {
         @Override
         public PartitionReader<InternalRow> createReader(InputPartition partition) {

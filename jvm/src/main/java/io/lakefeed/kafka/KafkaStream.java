@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
 
-/** Spark's stream of topics with other readers: offsets, limits, triggers and metrics are its own. */
+/** Spark's stream of topics with other readers; offsets, limits, triggers and metrics are Spark's. */
 final class KafkaStream
         implements MicroBatchStream, SupportsTriggerAvailableNow, SupportsRealTimeMode, ReportsSourceMetrics {
     private final KafkaMicroBatchStream spark;
@@ -99,7 +99,7 @@ final class KafkaStream
         spark.stop();
     }
 
-    /** In Spark's progress reports and UI. */
+    /** Spark shows this in progress reports and in its UI. */
     @Override
     public String toString() {
         return spark.toString();

@@ -13,12 +13,13 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Makes a row of each record: the columns of Spark's Kafka source, and {@code bad_timestamp}.
+ * Creates a row for each record: the columns of Spark's Kafka source, and {@code bad_timestamp}.
  *
- * <p>A record without a timestamp (-1) has a null {@code timestamp}. One whose timestamp, in microseconds, is no long
- * has a null too, and the timestamp as it is, in milliseconds, in {@code bad_timestamp}, which is null for all others.
+ * <p>A record without a timestamp (-1) has a null {@code timestamp}. If a timestamp overflows a long of microseconds,
+ * {@code timestamp} is null and {@code bad_timestamp} has the timestamp in milliseconds; otherwise {@code
+ * bad_timestamp} is null.
  *
- * <p>Each call fills the same row again, as Spark's own step does. One thread alone calls it.
+ * <p>Each call fills the same row again, as Spark's own step does. Not thread safe.
  */
 final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>, UnsafeRow> {
     private static final StructType COLUMNS = StructType.fromDDL("key BINARY, value BINARY, topic STRING, partition INT,"
@@ -44,15 +45,15 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         header = headers == null ? null : new UnsafeRowWriter(headers, 2);
     }
 
-    /** The columns of the rows. */
+    /** Returns the columns of the rows. */
     static StructType columns(boolean withHeaders) {
         return withHeaders ? WITH_HEADERS : COLUMNS;
     }
 
     /**
-     * Lets Spark's reader of a partition make its rows here.
+     * Replaces the step of Spark's partition reader that creates rows.
      *
-     * <p>The reader keeps the step in a private field, and has no other way to change it.
+     * <p>The reader has the step in a private field, and no other way to change it.
      */
     static void replaceIn(KafkaBatchPartitionReader reader, StructType columns) {
         try {
@@ -118,7 +119,10 @@ final class RecordRows extends AbstractFunction1<ConsumerRecord<byte[], byte[]>,
         }
     }
 
-    /** A reader has one topic, whose name is the same object in all records of a fetch. */
+    /**
+     * Returns the topic as Spark's text. A reader has one topic, whose name is the same object in all records of a
+     * fetch.
+     */
     private UTF8String text(String name) {
         if (name != topic) {
             topic = name;

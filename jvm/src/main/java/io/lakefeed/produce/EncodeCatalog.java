@@ -4,7 +4,7 @@ import io.lakefeed.FunctionsOnly;
 import java.util.Map;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The encoder as an SQL function: {@code <catalog>.encode(struct)}; for the options see {@link ProtobufEncode}. */
+/** The encoder as an SQL function: {@code <catalog>.encode(struct)}; {@link ProtobufEncode} lists the options. */
 public final class EncodeCatalog extends FunctionsOnly {
     @Override
     protected Map<String, Binding> functions(String name, CaseInsensitiveStringMap options) {

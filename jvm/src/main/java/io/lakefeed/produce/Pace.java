@@ -9,11 +9,10 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 
 /**
- * {@code pace(bytes)}: the bytes themselves, no faster than a rate for all tasks of this JVM together.
+ * {@code pace(bytes)} returns the bytes, no faster than a rate for all tasks of this JVM together.
  *
- * <p>Time is given out in slots of up to {@value #SLOT_MILLIS} ms, so that at a million rows a second no lock is
- * taken for each row. What was not used in time is lost: after a pause there is no burst. With several
- * executors each has the whole rate. A killed task stops waiting.
+ * <p>It assigns time in slots of up to {@value #SLOT_MILLIS} ms, so that a million rows a second do not take a lock
+ * each. Unused time is lost: no burst follows a pause. Each executor has the whole rate. A killed task stops waiting.
  */
 public final class Pace implements ScalarFunction<byte[]>, Serializable {
     private static final long serialVersionUID = 1L;
@@ -31,7 +30,7 @@ public final class Pace implements ScalarFunction<byte[]>, Serializable {
         this.rowsPerSecond = rowsPerSecond;
     }
 
-    /** When the next slot begins, shared by all tasks of the JVM. */
+    /** The start of the next slot, shared by all tasks of the JVM. */
     private static final class Clock {
         private long next = System.nanoTime();
 
@@ -43,7 +42,7 @@ public final class Pace implements ScalarFunction<byte[]>, Serializable {
         }
     }
 
-    /** Called by generated code, once for each row. */
+    /** Returns one value after its turn; generated code calls this. */
     public synchronized byte[] invoke(byte[] value) {
         if (rowsLeft == 0) {
             waitForSlot();

@@ -32,7 +32,7 @@ public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializabl
     private transient byte[] header;
     private transient ProtobufWriter writer;
 
-    /** The encoder for the one argument in {@code arguments}. */
+    /** Creates the encoder of the one argument in {@code arguments}. */
     ProtobufEncode(Map<String, String> options, StructType arguments) {
         if (arguments.size() != 1 || !(arguments.fields()[0].dataType() instanceof StructType struct)) {
             throw new UnsupportedOperationException("encode() takes one struct");
@@ -54,7 +54,7 @@ public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializabl
         writer = new ProtobufWriter(found, type);
     }
 
-    /** The header: a zero, the id, and where the message stands; a single 0 is short for the first message. */
+    /** Returns the header: a zero, the id, and the message indexes; a single 0 is short for the first message. */
     private static byte[] header(int schemaId, List<Integer> indexes) {
         WireOutput out = new WireOutput();
         out.raw(ByteBuffer.allocate(5).put((byte) 0).putInt(schemaId).array());
@@ -67,7 +67,7 @@ public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializabl
         return out.toBytes();
     }
 
-    /** Called by generated code, once for each row. */
+    /** Encodes one row; generated code calls this. */
     public byte[] invoke(InternalRow row) {
         if (row == null) {
             return null;

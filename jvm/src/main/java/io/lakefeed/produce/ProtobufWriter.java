@@ -28,11 +28,11 @@ import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Rows as Protobuf messages: the mirror of the decoder, for rows of the types that it gives. Worked out once for a
- * message type and a row's type; fields are matched by name.
+ * Writes rows as Protobuf messages, for rows of the types that the decoder returns. It is compiled once for a message
+ * type and a row's type; fields are matched by name.
  */
 final class ProtobufWriter {
-    /** How the error begins that a row with a null raises; Python recognises it. */
+    /** Python recognises the error of a row with a null by this prefix. */
     static final String NULL_MARK = "lakefeed: null where the schema allows none: field ";
 
     private static final String TIMESTAMP = "google.protobuf.Timestamp";
@@ -51,7 +51,7 @@ final class ProtobufWriter {
     }
 
     /**
-     * A writer of {@code message}.
+     * Creates a writer of {@code message}.
      *
      * @throws SchemaException if the columns do not fit its fields
      */
@@ -248,7 +248,7 @@ final class ProtobufWriter {
         throw new IllegalArgumentException("field " + field.name() + ": " + value + " is no number");
     }
 
-    /** A whole number within the bounds of the field's type; for 64 bits without sign, its bits. */
+    /** Checks a whole number against the bounds of the field's type; returns the bits of an unsigned one of 64 bits. */
     private static long whole(Object value, Field field) {
         BigInteger number = value instanceof Decimal decimal
                 ? decimal.toJavaBigDecimal().toBigIntegerExact()

@@ -54,18 +54,18 @@ record Features(Presence unlabelled, boolean delimited, boolean openEnums) {
         };
     }
 
-    /** The presence of a field with this label, null for none. */
+    /** Returns the presence of a field with this label, null for none. */
     Presence presence(Presence label) {
         return label == null ? unlabelled : label;
     }
 
-    /** Whether a feature of this name can have this value in this place. */
+    /** Returns whether a feature of this name can have this value in this place. */
     static boolean isKnown(String feature, String value, Place place) {
         Feature known = KNOWN.get(feature);
         return known != null && known.values.contains(value) && known.places.contains(place);
     }
 
-    /** These, but for one feature by its name in the language. */
+    /** Returns these features with one of them changed, by its name in the language. */
     Features with(String feature, String value) {
         return switch (feature + " " + value) {
             case "field_presence IMPLICIT" -> new Features(Presence.IMPLICIT, delimited, openEnums);

@@ -4,7 +4,7 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * The types that every Protobuf library brings, so that nobody registers them: layouts of {@code
+ * Types that every Protobuf library contains, so that they are not registered: the layouts of {@code
  * google/protobuf/*.proto}, {@code google/type/*.proto} and Confluent's decimal.
  */
 final class KnownTypes {

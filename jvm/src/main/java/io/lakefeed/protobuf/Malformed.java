@@ -1,10 +1,10 @@
 package io.lakefeed.protobuf;
 
-/** Bytes that are no Protobuf message; costs no stack trace, since records can be broken by the million. */
+/** Reports bytes that are no Protobuf message; has no stack trace, because millions of records can be broken. */
 public final class Malformed extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
-    /** With the reason. */
+    /** Creates the exception with its reason. */
     public Malformed(String message) {
         super(message, null, false, false);
     }

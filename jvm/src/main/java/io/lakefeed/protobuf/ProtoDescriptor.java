@@ -26,7 +26,7 @@ public final class ProtoDescriptor {
     private ProtoDescriptor() {}
 
     /**
-     * The files of a set, such as {@code protoc --descriptor_set_out} writes, by their names.
+     * Returns the files of a set by their names, such as {@code protoc --descriptor_set_out} writes one.
      *
      * @throws SchemaException if the bytes are no such set
      */
@@ -42,7 +42,7 @@ public final class ProtoDescriptor {
     }
 
     /**
-     * The file that a {@code FileDescriptorProto} describes.
+     * Returns the file that a {@code FileDescriptorProto} describes.
      *
      * @throws SchemaException if the bytes are none
      */
@@ -117,7 +117,7 @@ public final class ProtoDescriptor {
                 .toList();
     }
 
-    /** The features that the options in field {@code options} say in their field {@code of}. */
+    /** Returns the features that the options in field {@code options} set in their field {@code of}. */
     private static Features features(Features inherited, Fields owner, int options, int of) {
         Fields said = owner.message(options).message(of);
         Features features = switch ((int) said.number(1, 0)) {

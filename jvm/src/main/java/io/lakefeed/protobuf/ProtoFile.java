@@ -3,7 +3,7 @@ package io.lakefeed.protobuf;
 import java.util.List;
 
 /**
- * A {@code .proto} file as far as its messages' layout goes: what both its text and its descriptor say.
+ * The layout of a {@code .proto} file's messages: the common part of its text and its descriptor.
  *
  * @param packageName without a dot at its end; empty for none
  * @param imports paths
@@ -29,7 +29,7 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     public record Field(
             String name, int number, String type, Presence presence, String oneof, boolean delimited, int line) {
 
-        /** As errors name it. */
+        /** Returns the name for errors. */
         String inMessage(String message) {
             return (line == 0 ? "" : "line " + line + ": ") + "the field " + name + " of " + message;
         }
@@ -41,15 +41,15 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
     /** One of an enum's values. */
     public record Value(String name, int number) {}
 
-    /** Whether, and how, a field can be missing. */
+    /** How a field can be missing. */
     public enum Presence {
-        /** Not written when it is zero: missing means zero. */
+        /** Not written when it is zero: a missing field is zero. */
         IMPLICIT,
-        /** Missing means not set. */
+        /** A missing field is not set. */
         EXPLICIT,
         /** Never missing. */
         REQUIRED,
-        /** Any number of times. */
+        /** Occurs any number of times. */
         REPEATED
     }
 }

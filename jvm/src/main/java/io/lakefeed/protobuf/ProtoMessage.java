@@ -6,7 +6,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 
-/** A message type whose fields' types are resolved when they are first asked for. */
+/** A message type; resolves the types of its fields at their first use. */
 public final class ProtoMessage {
     private final ProtoTypes types;
     private final String fullName;
@@ -30,7 +30,7 @@ public final class ProtoMessage {
             ProtoMessage message,
             List<ProtoFile.Value> symbols) {
 
-        /** Whether it is a map field. */
+        /** Returns whether it is a map field. */
         public boolean isMap() {
             return presence == Presence.REPEATED && message != null && message.isMapEntry();
         }
@@ -49,25 +49,25 @@ public final class ProtoMessage {
         this.written = written;
     }
 
-    /** With its package and the messages around it: {@code a.b.Trip.Stop}. */
+    /** Returns the name with its package and the messages around it: {@code a.b.Trip.Stop}. */
     public String fullName() {
         return fullName;
     }
 
-    /** Without them. */
+    /** Returns the name without them. */
     public String name() {
         return written.name();
     }
 
-    /** Whether it stands for the entries of a map field. */
+    /** Returns whether its messages are the entries of a map field. */
     public boolean isMapEntry() {
         return written.mapEntry();
     }
 
     /**
-     * Its fields in the order of the file.
+     * Returns the fields in the order of the file.
      *
-     * @throws SchemaException if a field's type is not defined anywhere, or two have one number
+     * @throws SchemaException if a field's type is not defined, or two have one number
      */
     public synchronized List<Field> fields() {
         if (fields == null) {
@@ -92,7 +92,7 @@ public final class ProtoMessage {
         }
         Object found = types.resolve(field.type(), fullName);
         if (found instanceof ProtoMessage message) {
-            // A message that is not there is always told from an empty one.
+            // A missing message always differs from an empty one.
             Presence presence = field.presence() == Presence.IMPLICIT && !isMapEntry()
                     ? Presence.EXPLICIT
                     : field.presence();

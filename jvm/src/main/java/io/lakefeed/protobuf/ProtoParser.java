@@ -48,7 +48,7 @@ public final class ProtoParser {
     }
 
     /**
-     * The file that {@code text} describes.
+     * Returns the file that {@code text} describes.
      *
      * @throws SchemaException if it is not a {@code .proto} text, or one that protoc refuses; the message has the line
      */
@@ -320,7 +320,7 @@ public final class ProtoParser {
         place.body.fields.add(new Field(name, number, entry, Presence.REPEATED, null, false, line));
     }
 
-    /** As protoc names the message behind a map field: {@code by_zone} becomes {@code ByZoneEntry}. */
+    /** Names the message behind a map field as protoc does: {@code by_zone} becomes {@code ByZoneEntry}. */
     private static String entryName(String field) {
         StringBuilder name = new StringBuilder();
         boolean capital = true;

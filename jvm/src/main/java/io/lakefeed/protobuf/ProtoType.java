@@ -2,7 +2,7 @@ package io.lakefeed.protobuf;
 
 import java.util.Locale;
 
-/** The types of fields, with the wire type of each. */
+/** The types of fields with their wire types. */
 public enum ProtoType {
     /** {@code double}: 8 bytes. */
     DOUBLE(WireInput.FIXED64),
@@ -45,17 +45,17 @@ public enum ProtoType {
         this.wireType = wireType;
     }
 
-    /** The wire type of one value. */
+    /** Returns the wire type of one value. */
     public int wireType() {
         return wireType;
     }
 
-    /** Whether repeated values can stand in one length-delimited field without tags. */
+    /** Returns whether repeated values can be in one length-delimited field without tags. */
     public boolean packable() {
         return wireType != WireInput.LENGTH;
     }
 
-    /** The scalar type of this name in the language; null if it is none. */
+    /** Returns the scalar type of this name in the language; null if it is none. */
     static ProtoType scalar(String name) {
         for (ProtoType type : values()) {
             if (type.wordOf().equals(name) && type != ENUM && type != MESSAGE) {
@@ -65,7 +65,7 @@ public enum ProtoType {
         return null;
     }
 
-    /** As the language writes it. */
+    /** Returns the name in the language. */
     public String wordOf() {
         return name().toLowerCase(Locale.ROOT);
     }

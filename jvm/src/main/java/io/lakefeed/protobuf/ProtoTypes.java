@@ -17,7 +17,9 @@ public final class ProtoTypes {
         this.main = main;
     }
 
-    /** Types of {@code main}, whose fields may have types of {@code others} and Protobuf's well-known ones. */
+    /**
+     * Returns the types of {@code main}, whose fields may have types of {@code others} and Protobuf's well-known ones.
+     */
     public static ProtoTypes of(ProtoFile main, Iterable<ProtoFile> others) {
         ProtoTypes types = new ProtoTypes(main);
         types.add(main, types.named);
@@ -31,7 +33,7 @@ public final class ProtoTypes {
     }
 
     /**
-     * Types of a descriptor set; the last file is the one that it was made for, as protoc writes it.
+     * Returns the types of a descriptor set; its last file is the main one, as protoc writes it.
      *
      * @throws SchemaException if the bytes are none
      */
@@ -44,8 +46,7 @@ public final class ProtoTypes {
     }
 
     /**
-     * A schema as registries give it: the text, or as Confluent's Python client registers it, a file descriptor
-     * in Base64.
+     * Parses a schema from a registry: text, or a file descriptor in Base64, as Confluent's Python client registers it.
      *
      * @throws SchemaException if it is neither
      */
@@ -65,22 +66,22 @@ public final class ProtoTypes {
         return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || "+/=\r\n".indexOf(c) >= 0;
     }
 
-    /** The main file's messages (of a set, all files'), nested ones too, by their full names. */
+    /** Returns the main file's messages (of a set, all files'), with nested ones, by their full names. */
     public Map<String, ProtoMessage> messages() {
         return named;
     }
 
-    /** The full names of the main file's top-level messages, in its order. */
+    /** Returns the full names of the main file's top-level messages, in its order. */
     public List<String> topLevel() {
         String prefix = prefix(main.packageName());
         return main.messages().stream().map(each -> prefix + each.name()).toList();
     }
 
     /**
-     * The main file's message of this name; without a name, its first.
+     * Returns the main file's message of this name; without a name, its first.
      *
      * @param name full, or without the package; or null
-     * @throws SchemaException if there is none; the message names those that are there
+     * @throws SchemaException if there is none; its text names the existing ones
      */
     public ProtoMessage message(String name) {
         if (name == null) {
@@ -100,7 +101,7 @@ public final class ProtoTypes {
     }
 
     /**
-     * The message that Confluent's message indexes mean: the number of a top-level message, then of one in it, …
+     * Returns the message at Confluent's message indexes: the number of a top-level message, then of one in it, …
      *
      * @throws Malformed if there is none
      */
@@ -118,7 +119,7 @@ public final class ProtoTypes {
         return named.get(name.toString());
     }
 
-    /** Where a message stands, as {@link #message(List)} takes it. */
+    /** Returns the indexes of a message, as {@link #message(List)} takes them. */
     public List<Integer> indexes(ProtoMessage message) {
         List<Integer> indexes = new ArrayList<>();
         List<ProtoFile.Message> siblings = main.messages();
@@ -136,9 +137,9 @@ public final class ProtoTypes {
     }
 
     /**
-     * The message or enum that a name written inside {@code scope} means; null if there is none.
+     * Returns the message or enum that a name written inside {@code scope} means; null if there is none.
      *
-     * <p>The innermost message with the name's first part decides, even if the rest is not in it.
+     * <p>The innermost message with the name's first part decides, even if it does not contain the rest.
      */
     Object resolve(String name, String scope) {
         if (name.startsWith(".")) {
@@ -153,7 +154,7 @@ public final class ProtoTypes {
         }
     }
 
-    /** Every message of the main file with its fields, one a line: equal for equal layouts. */
+    /** Returns every message of the main file with its fields, one a line: equal for equal layouts. */
     @Override
     public String toString() {
         StringBuilder text = new StringBuilder();

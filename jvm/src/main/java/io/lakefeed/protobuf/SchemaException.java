@@ -1,10 +1,10 @@
 package io.lakefeed.protobuf;
 
-/** A Protobuf schema that cannot be read or used; the message says where and why. */
+/** Reports a Protobuf schema that cannot be read or used; the message says where and why. */
 public final class SchemaException extends IllegalArgumentException {
     private static final long serialVersionUID = 1L;
 
-    /** With the reason. */
+    /** Creates the exception with its reason. */
     public SchemaException(String message) {
         super(message);
     }

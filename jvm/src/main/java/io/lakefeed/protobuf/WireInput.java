@@ -14,25 +14,25 @@ import java.lang.invoke.VarHandle;
  * @see <a href="https://protobuf.dev/programming-guides/encoding/">Protobuf's encoding</a>
  */
 public final class WireInput {
-    /** Wire types. */
+    /** Wire type of a variable-length integer. */
     public static final int VARINT = 0;
 
-    /** 8 bytes, little end first. */
+    /** Wire type of 8 bytes, lowest byte first. */
     public static final int FIXED64 = 1;
 
-    /** A length as a varint, then so many bytes. */
+    /** Wire type of a length and as many bytes. */
     public static final int LENGTH = 2;
 
-    /** A group's begin. */
+    /** Wire type of a group's start. */
     public static final int START_GROUP = 3;
 
-    /** A group's end. */
+    /** Wire type of a group's end. */
     public static final int END_GROUP = 4;
 
-    /** 4 bytes, little end first. */
+    /** Wire type of 4 bytes, lowest byte first. */
     public static final int FIXED32 = 5;
 
-    /** As deep as Protobuf's own libraries read messages in messages. */
+    /** The deepest nesting of messages, as in Protobuf's own libraries. */
     public static final int DEEPEST = 100;
 
     private static final VarHandle INTS = MethodHandles.byteArrayViewVarHandle(int[].class, LITTLE_ENDIAN);
@@ -50,22 +50,22 @@ public final class WireInput {
         return this;
     }
 
-    /** Whether the message, or the part of it that {@link #limit} has set, is read. */
+    /** Returns whether the message, or the part that {@link #limit} has set, is read. */
     public boolean atEnd() {
         return at >= end;
     }
 
-    /** The position of the next byte. */
+    /** Returns the position of the next byte. */
     public int position() {
         return at;
     }
 
-    /** The bytes that are read. */
+    /** Returns the bytes of the record. */
     public byte[] bytes() {
         return bytes;
     }
 
-    /** Reads a length and makes its end the end; returns the end before, for {@link #unlimit}. */
+    /** Reads a length and ends the input after it; returns the end before, for {@link #unlimit}. */
     public int limit() {
         int length = length();
         int before = end;
@@ -73,12 +73,12 @@ public final class WireInput {
         return before;
     }
 
-    /** Ends what {@link #limit} began. */
+    /** Restores the end from before {@link #limit}. */
     public void unlimit(int before) {
         end = before;
     }
 
-    /** Reads a length that the bytes left can hold. */
+    /** Reads a length and checks that as many bytes remain. */
     public int length() {
         long length = varint();
         if (length < 0 || length > end - at) {
@@ -87,14 +87,14 @@ public final class WireInput {
         return (int) length;
     }
 
-    /** Passes over {@code length} bytes that {@link #length} has told; returns where they begin. */
+    /** Skips {@code length} bytes, which {@link #length} has checked; returns their position. */
     public int take(int length) {
         int from = at;
         at += length;
         return from;
     }
 
-    /** A field's number and wire type: number &lt;&lt; 3 | type. */
+    /** Reads a field's number and wire type: number &lt;&lt; 3 | type. */
     public int tag() {
         int from = at;
         long tag = varint();
@@ -104,7 +104,7 @@ public final class WireInput {
         return (int) tag;
     }
 
-    /** A variable-length integer of up to 64 bits. */
+    /** Reads a variable-length integer of up to 64 bits. */
     public long varint() {
         final byte[] source = bytes;
         final int limit = end;
@@ -124,13 +124,13 @@ public final class WireInput {
         throw new Malformed("a number of more than 10 bytes at byte " + at);
     }
 
-    /** A variable-length integer with the sign in its lowest bit. */
+    /** Reads a variable-length integer with the sign in its lowest bit. */
     public long zigzag() {
         long value = varint();
         return (value >>> 1) ^ -(value & 1);
     }
 
-    /** 4 bytes as an int. */
+    /** Reads 4 bytes as an int. */
     public int fixed32() {
         require(4);
         int value = (int) INTS.get(bytes, at);
@@ -138,7 +138,7 @@ public final class WireInput {
         return value;
     }
 
-    /** 8 bytes as a long. */
+    /** Reads 8 bytes as a long. */
     public long fixed64() {
         require(8);
         long value = (long) LONGS.get(bytes, at);
@@ -152,7 +152,7 @@ public final class WireInput {
         }
     }
 
-    /** Passes over the value of a field that nobody wants. */
+    /** Skips the value of a field that is not needed. */
     public void skip(int tag, int depth) {
         switch (tag & 7) {
             case VARINT -> varint();

@@ -2,30 +2,30 @@ package io.lakefeed.protobuf;
 
 import java.util.Arrays;
 
-/** Protobuf's wire format into a byte array that grows; the mirror of {@link WireInput}. */
+/** Writes Protobuf's wire format into a byte array that grows; the mirror of {@link WireInput}. */
 public final class WireOutput {
     private static final int FIRST_SIZE = 64;
 
     private byte[] bytes = new byte[FIRST_SIZE];
     private int size;
 
-    /** Begins again with nothing. */
+    /** Clears the output. */
     public WireOutput reset() {
         size = 0;
         return this;
     }
 
-    /** What has been written. */
+    /** Returns the bytes that were written. */
     public byte[] toBytes() {
         return Arrays.copyOf(bytes, size);
     }
 
-    /** A field's number and wire type. */
+    /** Writes a field's number and wire type. */
     public void tag(int number, int wireType) {
         varint((long) number << 3 | wireType);
     }
 
-    /** A variable-length integer; negative ones take 10 bytes. */
+    /** Writes a variable-length integer; a negative one takes 10 bytes. */
     public void varint(long value) {
         room(10);
         long rest = value;
@@ -36,17 +36,17 @@ public final class WireOutput {
         bytes[size++] = (byte) rest;
     }
 
-    /** A variable-length integer with the sign in its lowest bit. */
+    /** Writes a variable-length integer with the sign in its lowest bit. */
     public void zigzag(long value) {
         varint(value << 1 ^ value >> 63);
     }
 
-    /** 4 bytes, little end first. */
+    /** Writes 4 bytes, lowest byte first. */
     public void fixed32(int value) {
         fixed(value, 4);
     }
 
-    /** 8 bytes, little end first. */
+    /** Writes 8 bytes, lowest byte first. */
     public void fixed64(long value) {
         fixed(value, 8);
     }
@@ -58,19 +58,19 @@ public final class WireOutput {
         }
     }
 
-    /** A length and so many bytes. */
+    /** Writes a length and as many bytes. */
     public void lengthAnd(byte[] content) {
         varint(content.length);
         raw(content, content.length);
     }
 
-    /** A length and what another output holds. */
+    /** Writes a length and the content of another output. */
     public void lengthAnd(WireOutput content) {
         varint(content.size);
         raw(content.bytes, content.size);
     }
 
-    /** Bytes as they are. */
+    /** Writes bytes as they are. */
     public void raw(byte[] content) {
         raw(content, content.length);
     }
