@@ -10,7 +10,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.Consumer;
 
-/** Does the same for several shards at once: each waits for Kinesis most of the time. */
+/** Runs one task for several shards at once: each waits for Kinesis most of the time. */
 final class AtOnce implements AutoCloseable {
     private static final int THREADS = 8;
 
@@ -20,7 +20,7 @@ final class AtOnce implements AutoCloseable {
         return thread;
     });
 
-    /** Returns when all are done; throws what the first of them has thrown. */
+    /** Runs the task for all of them and returns when all have ended; throws the first failure. */
     <T> void run(Collection<T> each, Consumer<T> task) {
         List<Future<?>> running =
                 each.stream().<Future<?>>map(one -> threads.submit(() -> task.accept(one))).toList();

@@ -11,8 +11,8 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
- * Where a query begins, written down once in its checkpoint: Spark's log has the ends of batches only, and a first batch that is
- * run again has to be the same.
+ * Stores the position where a query begins in its checkpoint, once. Spark's log has only the ends of batches, and a
+ * retry of the first batch must be the same.
  */
 final class Beginning {
     private static final String VERSION = "v1\n";
@@ -23,7 +23,7 @@ final class Beginning {
         this.file = new Path(checkpointLocation, "0");
     }
 
-    /** What was written down; or this, which then is. */
+    /** Returns the stored position; stores and returns {@code first} if there is none. */
     String orElse(Supplier<String> first) {
         Configuration settings = SparkSession.active().sessionState().newHadoopConf();
         CheckpointFileManager files = CheckpointFileManager.create(file.getParent(), settings);

@@ -27,7 +27,10 @@ import software.amazon.awssdk.services.kinesis.model.ResourceNotFoundException;
 import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
 import software.amazon.awssdk.services.kinesis.model.StreamDescriptionSummary;
 
-/** The requests to one stream, their failures told so that a user can act on them. Where there are too many, it waits. */
+/**
+ * Sends the requests to one stream, and reports failures so that a user can act on them. It waits when the stream
+ * throttles it.
+ */
 final class DataStream {
     private static final Pattern SHARD_ID = Pattern.compile("shardId-0*(\\d+)");
     private static final Set<String> DENIALS = Set.of(
@@ -42,22 +45,25 @@ final class DataStream {
     }
 
     /**
-     * A shard as the stream lists it.
+     * A shard of the stream.
      *
      * @param number the number in its id
-     * @param open whether records can still come
-     * @param parents numbers of the shards that it was made of, by a split or a merge
+     * @param open whether it can receive records
+     * @param parents numbers of the shards that a split or a merge has turned into it
      */
     record Shard(int number, boolean open, List<Integer> parents) {}
 
-    /** What a stream is and how long it keeps its records. */
+    /** The id of a stream and how long it keeps its records. */
     record Summary(String id, long retentionMs) {}
 
     static String shardId(int number) {
         return String.format("shardId-%012d", number);
     }
 
-    /** The moment of its creation tells a stream from one that was made again under its name. */
+    /**
+     * Returns the summary. Its id has the time of the stream's creation, which differs for a recreated stream of the
+     * same name.
+     */
     Summary summary() {
         StreamDescriptionSummary told = asked(() -> connection.client()
                 .describeStreamSummary(request -> request.streamName(connection.stream()))
@@ -66,7 +72,7 @@ final class DataStream {
         return new Summary(String.valueOf(created), TimeUnit.HOURS.toMillis(told.retentionPeriodHours()));
     }
 
-    /** All shards that hold records, or may. */
+    /** Returns all shards that have or may have records. */
     List<Shard> shards() {
         List<Shard> shards = new ArrayList<>();
         String next = null;
@@ -87,7 +93,7 @@ final class DataStream {
         return shards;
     }
 
-    /** Where to read a shard from: at the record of a mark, after a record, from a time, or from its oldest record. */
+    /** Returns an iterator of a shard: at or after a sequence number, from a time, or from its oldest record. */
     String iterator(int shard, ShardIteratorType type, String sequenceNumber, Long since) {
         GetShardIteratorRequest.Builder request = GetShardIteratorRequest.builder()
                 .streamName(connection.stream())
@@ -101,7 +107,7 @@ final class DataStream {
     }
 
     /**
-     * One page of a shard's records.
+     * Returns one page of a shard's records.
      *
      * @throws ExpiredIteratorException the iterator is older than five minutes
      */
@@ -130,7 +136,7 @@ final class DataStream {
             try {
                 return request.get();
             } catch (ProvisionedThroughputExceededException | LimitExceededException tooMany) {
-                // A shard takes five reads a second, of all that read it.
+                // A shard allows five reads a second for all its readers together.
                 if (System.currentTimeMillis() > end) {
                     throw new StreamFailure("Kinesis throttles all requests to " + connection, tooMany);
                 }

@@ -22,12 +22,12 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A stream of Kinesis for {@code spark.readStream.format("io.lakefeed.kinesis.KinesisSource")}; for {@code spark.read} too, where
- * the option {@code ranges} says which records.
+ * Reads a stream of Kinesis with {@code spark.readStream.format("io.lakefeed.kinesis.KinesisSource")}, and with {@code
+ * spark.read} where the option {@code ranges} names the records.
  *
- * <p>The columns are those of Spark's Kafka source: the partition key in {@code key}, the data in {@code value}, the stream in
- * {@code topic}, the shard's number in {@code partition}; {@code offset} counts the records of a shard that the feed has read. And
- * {@code sequence_number}.
+ * <p>The columns are those of Spark's Kafka source: the partition key is {@code key}, the data {@code value}, the
+ * stream {@code topic} and the shard's number {@code partition}; {@code offset} counts the records of a shard that the
+ * feed has read. There is also {@code sequence_number}.
  *
  * <p>Options: those of {@link StreamConnection#of}; {@code max-records} of a batch; {@code starting}, a position as
  * {@link StreamOffset} writes it, or {@code start}: {@code earliest} or {@code latest}.
@@ -95,7 +95,7 @@ public final class KinesisSource implements TableProvider {
             return this;
         }
 
-        /** Of {@code [{"shard": 0, "at": 10, "mark": "49…", "from": 12, "to": 14}]}. */
+        /** Reads the ranges {@code [{"shard": 0, "at": 10, "mark": "49…", "from": 12, "to": 14}]}. */
         @Override
         public InputPartition[] planInputPartitions() {
             List<InputPartition> ranges = new ArrayList<>();

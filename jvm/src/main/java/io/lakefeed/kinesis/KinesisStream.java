@@ -18,11 +18,12 @@ import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 
 /**
- * A stream of Kinesis as micro-batches of fixed ranges.
+ * Reads a stream of Kinesis in micro-batches of fixed ranges.
  *
- * <p>Kinesis tells no newest sequence number. So the driver reads ahead, as far as a batch goes, and keeps of each shard the
- * number of records and the last sequence number alone; with these in Spark's offset log the executors read the same records,
- * however often. A batch without records is never planned: a shard that ends without any is remembered here only.
+ * <p>Kinesis does not report its newest sequence number. So the driver reads ahead to the end of a batch, and keeps
+ * only the number of records and the last sequence number of each shard. With these in Spark's offset log, executors
+ * read the same records at every attempt. A batch without records is never planned: a shard that ends without any is
+ * remembered here only.
  */
 final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableNow {
     private final StreamConnection connection;
@@ -35,11 +36,11 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
     private Long until;
 
     /**
-     * What the options say.
+     * The settings in the options.
      *
      * @param maxRecords of a batch, over all shards
      * @param starting positions of a query without a checkpoint, as JSON; null to begin as {@code latest} says
-     * @param latest whether a new feed leaves out what is there already
+     * @param latest whether a new feed leaves out existing records
      */
     record Settings(long maxRecords, String starting, boolean latest) {}
 
@@ -75,7 +76,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         return ReadLimit.maxRows(settings.maxRecords());
     }
 
-    /** From now on what arrives later is left to the next run. */
+    /** Leaves everything that arrives later to the next run. */
     @Override
     public void prepareForTriggerAvailableNow() {
         until = System.currentTimeMillis();
@@ -107,7 +108,10 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         }
     }
 
-    /** A shard that others became by a split or a merge is read after these, so that the order of each key is kept. */
+    /**
+     * Adds the shards that can be read: one that a split or a merge has created follows its parents, so that each key
+     * keeps its order.
+     */
     private static void addReadable(SortedMap<Integer, StreamOffset.At> known, List<DataStream.Shard> listed) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         Set<Integer> finished = new HashSet<>();
@@ -125,7 +129,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         }
     }
 
-    /** Moves each position as far as the batch goes; whether it makes sense to look again if no record was found. */
+    /** Moves each position to the end of the batch. Returns whether to look again if no record was found. */
     private boolean readAhead(SortedMap<Integer, StreamOffset.At> positions, List<DataStream.Shard> listed, long most) {
         Set<Integer> there = listed.stream().map(DataStream.Shard::number).collect(Collectors.toSet());
         List<ShardWalk> open = new ArrayList<>();
@@ -175,7 +179,7 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
 
     @Override
     public void commit(Offset end) {
-        // The ledger and Spark's log have it; the stream keeps no position for its readers.
+        // The ledger and Spark's log have the position; the stream stores none for its readers.
     }
 
     @Override

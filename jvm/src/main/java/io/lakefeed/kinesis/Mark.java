@@ -1,14 +1,14 @@
 package io.lakefeed.kinesis;
 
 /**
- * A place in a shard: what is read next comes after it.
+ * A place in a shard: reading continues after it.
  *
- * <p>As text {@code where[ seen:ms][ finished]}: it stands in Spark's offsets and in the ledger, beside the number of records
+ * <p>As text {@code where[ seen:ms][ finished]}, in Spark's offsets and in the ledger, beside the number of records
  * read so far.
  *
  * @param where the sequence number of the last record that was read; {@code oldest} or {@code since:ms} if none was
- * @param seen all that had arrived by this time was read, in ms since 1970; 0 if nothing is known. Tells whether
- *     retention can have removed anything that was not read
+ * @param seen everything that arrived before this time was read, in ms since 1970; 0 if unknown. Shows whether
+ *     retention can have removed unread records
  * @param finished whether the shard is closed and was read to its end
  */
 record Mark(String where, long seen, boolean finished) {
@@ -17,7 +17,7 @@ record Mark(String where, long seen, boolean finished) {
     private static final String SEEN = "seen:";
     private static final String FINISHED = "finished";
 
-    /** What arrives from now on. */
+    /** Returns the place before everything that arrives from this time on. */
     static Mark since(long ms) {
         return new Mark(SINCE + ms, ms, false);
     }
@@ -40,12 +40,12 @@ record Mark(String where, long seen, boolean finished) {
         return new Mark(where, seen, finished);
     }
 
-    /** The sequence number of the last record that was read, or null. */
+    /** Returns the sequence number of the last record that was read, or null. */
     String sequenceNumber() {
         return where.equals(OLDEST.where) || where.startsWith(SINCE) ? null : where;
     }
 
-    /** Where it begins by the time of arrival, in ms since 1970; null if it begins otherwise. */
+    /** Returns the time of arrival where it begins, in ms since 1970; null if it begins otherwise. */
     Long since() {
         return where.startsWith(SINCE) ? Long.valueOf(where.substring(SINCE.length())) : null;
     }

@@ -3,20 +3,20 @@ package io.lakefeed.kinesis;
 import java.time.Instant;
 
 /**
- * How long a stream keeps its records, and what that means for a reader.
+ * How long a stream keeps its records, and what a reader can have lost.
  *
  * @param ms milliseconds from a record's arrival on
  */
 record Retention(long ms) {
-    /** Clocks differ, and what arrives is not numbered at once. */
+    /** Clocks differ, and a record gets its number some time after its arrival. */
     private static final long MARGIN_MS = 5 * 60_000L;
 
-    /** Whether something that arrived after all that was read can be gone by now. */
+    /** Returns whether retention can have removed a record that arrived after the last one read. */
     boolean hasReached(Mark mark) {
         return mark.seen() > 0 && System.currentTimeMillis() - mark.seen() > ms - MARGIN_MS;
     }
 
-    /** What may be lost for one who goes on after a mark; null if nothing is. */
+    /** Returns what may be lost for a reader that resumes at a mark; null if nothing is. */
     String lost(int shard, Mark mark, ShardCursor cursor) {
         boolean there = mark.sequenceNumber() != null && !cursor.isMarkGone();
         if (there || mark.finished() || !hasReached(mark)) {

@@ -7,13 +7,13 @@ import software.amazon.awssdk.services.kinesis.model.Record;
 import software.amazon.awssdk.services.kinesis.model.ShardIteratorType;
 
 /**
- * Reads one shard in order, from a mark on. Not for several threads.
+ * Reads one shard in order, from a mark on. Not thread safe.
  *
- * <p>It begins <em>at</em> the record of the mark, not after it, and passes over it: if that is gone, retention has reached this
- * place, and records behind it may be gone too. Kinesis itself would go on with the oldest that there is, and tell nobody.
+ * <p>It begins <em>at</em> the record of the mark and skips it. If that record is gone, retention has reached this
+ * place, and later records may be gone too. Kinesis itself would silently continue with the oldest existing record.
  */
 final class ShardCursor {
-    /** What one request can bring. */
+    /** The most records that one request returns. */
     static final int MOST = 10_000;
 
     private final DataStream stream;
@@ -26,10 +26,10 @@ final class ShardCursor {
     private boolean markGone;
 
     /**
-     * What one request has brought.
+     * The result of one request.
      *
      * @param records in order; may be none although there are more
-     * @param atTip whether no more were there at the moment of the request
+     * @param atTip whether there were no more at the time of the request
      * @param finished whether there will never be more
      */
     record Page(List<Record> records, boolean atTip, boolean finished) {}
@@ -43,7 +43,7 @@ final class ShardCursor {
         this.atMark = last != null;
     }
 
-    /** The next records, this many at most, and one request's worth of them. */
+    /** Returns the next records of one request, this many at most. */
     Page next(long most) {
         if (finished) {
             return new Page(List.of(), true, true);
@@ -74,7 +74,7 @@ final class ShardCursor {
         return new Page(records, atTip, finished);
     }
 
-    /** Whether the record that it was to go on after is not there any more. */
+    /** Returns whether the record of the mark no longer exists. */
     boolean isMarkGone() {
         return markGone;
     }

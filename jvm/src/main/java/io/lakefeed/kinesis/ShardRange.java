@@ -15,13 +15,13 @@ import software.amazon.awssdk.services.kinesis.model.Record;
 /**
  * The records of one shard that a task reads.
  *
- * @param connection how the stream is reached
+ * @param connection to the stream
  * @param shard the shard's number
  * @param at the number of the first record after {@code mark}
  * @param mark where reading begins, as text
- * @param from the number of the first record that is wanted
- * @param to the number of the first that is not
- * @param last sequence number of the last one that is wanted; null if it is not known
+ * @param from the number of the first record of the range
+ * @param to the number of the first record after the range
+ * @param last sequence number of the range's last record; null if it is unknown
  */
 record ShardRange(StreamConnection connection, int shard, long at, String mark, long from, long to, String last)
         implements InputPartition {
@@ -36,7 +36,7 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
         return connection + ", " + DataStream.shardId(shard) + " [" + from + ", " + to + ")";
     }
 
-    /** Makes the readers of ranges. */
+    /** Creates the readers of ranges. */
     static final class Factory implements PartitionReaderFactory {
         private static final long serialVersionUID = 1L;
 
@@ -84,7 +84,10 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
             return true;
         }
 
-        /** As many records, and the right last one: in between none can be missing, for sequence numbers only rise. */
+        /**
+         * Checks that the last record is the expected one. With the same number of records none can be missing in
+         * between: sequence numbers only rise.
+         */
         private void requireRightEnd() {
             if (range.last() != null && record != null && !record.sequenceNumber().equals(range.last())) {
                 throw lost("they end at sequence number " + record.sequenceNumber() + " and not at " + range.last());
@@ -109,7 +112,7 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
             });
         }
 
-        /** What dead letters keep of a record that Kafka's have not. */
+        /** Returns a header that dead letters keep of a record of Kinesis. */
         private static InternalRow header(String name, String value) {
             return new GenericInternalRow(
                     new Object[] {UTF8String.fromString(name), value.getBytes(StandardCharsets.UTF_8)});

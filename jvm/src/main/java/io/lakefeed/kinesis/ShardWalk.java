@@ -3,9 +3,9 @@ package io.lakefeed.kinesis;
 import java.util.List;
 import software.amazon.awssdk.services.kinesis.model.Record;
 
-/** The driver's way through one shard, ahead of the batches: it counts records and keeps the last sequence number. */
+/** Reads one shard ahead of the batches, on the driver: it counts records and keeps the last sequence number. */
 final class ShardWalk {
-    /** How long it looks for records in a stretch that has none; the next batch's search goes on from there. */
+    /** How long it looks for records in a stretch without any; the next batch continues from there. */
     private static final long PATIENCE_MS = 5_000;
 
     private final int shard;
@@ -33,20 +33,20 @@ final class ShardWalk {
         return at;
     }
 
-    /** Whether it stands where a batch begins, so that it can be gone on with: what it knows beyond that is no record. */
+    /** Returns whether it is at the start of a batch and can be reused: it has passed no record since. */
     boolean isAt(StreamOffset.At start) {
         return start.at() == at.at() && start.mark().where().equals(at.mark().where());
     }
 
-    /** Whether all was read that had arrived by the time it was to go to. */
+    /** Returns whether everything was read that had arrived by the final time. */
     boolean isDone() {
         return done;
     }
 
     /**
-     * Goes on by this many records at most, up to the newest.
+     * Advances by this many records at most, up to the newest.
      *
-     * @param until leave what arrives later, in ms since 1970; null for no such end
+     * @param until leave out what arrives later, in ms since 1970; null for no such end
      * @throws StreamFailure records may be lost
      */
     void advance(long most, Long until) {

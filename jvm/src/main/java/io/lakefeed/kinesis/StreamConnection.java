@@ -17,7 +17,7 @@ import software.amazon.awssdk.services.kinesis.KinesisClient;
 import software.amazon.awssdk.services.kinesis.KinesisClientBuilder;
 
 /**
- * How a stream is reached. Secrets are inside: it travels to the executors in serialised tasks, and is shown nowhere.
+ * The connection to a stream. It contains secrets: it reaches the executors in serialised tasks, and is never shown.
  *
  * @param stream the stream's name
  * @param region the region that requests are signed for
@@ -27,14 +27,17 @@ import software.amazon.awssdk.services.kinesis.KinesisClientBuilder;
 record StreamConnection(String stream, String region, String endpoint, String keys) implements Serializable {
     private static final Map<StreamConnection, KinesisClient> CLIENTS = new ConcurrentHashMap<>();
 
-    /** Of the options {@code stream}, {@code region}, {@code endpoint}, and {@code credentials}: the name of a secret. */
+    /**
+     * Creates a connection from the options {@code stream}, {@code region}, {@code endpoint} and {@code credentials},
+     * the name of a secret.
+     */
     static StreamConnection of(Map<String, String> options) {
         String name = options.get("credentials");
         return new StreamConnection(
                 options.get("stream"), options.get("region"), options.get("endpoint"), name == null ? null : Secrets.get(name));
     }
 
-    /** One client for each connection and JVM. */
+    /** Returns the client: one for each connection and JVM. */
     KinesisClient client() {
         return CLIENTS.computeIfAbsent(this, StreamConnection::connected);
     }
@@ -43,11 +46,11 @@ record StreamConnection(String stream, String region, String endpoint, String ke
         KinesisClientBuilder builder = KinesisClient.builder()
                 .region(Region.of(region))
                 .httpClientBuilder(ApacheHttpClient.builder().connectionTimeout(Duration.ofSeconds(5)))
-                // The timeout of a socket is one of each read.
+                // The timeout of a socket applies to each read.
                 .overrideConfiguration(call ->
                         call.apiCallAttemptTimeout(Duration.ofMinutes(1)).apiCallTimeout(Duration.ofMinutes(4)));
         if (endpoint != null) {
-            // Others that speak Kinesis speak its JSON alone; no other client of this JVM knows CBOR.
+            // Other services that speak Kinesis know only its JSON; no other client of this JVM uses CBOR.
             System.setProperty(SdkSystemSetting.CBOR_ENABLED.property(), "false");
             builder.endpointOverride(URI.create(endpoint));
         }

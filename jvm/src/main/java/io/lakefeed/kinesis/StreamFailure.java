@@ -1,6 +1,6 @@
 package io.lakefeed.kinesis;
 
-/** A stream cannot be read. The message begins with what Python knows it by, and says which stream it is. */
+/** Reports that a stream cannot be read. Python recognises the message by its prefix; the message names the stream. */
 public final class StreamFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
@@ -8,7 +8,7 @@ public final class StreamFailure extends RuntimeException {
         super(message, cause);
     }
 
-    /** Records that were not read yet cannot be read any more, or it cannot be shown that there were none. */
+    /** Creates the failure for unread records that are lost, or may be. */
     static StreamFailure lost(String told) {
         return new StreamFailure("Kinesis has lost records: " + told, null);
     }

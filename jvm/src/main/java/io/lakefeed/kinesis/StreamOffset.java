@@ -18,8 +18,8 @@ final class StreamOffset extends Offset {
     /**
      * How far one shard was read.
      *
-     * @param at how many of its records: the number of the next one
-     * @param mark the place that this is
+     * @param at the number of records read, which is the number of the next one
+     * @param mark the same place as a mark
      */
     record At(long at, Mark mark) {
         static final At BEGINNING = new At(0, Mark.OLDEST);

@@ -5,18 +5,18 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.List;
 import java.util.Map;
 
-/** What a start has to know of a stream: for Python. */
+/** Describes a stream for Python when a feed starts. */
 public final class StreamState {
     private StreamState() {}
 
-    /** The stream's id: another one if it was made again. */
+    /** Returns the stream's id, which differs for a recreated stream. */
     public static String id(Map<String, String> options) {
         return new DataStream(StreamConnection.of(options)).summary().id();
     }
 
     /**
-     * The stream as it is for a feed that stands somewhere, as JSON: {@code {"id": "…", "shards": {"0": null, "1": "what is lost"}}}.
-     * A shard that was read to its end counts as there.
+     * Returns the stream's state for a feed's position, as JSON: {@code {"id": "…", "shards": {"0": null, "1": "what is
+     * lost"}}}. A shard that was read to its end counts as existing.
      *
      * @param offset positions as {@link StreamOffset} writes them; null for a feed without any
      */

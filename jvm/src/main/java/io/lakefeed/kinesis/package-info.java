@@ -1,2 +1,5 @@
-/** Kinesis as a source of micro-batches by the direct approach: ranges of sequence numbers, fixed before a batch is read. */
+/**
+ * Reads Kinesis in micro-batches by the direct approach: ranges of sequence numbers that are fixed before a batch is
+ * read.
+ */
 package io.lakefeed.kinesis;

@@ -5,19 +5,19 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.execution.LogicalRDD$;
 
-/** Rows that were persisted, as a relation of their own, whose plan says nothing of how they came about. */
+/** Wraps persisted rows in a relation that hides the plan behind them. */
 public final class KeptRows {
     private KeptRows() {}
 
     /**
-     * A relation over the rows that are kept.
+     * Returns a relation over persisted rows.
      *
-     * <p>Spark refuses a MERGE that reads its source twice, as copy-on-write does, where the source's plan has an
-     * expression that is not deterministic, kept rows or not; the verdicts of a batch are counted by one. Size,
-     * partitioning and order are known as before. Unlike {@code localCheckpoint} this does not copy the rows, and a block
-     * that is lost with its executor is made again.
+     * <p>Spark refuses a MERGE that reads its source twice, as copy-on-write does, if the source's plan has a
+     * non-deterministic expression, even where the rows are persisted; the function that counts the outcomes of a batch
+     * is one. Size, partitioning and order stay known. Unlike {@code localCheckpoint} this does not copy the rows, and
+     * Spark computes a block again that is lost with its executor.
      *
-     * @param kept what {@code persist} returned, once its rows were asked for
+     * @param kept the result of {@code persist}, after its rows were computed
      */
     public static org.apache.spark.sql.Dataset<Row> of(Dataset<Row> kept) {
         LogicalRDD relation =

@@ -4,9 +4,9 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.util.SignalUtils;
 
 /**
- * Passes signals on to the Python process, where spark-submit has made this JVM its parent.
+ * Passes signals on to the Python process when spark-submit has made this JVM its parent.
  *
- * <p>Else SIGTERM ends the JVM first, in the middle of a batch.
+ * <p>Otherwise SIGTERM would end the JVM first, in the middle of a batch.
  */
 public final class ParentSignals {
   private static final AtomicBoolean REGISTERED = new AtomicBoolean();
@@ -15,7 +15,7 @@ public final class ParentSignals {
   private ParentSignals() {}
 
   /**
-   * Chooses the process that gets SIGTERM when this JVM gets SIGTERM, SIGHUP or SIGINT.
+   * Sets the process that gets SIGTERM when this JVM gets SIGTERM, SIGHUP or SIGINT.
    *
    * @param pid its id; 0 for none, then this JVM ends as usual
    */

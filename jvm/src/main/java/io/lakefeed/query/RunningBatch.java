@@ -14,20 +14,22 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The micro-batch that a streaming query is at work on, as the query itself has it: asked from inside its
- * {@code foreachBatch}.
+ * Describes the current micro-batch of a streaming query, from inside its {@code foreachBatch}.
  *
- * <p>Told for batches without new records too, whose plan no longer says where their sources stand.
+ * <p>It works for batches without new records too, whose plan does not contain the positions of their sources.
  */
 public final class RunningBatch {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private RunningBatch() {}
 
-    /** One source's share of a batch, in Spark's own words; null where a source has not begun. */
+    /** One source's offsets in a batch, in Spark's form; null where a source has none yet. */
     public record Span(String start, String end) {}
 
-    /** Where each source of the query begins and ends in this batch, as JSON: {@code [{"start": "…", "end": "…"}]}. */
+    /**
+     * Returns where each source of the query begins and ends in this batch, as JSON: {@code [{"start": "…", "end":
+     * "…"}]}.
+     */
     public static String spans(StreamingQuery query) throws JsonProcessingException {
         StreamExecution execution = ((StreamingQueryWrapper) query).streamingQuery();
         StreamProgress starts = execution.getStartOffsetsOfLatestBatch();

@@ -39,18 +39,18 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
 
 /**
- * What a streaming DataFrame remembers from one micro-batch to the next, told by its analysed plan.
+ * Finds the state that a streaming DataFrame keeps between micro-batches, from its analysed plan.
  *
- * <p>Purpose: a transform that keeps state has to be a part of the streaming query; one that keeps none may be applied to
- * each micro-batch by itself. Limits: what a TransformWithState keeps is only known to the user's own code; of one in
- * Python, {@code processors} hands that code out, to be asked.
+ * <p>A transform that keeps state must be a part of the streaming query; one without state may be applied to each
+ * micro-batch by itself. Only the user's code knows the state of a TransformWithState; {@code processors} returns that
+ * code for those in Python.
  */
 public final class StreamingPlan {
     private StreamingPlan() {}
 
     /**
-     * The operators that keep state, with what they keep, one each, in the order of the plan: {@code aggregate: by zip
-     * string; count(1) bigint}. Empty if there is none. The same text for the same state.
+     * Returns the operators that keep state, with a description of it, in the order of the plan: {@code aggregate: by
+     * zip string; count(1) bigint}. Empty if there is none. Equal state has equal text.
      */
     public static List<String> state(Dataset<?> frame) {
         List<String> found = new ArrayList<>();
@@ -58,7 +58,10 @@ public final class StreamingPlan {
         return found;
     }
 
-    /** The pickled functions of the operators that {@code state} calls "transformWithState in Python", in its order. */
+    /**
+     * Returns the pickled functions of the operators that {@code state} calls "transformWithState in Python", in its
+     * order.
+     */
     public static List<byte[]> processors(Dataset<?> frame) {
         List<byte[]> found = new ArrayList<>();
         processors(frame.queryExecution().analyzed(), found);
@@ -66,8 +69,8 @@ public final class StreamingPlan {
     }
 
     /**
-     * The plan's readings of its one source: of each the filter that it begins with, as text, or nothing. Null if there are two
-     * sources, which would each stop at records of its own, or two readings of the same records.
+     * Returns the plan's scans of its one source: for each the text of its first filter, or an empty text. Null if
+     * there are two sources, which would each stop at their own records, or two scans of the same records.
      */
     public static List<String> readings(Dataset<?> frame) {
         Set<LogicalPlan> sources = new HashSet<>();
@@ -90,8 +93,8 @@ public final class StreamingPlan {
     }
 
     /**
-     * Whether each row is made of one record, and each record makes one row at most: nothing but columns and filters are
-     * between the two.
+     * Returns whether each row comes from one record, and each record becomes one row at most: only columns and filters
+     * are between the two.
      */
     public static boolean onePerRecord(Dataset<?> frame) {
         LogicalPlan plan = frame.queryExecution().analyzed();
@@ -157,7 +160,7 @@ public final class StreamingPlan {
         }
     }
 
-    /** What an operator over a stream keeps; null if it keeps nothing. */
+    /** Returns the state that an operator keeps over a stream; null if it keeps none. */
     private static String kept(LogicalPlan plan) {
         if (plan instanceof Aggregate each) {
             return "aggregate: by " + expressions(each.groupingExpressions(), plan) + "; " + computed(each);
@@ -193,7 +196,7 @@ public final class StreamingPlan {
         return plan instanceof GlobalLimit ? "limit" : null;
     }
 
-    /** The results, with their types; the keys among them are told already. */
+    /** Returns the results with their types, without the keys, which are listed already. */
     private static String computed(Aggregate aggregate) {
         List<String> texts = new ArrayList<>();
         for (NamedExpression each : CollectionConverters.asJava(aggregate.aggregateExpressions())) {
@@ -216,7 +219,7 @@ public final class StreamingPlan {
         return texts.isEmpty() ? "nothing" : String.join(", ", texts);
     }
 
-    /** What a computed column is made of, as a window is: {@code (hittime; 600000000, 300000000)}. */
+    /** Returns the definition of a computed column, such as a window: {@code (hittime; 600000000, 300000000)}. */
     private static String definition(Attribute wanted, LogicalPlan plan) {
         Set<String> columns = new LinkedHashSet<>();
         Set<String> literals = new LinkedHashSet<>();

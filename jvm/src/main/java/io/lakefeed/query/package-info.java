@@ -1,2 +1,2 @@
-/** What a streaming query is made of, and where the batch stands that it is at work on. */
+/** Inspects a streaming query: its plan, its state and its current batch. */
 package io.lakefeed.query;

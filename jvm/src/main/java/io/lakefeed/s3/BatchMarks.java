@@ -6,14 +6,14 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A query's counts as they stood between its batches.
+ * A query's request counts between its batches.
  *
- * <p>A batch begins when its offsets are sent and ends when the store has confirmed its entry in the log of
- * commits. Both are requests that the meter sees, on the query's own thread; so with one JVM a batch's count is
- * exact, whenever somebody asks for it.
+ * <p>A batch begins when its offsets are sent and ends when the store has confirmed its entry in the log of commits.
+ * The meter sees both requests on the query's own thread, so with one JVM the count of a batch is exact at any later
+ * time.
  */
 final class BatchMarks {
-    /** As many finished batches as Spark keeps reports of, and some more. */
+    /** More finished batches than Spark keeps reports of. */
     private static final int KEPT = 128;
 
     private final List<String> locations;
@@ -35,7 +35,7 @@ final class BatchMarks {
     synchronized void committed(String key) {
         String name = key.substring(key.lastIndexOf('/') + 1);
         if (start == null) {
-            // A batch whose offsets were written by an earlier run.
+            // An earlier run wrote the offsets of this batch.
             start = initial;
         }
         if (!name.isEmpty() && name.chars().allMatch(each -> each >= '0' && each <= '9')) {

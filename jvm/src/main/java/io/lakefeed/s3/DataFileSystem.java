@@ -15,17 +15,17 @@ import org.apache.hadoop.fs.s3a.S3AFileSystem;
 import org.apache.hadoop.util.Progressable;
 
 /**
- * S3A that writes a data file of Spark's with one request: {@code fs.s3a.impl=io.lakefeed.s3.DataFileSystem}.
+ * Writes a data file of Spark with one request through S3A: {@code fs.s3a.impl=io.lakefeed.s3.DataFileSystem}.
  *
- * <p>S3A asks twice before it creates a file, and Spark asks twice for the size of what it has just written. For
- * files with a UUID in their name, {@code part-…-<uuid>…}, neither tells anything new: no other file has the name,
- * and the size is known here. All other files are S3A's business, so that {@code create(path, overwrite=false)}
- * still refuses a file that is there; the setting {@code fs.s3a.performance.flags=create} would overwrite it.
+ * <p>S3A sends two requests before it creates a file, and Spark asks twice for the size of a file that it has just
+ * written. Both are unnecessary for files with a UUID in their name, {@code part-…-<uuid>…}: no other file has the
+ * name, and the size is known here. S3A handles all other files, so that {@code create(path, overwrite=false)} still
+ * refuses an existing file; the setting {@code fs.s3a.performance.flags=create} would overwrite it.
  */
 public final class DataFileSystem extends S3AFileSystem {
     private static final Pattern WRITTEN_ONCE =
             Pattern.compile("part-.*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}.*");
-    /** Spark asks when the file is closed and when its task commits. */
+    /** Spark asks for the size when the file is closed and when its task commits. */
     private static final long REMEMBERED_MILLIS = 60_000;
 
     private static final int REMEMBERED_FILES = 1024;
@@ -39,7 +39,7 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     };
 
-    /** Made by Hadoop. */
+    /** Hadoop creates it. */
     public DataFileSystem() {}
 
     @Override
@@ -85,7 +85,7 @@ public final class DataFileSystem extends S3AFileSystem {
     }
 
     private static boolean isWrittenOnce(Path path) {
-        // Files on a magic path are not there before their job commits.
+        // Files on a magic path do not exist before their job commits.
         return WRITTEN_ONCE.matcher(path.getName()).matches() && !path.toString().contains("__magic");
     }
 
@@ -116,7 +116,7 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     }
 
-    /** A file, or a directory with all that is in it. */
+    /** Forgets a file, or a directory with everything in it. */
     private void forget(Path path) {
         synchronized (written) {
             if (!written.isEmpty()) {
@@ -127,7 +127,7 @@ public final class DataFileSystem extends S3AFileSystem {
         }
     }
 
-    /** Notes the size of the file once it has been uploaded, and only then. */
+    /** Stores the size of the file once its upload has succeeded. */
     private final class Noted extends FSDataOutputStream {
         private final Path path;
         private boolean ended;

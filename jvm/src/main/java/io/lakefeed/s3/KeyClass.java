@@ -1,6 +1,6 @@
 package io.lakefeed.s3;
 
-/** What an S3 key is for, as its name tells. */
+/** The purpose of an S3 key, derived from its name. */
 public enum KeyClass {
     /** Data files. */
     DATA,
@@ -14,15 +14,15 @@ public enum KeyClass {
     SINK_LOG,
     /** State stores in a checkpoint. */
     STATE,
-    /** What a checkpoint has once: its metadata file, its sources, its owner. */
+    /** Files that a checkpoint has once: its metadata, its sources, its owner. */
     CHECKPOINT,
-    /** All else, listings of directories and questions about buckets among them. */
+    /** Everything else, such as listings of directories and requests about buckets. */
     OTHER;
 
-    /** A key's class, and the location that it belongs to: {@code bucket/path} of a table or a checkpoint. */
+    /** A key's class and its location: {@code bucket/path} of a table or a checkpoint. */
     record Place(KeyClass keyClass, String location) {}
 
-    /** Reads a key, or a prefix that is listed. */
+    /** Classifies a key, or the prefix of a listing. */
     static Place place(String bucket, String key) {
         int slash = key.lastIndexOf('/');
         String name = key.substring(slash + 1);
@@ -31,7 +31,7 @@ public enum KeyClass {
         if (log >= 0) {
             return new Place(SINK_LOG, location(bucket, key, log));
         }
-        // A log's directory asked about without a slash at its end, or an entry of it, or its temporary file.
+        // A log's directory without a slash at its end, or an entry of it, or its temporary file.
         String directory = name.equals("offsets") || name.equals("commits") ? key : folder;
         if (directory == key || name.isEmpty() || name.charAt(0) == '.' || isDigit(name, 0)) {
             if (endsWithSegment(directory, "offsets")) {
@@ -65,7 +65,7 @@ public enum KeyClass {
         return new Place(OTHER, location(bucket, folder, folder.length()));
     }
 
-    /** Where the last directory of this name begins; -1 if there is none. */
+    /** Returns the position of the last directory of this name; -1 if there is none. */
     private static int segment(String key, String name) {
         for (int at = key.lastIndexOf(name); at >= 0; at = key.lastIndexOf(name, at - 1)) {
             int end = at + name.length();
@@ -81,7 +81,7 @@ public enum KeyClass {
         return at >= 0 && folder.endsWith(name) && (at == 0 || folder.charAt(at - 1) == '/');
     }
 
-    /** Where the {@code column=value} directories at a folder's end begin. */
+    /** Returns the position of the {@code column=value} directories at a folder's end. */
     private static int withoutPartitions(String folder) {
         int end = folder.length();
         while (end > 0) {

@@ -18,19 +18,19 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Brings the executors' counts to the driver's {@link RequestMeter}: {@code spark.plugins=io.lakefeed.s3.MeterPlugin}.
+ * Sends the executors' counts to the driver's {@link RequestMeter}: {@code spark.plugins=io.lakefeed.s3.MeterPlugin}.
  *
- * <p>An executor sends all that it has counted since it began, when a task ends and each second in which it changed.
- * So a lost message costs nothing but time, and an executor that is gone keeps counting with what it last said.
- * With a local master driver and executor are one JVM, and nothing is sent.
+ * <p>An executor sends all its counts since its start, when a task ends and in each second with a change. So a lost
+ * message only delays the counts, and a lost executor keeps the counts that it sent last. With a local master, driver
+ * and executor are one JVM, and nothing is sent.
  */
 public final class MeterPlugin implements SparkPlugin {
-    /** The id that Spark gives the executor inside the driver's JVM. */
+    /** Spark's id of the executor in the driver's JVM. */
     private static final String DRIVER = "driver";
 
     private static final Logger LOG = LoggerFactory.getLogger(MeterPlugin.class);
 
-    /** What an executor has counted since it began. */
+    /** The counts of an executor since its start. */
     private record Said(String executor, List<RequestCount> counts) implements Serializable {}
 
     @Override
@@ -108,7 +108,7 @@ public final class MeterPlugin implements SparkPlugin {
                 context.send(new Said(context.executorID(), now));
                 told = now;
             } catch (IOException | RuntimeException unreachable) {
-                // The next message tells all again.
+                // The next message has all counts again.
                 LOG.debug("The counts of S3 requests did not reach the driver.", unreachable);
             }
         }

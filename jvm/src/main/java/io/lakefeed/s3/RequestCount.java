@@ -4,14 +4,14 @@ import java.io.Serializable;
 import java.util.Locale;
 
 /**
- * How often one operation was sent for one class of keys of one location.
+ * The number of requests of one operation for one class of keys of one location.
  *
  * @param operation S3's name for it, such as PutObject
- * @param keyClass what the key is for
+ * @param keyClass the purpose of the key
  * @param location {@code bucket/path} of the table or checkpoint; empty if there are too many of them
- * @param requests attempts, retries too
+ * @param requests attempts, including retries
  * @param bytesOut bytes of the requests' bodies
- * @param bytesIn bytes of the answers' bodies, as their headers tell
+ * @param bytesIn bytes of the answers' bodies, from their headers
  * @param errors answers of 400 and above, and attempts without an answer
  */
 public record RequestCount(
@@ -24,13 +24,13 @@ public record RequestCount(
         long errors)
         implements Serializable {
 
-    /** Whether this is about {@code root} ({@code bucket/path}) or something below it. */
+    /** Returns whether the location is {@code root} ({@code bucket/path}) or below it. */
     boolean isBelow(String root) {
         return location.startsWith(root)
                 && (location.length() == root.length() || location.charAt(root.length()) == '/');
     }
 
-    /** One line: the components, with tabs between them. */
+    /** Returns one line: the components, separated by tabs. */
     String line() {
         return String.join(
                 "\t",

@@ -19,18 +19,18 @@ import software.amazon.awssdk.http.SdkHttpMethod;
 import software.amazon.awssdk.services.s3.model.Delete;
 
 /**
- * Counts the HTTP requests that this JVM sends to S3, by operation (PutObject, HeadObject, …), by what the key is
- * for, and by the table or checkpoint that it belongs to.
+ * Counts the HTTP requests of this JVM to S3 by operation (PutObject, HeadObject, …), by the purpose of the key, and by
+ * the table or checkpoint.
  *
- * <p>Every S3 client of the AWS SDK 2 in the JVM has it, Hadoop's S3A and Iceberg's S3FileIO alike, because the
- * SDK reads the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors}. Counted is
- * each attempt: a retried request counts as often as it was sent, since that is what the store sees. The counts of
- * executors come from {@link MeterPlugin}.
+ * <p>Every S3 client of the AWS SDK 2 in the JVM uses it, Hadoop's S3A and Iceberg's S3FileIO alike, because the SDK
+ * reads the class path resource {@code software/amazon/awssdk/services/s3/execution.interceptors}. It counts each
+ * attempt: a request with two retries counts three times, as the store sees it. {@link MeterPlugin} adds the counts of
+ * executors.
  */
 public final class RequestMeter implements ExecutionInterceptor {
     private static final ExecutionAttribute<Counter> UNANSWERED =
             new ExecutionAttribute<>("io.lakefeed.s3.RequestMeter.unanswered");
-    /** Beyond this many, new locations are counted together: a job that walks through a bucket costs no memory. */
+    /** Beyond this number, new locations are counted together: a job that walks through a bucket costs no memory. */
     private static final int MOST_COUNTERS = 4096;
 
     private static final Map<Slot, Counter> COUNTERS = new ConcurrentHashMap<>();
@@ -62,17 +62,20 @@ public final class RequestMeter implements ExecutionInterceptor {
         }
     }
 
-    /** The SDK makes one for each client. */
+    /** The SDK creates one for each client. */
     public RequestMeter() {}
 
-    /** The number of requests for each operation since this JVM began, in the order of their names. */
+    /** Returns the number of requests for each operation since this JVM started, in the order of their names. */
     public static Map<String, Long> snapshot() {
         Map<String, Long> counts = new TreeMap<>();
         counts().forEach(each -> counts.merge(each.operation(), each.requests(), Long::sum));
         return counts;
     }
 
-    /** Bytes of request bodies ({@code bytes_out}), of answers ({@code bytes_in}), and answers of 400 and above. */
+    /**
+     * Returns the bytes of request bodies ({@code bytes_out}), of answers ({@code bytes_in}), and the answers of 400
+     * and above.
+     */
     public static Map<String, Long> traffic() {
         Collection<RequestCount> counts = counts();
         return Map.of(
@@ -81,33 +84,35 @@ public final class RequestMeter implements ExecutionInterceptor {
                 "errors", counts.stream().mapToLong(RequestCount::errors).sum());
     }
 
-    /** All counts of this JVM and of the executors: one {@link RequestCount} a line; several may be of one kind. */
+    /**
+     * Returns all counts of this JVM and of the executors: one {@link RequestCount} a line; several may be of one kind.
+     */
     public static String report() {
         return text(counts());
     }
 
     /**
-     * From now on the counts are kept as they stand at the end of each batch of a query.
+     * Starts storing the counts at the end of each batch of a query.
      *
      * @param checkpoint its checkpoint, {@code bucket/path}
-     * @param locations where it reads and writes, one a line, the checkpoint among them
+     * @param locations where it reads and writes, one a line, including the checkpoint
      */
     public static void watch(String checkpoint, String locations) {
         WATCHED.put(checkpoint, new BatchMarks(List.of(locations.split("\n"))));
     }
 
-    /** Ends what {@code watch} began. */
+    /** Stops storing the counts of a query. */
     public static void unwatch(String checkpoint) {
         WATCHED.remove(checkpoint);
     }
 
-    /** The counts as they stood when the query's first batch began; null if none has. */
+    /** Returns the counts at the start of the query's first batch; null before it. */
     public static String atFirstBatch(String checkpoint) {
         BatchMarks marks = WATCHED.get(checkpoint);
         return marks == null || marks.start() == null ? null : text(marks.start());
     }
 
-    /** The counts as they stood when the store had confirmed the commit of a batch; null if that was not seen. */
+    /** Returns the counts at the time when the store confirmed the commit of a batch; null if that is unknown. */
     public static String atCommit(String checkpoint, long batch) {
         BatchMarks marks = WATCHED.get(checkpoint);
         Collection<RequestCount> found = marks == null ? null : marks.atCommit(batch);
@@ -120,12 +125,12 @@ public final class RequestMeter implements ExecutionInterceptor {
                 .toList();
     }
 
-    /** What this JVM alone has counted. */
+    /** Returns the counts of this JVM alone. */
     static List<RequestCount> own() {
         return COUNTERS.values().stream().map(Counter::now).toList();
     }
 
-    /** Takes an executor's counts since it began; they replace what it said before. */
+    /** Replaces the counts of an executor by its newest ones. */
     static void executorSaid(String executor, List<RequestCount> counts) {
         EXECUTORS.put(executor, counts);
     }
@@ -171,7 +176,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         if (failed) {
             counter.errors.increment();
         }
-        // The answer to HEAD tells the length of a body that it does not have.
+        // The answer to HEAD has the length of a body that it does not contain.
         if (context.httpRequest().method() != SdkHttpMethod.HEAD) {
             counter.bytesIn.add(length(context.httpResponse().firstMatchingHeader("Content-Length")));
         }
@@ -212,7 +217,7 @@ public final class RequestMeter implements ExecutionInterceptor {
         return field(request, "Bucket").or(() -> field(request, "DestinationBucket")).orElse("");
     }
 
-    /** The key; of a listing its prefix; of a bulk delete the first key of it. */
+    /** Returns the key of a request; the prefix of a listing; the first key of a bulk delete. */
     private static String key(SdkRequest request) {
         return field(request, "Key")
                 .or(() -> field(request, "Prefix"))

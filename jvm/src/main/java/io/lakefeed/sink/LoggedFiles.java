@@ -26,10 +26,10 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Spark's own file sink, {@code writeStream.format("parquet")} and the like, for the batches of a {@code foreachBatch}.
+ * Writes the batches of a {@code foreachBatch} with Spark's file sink, as {@code writeStream.format("parquet")} does.
  *
- * <p>So a batch is decoded and counted in one way whatever the sink is, and its schema may be another than the last one's.
- * The log {@code _spark_metadata} is Spark's, entry by entry.
+ * <p>So decoding and counting are the same for all sinks, and the schema may change from batch to batch. Spark writes
+ * the log {@code _spark_metadata}, entry by entry.
  */
 public final class LoggedFiles {
     private static final String COMPACT = ".compact";
@@ -40,7 +40,7 @@ public final class LoggedFiles {
     private final FileStreamSink sink;
 
     /**
-     * For files below a path.
+     * Creates a sink for files below a path.
      *
      * @param format parquet, orc, avro, json or csv
      * @param partitionBy columns that become directories
@@ -59,7 +59,7 @@ public final class LoggedFiles {
                 scala.collection.immutable.Map.from(CollectionConverters.asScala(options)));
     }
 
-    /** The newest batch in the log, or -1: one LIST. */
+    /** Returns the newest batch in the log, or -1, with one LIST. */
     public long logged() throws IOException {
         Path log = new Path(path, FileStreamSink.metadataDir());
         long newest = -1;
@@ -78,8 +78,8 @@ public final class LoggedFiles {
     }
 
     /**
-     * The directories with files, such as {@code zip=8001/day=2024-01-01}: those of one batch, or with -1 of all that
-     * the log has. One GET, or a few.
+     * Returns the directories with files, such as {@code zip=8001/day=2024-01-01}: those of one batch, or with -1 of
+     * all batches in the log. It takes one GET, or a few.
      */
     public List<String> directories(long batchId) {
         FileStreamSinkLog log = new FileStreamSinkLog(
@@ -113,9 +113,12 @@ public final class LoggedFiles {
         };
     }
 
-    /** Writes the rows and lists them as this batch; returns how many they are, or -1 if the log has the batch. */
+    /**
+     * Writes the rows and adds them to the log as this batch; returns the number of rows, or -1 if the log has the
+     * batch.
+     */
     public long add(long batchId, String commitId, Dataset<Row> rows) {
-        // Spark's file sink does not say how many rows it has written.
+        // Spark's file sink does not report how many rows it has written.
         Dataset<Row> counted = rows.observe(ROWS, functions.count(functions.lit(1)).as(ROWS));
         boolean written;
         CheckedFileCommit.expect(path, commitId);

@@ -4,7 +4,7 @@ import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** The contents of files that this JVM has written lately, up to a number of bytes; the oldest go first. */
+/** Keeps the contents of recently written files, up to a number of bytes; the oldest are dropped first. */
 final class RecentFiles {
     private final Map<String, byte[]> files = new LinkedHashMap<>();
     private final long most;
@@ -14,7 +14,7 @@ final class RecentFiles {
         this.most = most;
     }
 
-    /** The largest file that is worth keeping. */
+    /** Returns the size of the largest file that is worth keeping. */
     long largest() {
         return most / 4;
     }

@@ -10,13 +10,13 @@ import software.amazon.awssdk.services.s3.S3AsyncClient;
 import software.amazon.awssdk.services.s3.S3Client;
 
 /**
- * S3 clients for Iceberg over one pool of connections for each JVM:
- * {@code s3.client-factory-impl=io.lakefeed.sink.SharedHttpClients}.
+ * Creates S3 clients for Iceberg that share one pool of connections in each JVM: {@code
+ * s3.client-factory-impl=io.lakefeed.sink.SharedHttpClients}.
  *
- * <p>Iceberg 1.12 knows two HTTP clients. The one of the JDK sends bodies over connections that the server has closed
- * meanwhile, which fails and is sent again: measured, one PUT in ten where batches are a second or two apart. The other one
- * wants a newer AWS SDK than Hadoop's. This is the client that S3A uses, which looks before it sends; and since the
- * pool outlives a batch, an executor's next task finds the connections open.
+ * <p>Iceberg 1.12 offers two HTTP clients. The JDK's sends bodies over connections that the server has closed, fails
+ * and sends them again: one PUT in ten where batches are a second or two apart. The other one requires a newer AWS SDK
+ * than Hadoop's. This is S3A's client, which checks a connection before it sends. The pool outlives a batch, so an
+ * executor's next task finds open connections.
  */
 public final class SharedHttpClients implements S3FileIOAwsClientFactory {
     private static final long serialVersionUID = 1;
@@ -24,13 +24,13 @@ public final class SharedHttpClients implements S3FileIOAwsClientFactory {
     private S3FileIOProperties s3 = new S3FileIOProperties();
     private AwsClientProperties aws = new AwsClientProperties();
 
-    /** Made when the first client is. A client that is closed leaves it open, as the SDK has it for shared ones. */
+    /** The pool, created with the first client. A closed client leaves it open, as the SDK does with shared ones. */
     private static final class Pool {
         static final SdkHttpClient CLIENT =
                 ApacheHttpClient.builder().maxConnections(100).build();
     }
 
-    /** Made by Iceberg. */
+    /** Iceberg creates it. */
     public SharedHttpClients() {}
 
     @Override

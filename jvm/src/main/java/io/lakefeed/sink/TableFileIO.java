@@ -12,23 +12,24 @@ import org.apache.iceberg.io.OutputFile;
 import org.apache.iceberg.io.PositionOutputStream;
 
 /**
- * Iceberg's S3FileIO that need not read back what it has just written: {@code io-impl=io.lakefeed.sink.TableFileIO}.
+ * Keeps the metadata that Iceberg's S3FileIO has just written, so that it is not read back: {@code
+ * io-impl=io.lakefeed.sink.TableFileIO}.
  *
- * <p>Each commit reads the table's metadata file and the manifest lists of two snapshots, which the same JVM wrote
- * a moment before. Metadata files have a UUID in their names and never change; so their contents are kept in memory
- * when they have been uploaded. Which of them is the table's present one is still the catalog's word alone: a commit
- * of somebody else names a file that is not in memory, and that is read.
+ * <p>Each commit reads the table's metadata file and the manifest lists of two snapshots, which the same JVM has
+ * written a moment before. Metadata files have a UUID in their names and never change, so their contents stay in memory
+ * after their upload. Only the catalog decides which of them is current: a commit of another writer names a file that
+ * is not in memory, and that file is read.
  */
 public final class TableFileIO extends S3FileIO {
     private static final long serialVersionUID = 1;
     private static final Pattern METADATA =
             Pattern.compile(".*/[^/]*[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}[^/]*\\.(metadata\\.json|avro)");
-    /** Kept apart, so that large metadata files do not drive out the manifests that a merge wants. */
+    /** Separate, so that large metadata files do not drop the manifests that a merge needs. */
     private static final RecentFiles TABLES = new RecentFiles(32 << 20);
 
     private static final RecentFiles MANIFESTS = new RecentFiles(8 << 20);
 
-    /** Made by Iceberg. */
+    /** Iceberg creates it. */
     public TableFileIO() {}
 
     @Override
@@ -104,7 +105,7 @@ public final class TableFileIO extends S3FileIO {
         }
     }
 
-    /** Keeps a copy of a file that is written, once its upload has succeeded. */
+    /** Keeps a copy of a written file once its upload has succeeded. */
     private static final class Copying extends PositionOutputStream {
         private final PositionOutputStream file;
         private final String location;

@@ -1,2 +1,2 @@
-/** What tables are written with. */
+/** Writes tables and files with few S3 requests. */
 package io.lakefeed.sink;

@@ -13,17 +13,18 @@ import org.apache.iceberg.exceptions.CommitFailedException;
 import org.apache.iceberg.exceptions.CommitStateUnknownException;
 
 /**
- * One upkeep job at a time: a table property that says who is at work and until when.
+ * Allows one upkeep job at a time: a table property has its owner and its end.
  *
- * <p>Set on the very metadata that was looked at, and not through {@code updateProperties}, which on a conflict looks away
- * and sets it all the same. Where the catalog does not guard properties, it comes with an empty snapshot in the same commit:
- * of two that take it together one conflicts. Protects work from being done twice, not the table: its commits do that.
+ * <p>It is set on the metadata that was checked, and not through {@code updateProperties}, which on a conflict sets the
+ * property without a check. Where the catalog does not guard properties, an empty snapshot is part of the same commit:
+ * of two jobs that take the lease together one conflicts. The lease saves duplicate work; the checks of the commits
+ * protect the table.
  */
 public final class Lease {
-    /** Name of the property; its value is {@code <who> <milliseconds since 1970>}. */
+    /** Name of the property; its value is {@code <owner> <milliseconds since 1970>}. */
     public static final String PROPERTY = "lakefeed.upkeep.lease";
 
-    /** In the summary of a snapshot that adds nothing: who has taken the lease with it. */
+    /** Key in the summary of an empty snapshot: the owner that took the lease with it. */
     static final String TAKEN = "lakefeed.upkeep.lease-taken";
 
     private static final int TRIES = 50;
@@ -31,11 +32,11 @@ public final class Lease {
     private Lease() {}
 
     /**
-     * Takes the lease or makes it longer.
+     * Takes or extends the lease.
      *
-     * @param now milliseconds since 1970; a lease that ends before is nobody's
-     * @param until when it ends
-     * @return null if it is {@code who}'s now, else the property's value: somebody else has it
+     * @param now milliseconds since 1970; a lease that ends before it is free
+     * @param until when the lease ends
+     * @return null if it is {@code who}'s now, else the property's value, which names the other owner
      */
     public static String take(Table table, String who, long now, long until) {
         TableOperations operations = ((HasTableOperations) table).operations();
@@ -43,11 +44,11 @@ public final class Lease {
         for (int attempt = 1; ; attempt++) {
             TableMetadata base = operations.refresh();
             String held = held(base, now);
-            // What is ours still nobody else takes: it can be made longer without a snapshot.
+            // No other job takes a lease that is still ours: it can be extended without a snapshot.
             Snapshot mark = null;
             if (!guarded && held == null) {
                 mark = table.newFastAppend().set(TAKEN, who).apply();
-                // What it was made on top of, which may be younger.
+                // The snapshot's parent, which may be newer.
                 base = operations.current();
                 held = held(base, now);
             }
@@ -64,13 +65,13 @@ public final class Lease {
                 operations.commit(base, changed.build());
                 return null;
             } catch (CommitFailedException | CommitStateUnknownException conflict) {
-                // It may have landed all the same, its answer lost: the snapshot's list stays, an orphan at worst.
+                // The commit may have succeeded without an answer: the snapshot's list stays, at worst as an orphan.
                 backOff(attempt, conflict);
             }
         }
     }
 
-    /** Gives the lease back, if it is still {@code who}'s, and notes in the same commit what was done. */
+    /** Releases the lease if it is still {@code who}'s, and sets properties in the same commit. */
     public static void release(Table table, String who, Map<String, String> notes) {
         TableOperations operations = ((HasTableOperations) table).operations();
         boolean guarded = FeedLedger.guardsProperties(table);
@@ -78,7 +79,7 @@ public final class Lease {
             TableMetadata base = operations.refresh();
             String held = base.properties().get(PROPERTY);
             if (held == null || !isOf(who, held) || (!guarded && end(held) <= System.currentTimeMillis())) {
-                // Somebody else's, or may become so at any moment.
+                // It belongs to another owner, or may at any moment.
                 return;
             }
             try {
@@ -95,13 +96,13 @@ public final class Lease {
         }
     }
 
-    /** Who has the lease, as the property says it; null if nobody has. */
+    /** Returns the owner in the property; null if the lease is free. */
     private static String held(TableMetadata table, long now) {
         String held = table.properties().get(PROPERTY);
         return held != null && end(held) > now ? held : null;
     }
 
-    /** The list of a snapshot that nobody has tried to commit. */
+    /** Deletes the list of a snapshot that was never committed. */
     private static void discard(Table table, Snapshot mark) {
         if (mark != null) {
             table.io().deleteFile(mark.manifestListLocation());

@@ -19,11 +19,11 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Iceberg's {@code DeleteOrphanFiles} with a listing of our own.
+ * Runs Iceberg's {@code DeleteOrphanFiles} with another listing.
  *
- * <p>Its own listing takes all that is below the table's location for the table's: a checkpoint or another table in there
- * would be deleted. This one looks at {@code data/} and {@code metadata/} alone, and at names that Iceberg gives; by prefix, a
- * thousand files a request, and with their sizes.
+ * <p>Iceberg's listing takes everything below the table's location for the table's: it would delete a checkpoint or
+ * another table there. This one lists only {@code data/} and {@code metadata/}, and only names that Iceberg gives; by
+ * prefix, a thousand files a request, with their sizes.
  */
 public final class OrphanFiles {
     private static final Pattern OURS = Pattern.compile(
@@ -35,11 +35,11 @@ public final class OrphanFiles {
     private OrphanFiles() {}
 
     /**
-     * Finds the files that no snapshot and no metadata file knows.
+     * Finds the files that no snapshot and no metadata file refers to.
      *
-     * @param olderThan milliseconds since 1970; files made later are left alone
+     * @param olderThan milliseconds since 1970; newer files are left alone
      * @param delete whether to delete them
-     * @return how many they are, and how many bytes
+     * @return the number of files, and their bytes
      */
     public static long[] find(SparkSession spark, Table table, long olderThan, boolean delete) {
         Map<String, Long> sizes = new HashMap<>();
@@ -55,12 +55,12 @@ public final class OrphanFiles {
         if (listed.isEmpty()) {
             return new long[] {0, 0};
         }
-        // After the listing, so that what was committed meanwhile is known.
+        // After the listing, so that files of later commits are known.
         table.refresh();
         DeleteOrphanFilesSparkAction action = SparkActions.get(spark)
                 .deleteOrphanFiles(table)
                 .compareToFileList(spark.createDataFrame(listed, FILES))
-                // What is listed is below it, however the file system writes that.
+                // All listed files are below it, however the file system writes it.
                 .location(null)
                 .olderThan(olderThan);
         DeleteOrphanFiles.Result result =
@@ -83,7 +83,7 @@ public final class OrphanFiles {
         try {
             return files.listPrefix(folder);
         } catch (RuntimeException missing) {
-            // A folder that is not there yet, on a file system that has folders.
+            // The folder does not exist yet, on a file system that has folders.
             if (missing.getCause() instanceof java.io.FileNotFoundException) {
                 return List.of();
             }

@@ -12,14 +12,15 @@ import org.apache.iceberg.expressions.UnboundTerm;
 import org.apache.iceberg.types.Conversions;
 import org.apache.iceberg.types.Type;
 
-/** The condition that chooses the files of one partition. */
+/** Builds the condition that selects the files of one partition. */
 public final class PartitionFilter {
     private static final Pattern NUMBER = Pattern.compile("-?[0-9]+");
 
     private PartitionFilter() {}
 
     /**
-     * The condition for one partition; a wider one where a value cannot be told by its text, which chooses more files.
+     * Returns the condition for one partition. If a value cannot be parsed, the condition is wider and selects more
+     * files.
      *
      * @param values one for each field of the spec, as text; null for null
      */
@@ -48,7 +49,7 @@ public final class PartitionFilter {
         }
     }
 
-    /** Days and microseconds come as numbers, for which Iceberg's own reading has no text. */
+    /** Parses a value. Days and microseconds come as numbers, which Iceberg's own parser does not accept. */
     private static Object parsed(Type type, String value) {
         if (NUMBER.matcher(value).matches()) {
             switch (type.typeId()) {

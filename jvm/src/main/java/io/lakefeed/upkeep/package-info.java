@@ -1,2 +1,5 @@
-/** What upkeep of a table needs beside Iceberg's own actions: one at a time, one partition at a time, and safe orphans. */
+/**
+ * Complements Iceberg's actions for the upkeep of a table: one job at a time, one partition at a time, and safe removal
+ * of orphans.
+ */
 package io.lakefeed.upkeep;
