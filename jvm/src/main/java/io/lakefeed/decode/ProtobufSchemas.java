@@ -2,6 +2,7 @@ package io.lakefeed.decode;
 
 import io.lakefeed.protobuf.ProtoFile;
 import io.lakefeed.protobuf.ProtoTypes;
+import io.lakefeed.protobuf.SchemaException;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
@@ -15,10 +16,17 @@ public final class ProtobufSchemas {
      *
      * @param text as {@link ProtoTypes#read} takes it
      * @param referred texts of the files that it imports
+     * @throws SchemaException if one of them cannot be read; it has the number of a reference
      */
     public static ProtoTypes types(String text, List<String> referred) {
         List<ProtoFile> files = new ArrayList<>();
-        referred.forEach(each -> files.add(ProtoTypes.read(each)));
+        for (int at = 0; at < referred.size(); at++) {
+            try {
+                files.add(ProtoTypes.read(referred.get(at)));
+            } catch (SchemaException invalid) {
+                throw new SchemaException(invalid, at);
+            }
+        }
         return ProtoTypes.of(ProtoTypes.read(text), files);
     }
 

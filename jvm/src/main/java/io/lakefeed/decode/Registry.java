@@ -2,6 +2,7 @@ package io.lakefeed.decode;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import io.lakefeed.decode.RegistryClient.Patience;
+import io.lakefeed.protobuf.SchemaException;
 import java.net.URLEncoder;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
@@ -12,11 +13,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 
 /**
  * Caches writers' schemas by id, which {@link RegistryClient} fetches.
@@ -55,7 +53,8 @@ final class Registry {
     private final RegistryClient client;
     private final Map<Integer, Known> schemas = new ConcurrentHashMap<>();
     private final Map<Integer, Subjects> subjectsOf = new ConcurrentHashMap<>();
-    private final Map<Asked, CompletableFuture<Known>> fetching = new ConcurrentHashMap<>();
+    private final SingleFlight<Asked, Known> fetching;
+    private final SingleFlight<Integer, Subjects> askingSubjects;
     private final MissBudget firsts = new MissBudget();
     private final MissBudget seconds = new MissBudget();
     private final Map<Asked, Unknown> unknown = new LinkedHashMap<>() {
@@ -76,6 +75,8 @@ final class Registry {
 
     private Registry(Address address) {
         client = new RegistryClient(address.url, address.credentials);
+        fetching = new SingleFlight<>(client);
+        askingSubjects = new SingleFlight<>(client);
     }
 
     /**
@@ -92,7 +93,9 @@ final class Registry {
             if (id < 0) {
                 throw new BadRecord("unknown schema id " + id + ": ids are positive");
             }
-            found = shared(new Asked(id, wanted.kind()), Patience.of(patience), wanted);
+            Asked asked = new Asked(id, wanted.kind());
+            Patience until = Patience.of(patience);
+            found = fetching.answer(asked, until, () -> schemas.get(id), () -> fetched(asked, until, wanted));
         }
         return as(wanted, found, id);
     }
@@ -106,44 +109,6 @@ final class Registry {
     private static void requireKind(WriterSchema<?> wanted, String kind, String what) {
         if (!kind.equals(wanted.kind())) {
             throw new BadRecord(what + " is " + kind + ", not " + wanted.kind());
-        }
-    }
-
-    /** Fetches a schema, or waits for the thread that fetches it. */
-    private Known shared(Asked asked, Patience patience, WriterSchema<?> wanted) {
-        CompletableFuture<Known> mine = new CompletableFuture<>();
-        CompletableFuture<Known> running = fetching.putIfAbsent(asked, mine);
-        if (running != null) {
-            Known found = awaited(running, patience);
-            return found != null ? found : shared(asked, patience, wanted);
-        }
-        try {
-            Known found = schemas.get(asked.id); // It may have arrived since the caller looked.
-            found = found != null ? found : fetched(asked, patience, wanted);
-            mine.complete(found);
-            return found;
-        } catch (InterruptedException stopped) {
-            throw client.interrupted();
-        } catch (BadRecord | RegistryException definite) {
-            mine.completeExceptionally(definite);
-            throw definite;
-        } finally {
-            fetching.remove(asked);
-            // If this thread is interrupted, one of the waiting threads fetches it.
-            mine.complete(null);
-        }
-    }
-
-    /** Returns what another thread has fetched; null if that thread was interrupted. */
-    private Known awaited(CompletableFuture<Known> running, Patience patience) {
-        try {
-            return running.get(Math.max(0, patience.left()), TimeUnit.NANOSECONDS);
-        } catch (ExecutionException failed) {
-            throw (RuntimeException) failed.getCause();
-        } catch (TimeoutException late) {
-            throw client.silent(patience, "another thread is still waiting for it");
-        } catch (InterruptedException stopped) {
-            throw client.interrupted();
         }
     }
 
@@ -203,20 +168,27 @@ final class Registry {
      * @throws RegistryException if the registry is unavailable, or refuses
      */
     void requireSubject(int id, Set<String> subjects, Duration patience) {
-        Subjects found = subjectsOf.get(id);
-        // Subjects only come: what is wrong now may be right later, and not the other way round.
-        if (found == null || !found.any(subjects) && System.nanoTime() - found.until > 0) {
-            try {
-                found = Subjects.of(client.get(
-                        "/schemas/ids/" + id + "/versions", Patience.of(patience), "unknown schema id " + id, JsonNode::isArray));
-            } catch (InterruptedException stopped) {
-                throw client.interrupted();
-            }
-            subjectsOf.put(id, found);
+        Subjects found = usable(id, subjects);
+        if (found == null) {
+            Patience until = Patience.of(patience);
+            found = askingSubjects.answer(id, until, () -> usable(id, subjects), () -> subjectsOf(id, until));
         }
         if (!found.any(subjects)) {
             throw new BadRecord("the schema is not registered under " + String.join(" or ", subjects));
         }
+    }
+
+    /** The subjects that are known for an id; null to ask, since a schema may be registered under more of them later. */
+    private Subjects usable(int id, Set<String> subjects) {
+        Subjects found = subjectsOf.get(id);
+        return found != null && (found.any(subjects) || System.nanoTime() - found.until < 0) ? found : null;
+    }
+
+    private Subjects subjectsOf(int id, Patience patience) throws InterruptedException {
+        String path = "/schemas/ids/" + id + "/versions";
+        Subjects found = Subjects.of(client.get(path, patience, "unknown schema id " + id, JsonNode::isArray));
+        subjectsOf.put(id, found);
+        return found;
     }
 
     /** The subjects of a schema, and when they are requested again. */
@@ -246,6 +218,7 @@ final class Registry {
         private final Patience patience;
         private final WriterSchema<?> wanted;
         private final List<String> referred = new ArrayList<>();
+        private final List<String> names = new ArrayList<>();
         private final Set<String> seen = new HashSet<>();
         private int characters;
 
@@ -260,6 +233,11 @@ final class Registry {
             collect(answer, what, 0);
             try {
                 return wanted.parse(answer.path("schema").asText(), referred);
+            } catch (SchemaException invalid) {
+                boolean own = invalid.reference() < 0;
+                String of = own ? what : names.get(invalid.reference());
+                String why = (own ? invalid : invalid.getCause()).getMessage();
+                throw new BadRecord(of + " is not a valid " + wanted + " schema: " + why);
             } catch (StackOverflowError deep) {
                 throw new BadRecord(what + " is not a valid " + wanted + " schema: nested too deeply");
             } catch (RuntimeException invalid) {
@@ -290,6 +268,7 @@ final class Registry {
                 }
                 collect(found, name, depth + 1);
                 referred.add(text);
+                names.add(name);
             }
         }
     }
