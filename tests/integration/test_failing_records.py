@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.errors import JobFailed
+from lakefeed.errors import JobFailed, RowsRefused
 from tests.feed import Feed
 
 if TYPE_CHECKING:
@@ -43,3 +43,22 @@ def test_the_record_is_named_without_its_values(
     assert (summary.rows, summary.records) == (7, 8)
     landed = sorted((each["kafka_partition"], each["kafka_offset"]) for each in feed.rows())
     assert landed == [*((0, each) for each in range(3)), (1, 0), (1, 1), (1, 2), (1, 4)]
+
+
+def test_a_row_without_a_partition_is_named_with_its_record(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic(partitions=1)
+    prices = ["1.00", "-99.90", "99.99", "-99.99", "0.00"]
+    feed.send([json.dumps({"id": id_, "price": float(price)}).encode() for id_, price in enumerate(prices)])
+    blocks = {
+        "decode": {"json": {"schema_ddl": "id BIGINT, price DECIMAL(4, 2)"}, "metadata": ["offset"]},
+        "sink": {"iceberg": {"table": feed.table, "partition_by": ["truncate(10, price)"]}},
+    }
+    with pytest.raises(RowsRefused) as failed:
+        feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert f"it is the row of {feed.topic}-0 offset 3" in failed.value.what
+    assert "99.99" not in str(failed.value)
+    assert feed.rows() == []
+
+    rule = {"partition": {"rule": "price > -99.91", "on_violation": "drop"}}
+    summary = feed.pipeline(**blocks, expect=rule).run(spark=lake, once=True)
+    assert (summary.rows, summary.records) == (4, 5)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.errors import DecodeError
 from lakefeed.records.decode.registry import SchemaRegistry
 from tests.feed import Feed
+from tests.spark.protos import message_class
 from tests.spark.records import avro_bytes
 from tests.unit.schema.test_merge import field, record
 from tests.unit.schema.test_parse import bomb, deep
@@ -83,4 +87,31 @@ def test_a_feed_meets_strange_schemas(lake: SparkSession, feed: Feed) -> None:
     assert [each["offset"] for each in found] == [1, 4, 5, 6]
     for each, words in zip(found, ["is a Payment", "field kafka_offset already", "columns", "levels"], strict=True):
         assert words in each["reason"]
+    assert not pipeline.verify(deep=True).faults
+
+
+def test_a_protobuf_schema_that_protoc_refuses_makes_dead_letters(lake: SparkSession, feed: Feed) -> None:
+    trip = 'syntax = "proto3";\nmessage Trip { int64 id = 1; string zone = 2; }'
+    broken = 'syntax = "proto3";\nmessage Trip { int64 id = 1;\n int64 again = 1; map<bytes, int32> m = 19000; }'
+    value = message_class({"trip.proto": trip}, "Trip")(id=7, zone="a").SerializeToString()
+    registry = SchemaRegistry(feed.stack.schema_registry_url)
+    right = b"\0" + registry.register(f"{feed.topic}-value", trip, kind="PROTOBUF").to_bytes(4, "big") + b"\0"
+    wrong_id = registry.register(f"{feed.topic}-broken", broken, kind="PROTOBUF")
+    wrong = b"\0" + wrong_id.to_bytes(4, "big") + b"\0"
+    why = f"schema id {wrong_id} is not a valid Protobuf schema: line 3: id and again of message Trip have the number 1"
+    feed.create_topic(partitions=1)
+    feed.send([right + value, wrong + value, right + value])
+    letters = f"lake.{feed.name}.dead_letters"
+    decode = {"protobuf": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]}
+    with pytest.raises(DecodeError) as stopped:
+        feed.pipeline(decode=decode).run(spark=lake, once=True)
+    assert why in str(stopped.value)
+    assert f"topic {feed.topic}, partition 0, offset 1" in str(stopped.value)
+
+    pipeline = feed.pipeline(decode=decode, dead_letters={"table": letters})
+    summary = pipeline.run(spark=lake, once=True)
+    assert (summary.rows, summary.dead_letters, summary.records) == (2, 1, 3)
+    [letter] = open_table(letters, connections=feed.connections).scan().to_arrow().to_pylist()
+    assert letter["offset"] == 1
+    assert letter["reason"].startswith(why)
     assert not pipeline.verify(deep=True).faults

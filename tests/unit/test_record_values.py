@@ -74,6 +74,10 @@ def test_a_cast_on_writing_shows_the_column() -> None:
             f"[DUPLICATED_MAP_KEY] Duplicate map key {CANARY} was found. SQLSTATE: 23505",
             "[DUPLICATED_MAP_KEY] SQLSTATE 23505",
         ),
+        (
+            "java.lang.IllegalArgumentException: Cannot write value as decimal(4,2), too large: -100.00",
+            "java.lang.IllegalArgumentException: Cannot write value as decimal(4,2), too large: …",
+        ),
         # Names and types are no values.
         (
             "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `amuont` cannot be resolved. SQLSTATE: 42703",

@@ -28,6 +28,8 @@ _QUOTED = (
     (r"value ", '"', " is out of range"),
 )
 _VALUES = tuple(re.compile(rf"({before}){quote}.*{quote}(?={after})", re.DOTALL) for before, quote, after in _QUOTED)
+# A number stands without quotes in what Iceberg says of a decimal.
+_DECIMAL = re.compile(r"(Cannot write value as decimal\(\d+,\d+\), too large: )\S+")
 _DETAIL = re.compile(r"\s*(?:Detail: |DETAIL: |Where: )?(?:Key \(.*?\)=\(|Failing row contains ).*", re.DOTALL)
 _PREVIEW = re.compile(
     r"[.:]?\s*(?:preview of field's value|prefix of the first immense term).*", re.DOTALL | re.IGNORECASE
@@ -46,7 +48,7 @@ def without_values(text: str) -> str:
     if state and (found := _CLASS.search(text)):
         return _of_data(found[1], state, text)[:LONGEST]
     text = _PREVIEW.sub("", _DETAIL.sub("", text))
-    for each in _VALUES:
+    for each in (*_VALUES, _DECIMAL):
         text = each.sub(rf"\g<1>{LEFT_OUT}", text)
     return text.partition("\n")[0].strip()[:LONGEST]
 

@@ -15,6 +15,7 @@ from lakefeed.errors import (
     LakefeedError,
     RecordsLost,
     ResourceMissing,
+    RowsRefused,
     Unreachable,
 )
 from lakefeed.messages.record_values import without_values
@@ -49,6 +50,12 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         CheckpointMismatch,
         "the commit was refused, nothing of the batch is visible",
         "lakefeed verify shows what the table holds",
+    ),
+    (
+        r"AppendWriteException: [\w.]+: Cannot write value as decimal",
+        RowsRefused,
+        "Iceberg cannot store the partition of a row: a decimal that truncate rounds down has a digit too many",
+        "partition by another transform, or make such rows dead letters by a rule in expect",
     ),
     (
         r"FATAL: (?:password authentication failed|role .* does not exist|no pg_hba)",

@@ -199,6 +199,35 @@ class IcebergTable:
             writer.append()
         return self.ledger.rows_of(commit_id)
 
+    def try_rows(self, rows: DataFrame, commit: Commit) -> None:
+        """Compute some of a batch's rows with their partitions, and write nothing.
+
+        Iceberg notices only at the commit that a decimal, rounded down by ``truncate``, has a digit too many. Spark's
+        cast refuses it for each row.
+
+        Raises:
+            SparkRuntimeException: a row or its partition cannot be computed.
+        """
+        from pyspark.sql import functions as sf
+
+        rounded = [sf.expr(each).alias(f"partition{at}") for at, each in enumerate(self._rounded(rows.schema))]
+        rows.select("*", *rounded).write.format("noop").mode("overwrite").save()
+
+    def _rounded(self, rows: StructType) -> Iterator[str]:
+        """Yield SQL that rounds each decimal as its partition does, and fails where the result does not fit."""
+        from pyspark.sql.types import DecimalType
+
+        columns = self._spark.table(self._sink.table).schema
+        for transform in map(PartitionTransform.parse, self._sink.partition_by):
+            column, own = find(columns, transform.column), find(rows, transform.column)
+            if transform.name != "truncate" or column is None or own is None:
+                continue
+            if isinstance(column.dataType, DecimalType):
+                precision, scale = column.dataType.precision, column.dataType.scale
+                value = f"CAST({quoted((own.name,))} AS DECIMAL({precision}, {scale}))"
+                unit = f"CAST({transform.width}e-{scale}BD AS DECIMAL(38, {scale}))"
+                yield f"CAST({value} - pmod({value}, {unit}) AS DECIMAL({precision}, {scale}))"
+
     def files_of(self, batch_ids: Iterable[int]) -> int:
         """How many data files these batches' commits added, as their snapshots say."""
         wanted = set(batch_ids)
