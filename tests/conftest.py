@@ -12,11 +12,11 @@ from hypothesis import settings
 
 from lakefeed.local import Endpoints, Stack
 from lakefeed.messages import redaction
-from tests import guardian
-from tests.feed import Feed
-from tests.servers.mariadb import MariaDB, mariadb
-from tests.servers.opensearch import OpenSearch, opensearch
-from tests.servers.postgresql import PostgreSQL, postgresql
+from tests.support import guardian
+from tests.support.feed import Feed
+from tests.support.servers.mariadb import MariaDB, mariadb
+from tests.support.servers.opensearch import OpenSearch, opensearch
+from tests.support.servers.postgresql import PostgreSQL, postgresql
 
 # The tests' JVMs live for minutes: what the second compiler costs, a third of all CPU time, it does not earn.
 # Without it the room for compiled code is a fifth, and a session of hundreds of tables fills it.

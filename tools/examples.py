@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakefeed.cli.main import root
 from lakefeed.dataframes import read_topic
 from lakefeed.local import Endpoints, Stack
-from tests.lake import spark_on
-from tests.servers.database import DatabaseServer
-from tests.servers.mariadb import mariadb
-from tests.servers.opensearch import OpenSearch, opensearch
-from tests.servers.postgresql import postgresql
+from tests.support.lake import spark_on
+from tests.support.servers.database import DatabaseServer
+from tests.support.servers.mariadb import mariadb
+from tests.support.servers.opensearch import OpenSearch, opensearch
+from tests.support.servers.postgresql import postgresql
 from tools.expected import EXAMPLES, Example
 
 if TYPE_CHECKING:

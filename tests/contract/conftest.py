@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.contract.checkpoint import checkpoint_session, introduce
-from tests.contract.stores import STORES, Bucket, running_store
+from tests.support.checkpoint import checkpoint_session, introduce
+from tests.support.stores import STORES, Bucket, running_store
 
 
 @pytest.fixture(scope="package")

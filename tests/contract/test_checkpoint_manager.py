@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from tests.contract.checkpoint import Checkpoint, counting, introduce, java_class
-from tests.contract.stores import Bucket
+from tests.support.checkpoint import Checkpoint, counting, introduce, java_class
+from tests.support.stores import Bucket
 
 HADOOP_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
 

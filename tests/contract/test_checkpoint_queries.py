@@ -15,8 +15,8 @@ from pyspark.sql.functions import count as count_of
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.contract.checkpoint import Checkpoint, Counted, counting
-from tests.contract.stores import Bucket
+from tests.support.checkpoint import Checkpoint, Counted, counting
+from tests.support.stores import Bucket
 
 ROWS = 4
 PATIENCE = 240

@@ -30,8 +30,8 @@ from lakefeed.records.decode import (
 )
 from lakefeed.records.decode.avro_schema import avro_schema_of, avro_schema_of_schema
 from lakefeed.records.decode.registry import SchemaRegistry
-from tests.spark.protos import message_class
-from tests.spark.records import avro_bytes, records, results
+from tests.support.protos import message_class
+from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,10 +10,10 @@ from pyspark.sql import SparkSession
 
 from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.local import Endpoints
-from tests.contract.checkpoint import Checkpoint, checkpoint_session, introduce
-from tests.contract.stores import STORES, Bucket, Store, running_store
-from tests.faults.drivers import SHORT_LIVED, Driver, driver
-from tests.faults.s3_fault_proxy import FaultProxy, fault_proxy
+from tests.support.checkpoint import Checkpoint, checkpoint_session, introduce
+from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.support.faults.s3_fault_proxy import FaultProxy, fault_proxy
+from tests.support.stores import STORES, Bucket, Store, running_store
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -73,5 +73,5 @@ def successor(stack: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A driver in another process, with no bad day, that resumes where a killed one was."""
     log = tmp_path_factory.mktemp("successor") / "driver.log"
     environment = {**stack.as_environment(), **SHORT_LIVED}
-    with driver("tests.faults.driver_child", environment=environment, log=log) as running:
+    with driver("tests.support.faults.driver_child", environment=environment, log=log) as running:
         yield running

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakefeed.records.transform.plan import ROCKSDB
-from tests.contract.checkpoint import introduce
-from tests.contract.stores import Bucket, Store
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
+from tests.support.checkpoint import introduce
+from tests.support.stores import Bucket, Store
 
 STOPPED = "Failed to read log|MALFORMED_LOG|Incomplete log|end-of-input|CONCURRENT_STREAM|doesn't exist|BATCH_METADATA"
 UNREADABLE = "STATE"

@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.contract.stores import Store
-from tests.faults.drivers import Driver, driver
-from tests.faults.s3_fault_proxy import FaultProxy, fault_proxy
+from tests.support.faults.drivers import Driver, driver
+from tests.support.faults.s3_fault_proxy import FaultProxy, fault_proxy
+from tests.support.stores import Store
 
 PACKAGE = "org.apache.spark.sql.execution.streaming.state"
 
@@ -29,7 +29,7 @@ def test_state_is_kept_by_executors_in_jvms_of_their_own(store: Store, tmp_path:
         with (
             fault_proxy(store.endpoint) as proxy,
             driver(
-                "tests.faults.executors_child",
+                "tests.support.faults.executors_child",
                 environment=replace(store, endpoint=proxy.endpoint).as_environment(),
                 log=tmp_path / f"{number}.log",
             ) as running,

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lakefeed.clients.spark import jvm
-from tests.contract.checkpoint import Checkpoint, counting, java_class
-from tests.contract.stores import Bucket
 from tests.contract.test_checkpoint_queries import assert_every_number_once, numbers, run_until, settings
-from tests.faults.s3_fault_proxy import FaultProxy, Kind, Request, on
+from tests.support.checkpoint import Checkpoint, counting, java_class
+from tests.support.faults.s3_fault_proxy import FaultProxy, Kind, Request, on
+from tests.support.stores import Bucket
 
 ALWAYS = 10**6
 EVERY_OPERATION = ("PutObject", "GetObject", "HeadObject", "ListObjectsV2", "DeleteObject", "DeleteObjects")

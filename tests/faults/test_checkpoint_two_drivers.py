@@ -11,8 +11,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from tests.contract.stores import Bucket, Store
-from tests.faults.drivers import Driver, driver
+from tests.support.faults.drivers import Driver, driver
+from tests.support.stores import Bucket, Store
 
 BATCHES = 6
 # The last is Spark's own look before batch 0, which may come first: nothing has been written then.
@@ -32,7 +32,7 @@ def test_of_two_drivers_one_survives(store: Store, tmp_path: Path, rounds: int) 
         drivers = [
             running.enter_context(
                 driver(
-                    "tests.faults.two_drivers_child",
+                    "tests.support.faults.two_drivers_child",
                     environment=store.as_environment(),
                     log=tmp_path / f"driver-{n}.log",
                 )

@@ -13,11 +13,11 @@ import pytest
 
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
-from tests.faults.drivers import SHORT_LIVED, driver
-from tests.feed import Feed
-from tests.lake import spark_on
-from tests.search_pipeline import environment_of, pipeline_of, sink_of
-from tests.servers.opensearch import Answer, Gate, OpenSearch, gate
+from tests.support.faults.drivers import SHORT_LIVED, driver
+from tests.support.feed import Feed
+from tests.support.lake import spark_on
+from tests.support.search_pipeline import environment_of, pipeline_of, sink_of
+from tests.support.servers.opensearch import Answer, Gate, OpenSearch, gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +137,7 @@ def test_a_driver_that_is_killed_in_mid_batch(
     pipeline = small_requests(feed, opened)
     environment = {**environment_of(feed, opened), **SHORT_LIVED}
     dead = threading.Event()
-    with driver("tests.faults.driver_child", environment=environment, log=tmp_path / "driver.log") as dies:
+    with driver("tests.support.faults.driver_child", environment=environment, log=tmp_path / "driver.log") as dies:
 
         def kill() -> None:
             for each in (*children(dies.process.pid), dies.process.pid):
@@ -164,7 +164,7 @@ def test_a_driver_that_wakes_up_when_another_has_taken_over(
     pipeline = small_requests(feed, opened)
     environment = {**environment_of(feed, opened), **SHORT_LIVED}
     asleep, awake = threading.Event(), threading.Event()
-    with driver("tests.faults.driver_child", environment=environment, log=tmp_path / "driver.log") as sleeps:
+    with driver("tests.support.faults.driver_child", environment=environment, log=tmp_path / "driver.log") as sleeps:
 
         def sleep() -> None:
             # Its request is on its way until the other one is done.

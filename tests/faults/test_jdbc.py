@@ -16,9 +16,10 @@ import pytest
 from lakefeed.local import Endpoints
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
-from tests.faults.drivers import SHORT_LIVED, Driver, driver
-from tests.feed import Feed
-from tests.jdbc_feed import (
+from tests.support.databases import DATABASES, server_of
+from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.support.feed import Feed
+from tests.support.jdbc_feed import (
     TABLE,
     Server,
     environment_of,
@@ -31,9 +32,8 @@ from tests.jdbc_feed import (
     wait_for,
     watched,
 )
-from tests.lake import spark_on
-from tests.servers.postgresql import PostgreSQL
-from tests.spark.databases import DATABASES, server_of
+from tests.support.lake import spark_on
+from tests.support.servers.postgresql import PostgreSQL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -150,7 +150,7 @@ def test_a_database_that_is_away_holds_up_no_other_sink(feed: Feed, server: Serv
 def another_driver(feed: Feed, server: Server, folder: Path) -> Iterator[Driver]:
     """A driver in a process of its own, which may be killed."""
     environment = {**environment_of(feed, server), **SHORT_LIVED}
-    with driver("tests.faults.driver_child", environment=environment, log=folder / "driver.log") as running:
+    with driver("tests.support.faults.driver_child", environment=environment, log=folder / "driver.log") as running:
         yield running
 
 

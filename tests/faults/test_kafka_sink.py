@@ -14,11 +14,11 @@ import lakefeed
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
-from tests.cli import Running
-from tests.cli import lakefeed as command
-from tests.faults.drivers import SHORT_LIVED
-from tests.feed import Feed
-from tests.lake import spark_on
+from tests.support.cli import Running
+from tests.support.cli import lakefeed as command
+from tests.support.faults.drivers import SHORT_LIVED
+from tests.support.feed import Feed
+from tests.support.lake import spark_on
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ import pytest
 
 from lakefeed.bench.demo import example
 from lakefeed.local import Endpoints
-from tests.cli import Running, lakefeed
-from tests.feed import Feed
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
 
 PIPELINE = example("taxi") / "pipeline.yaml"
 ROWS = 60_000

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli import Running
-from tests.faults.drivers import SHORT_LIVED, Driver
-from tests.faults.kill_points import POINTS, KillPoint
-from tests.faults.landed import Landing, assert_all_landed, assert_nothing_wrong
-from tests.faults.s3_fault_proxy import FaultProxy
-from tests.faults.workload import PARTITIONS, Workload
-from tests.feed import Feed
+from tests.support.cli import Running
+from tests.support.faults.drivers import SHORT_LIVED, Driver
+from tests.support.faults.kill_points import POINTS, KillPoint
+from tests.support.faults.landed import Landing, assert_all_landed, assert_nothing_wrong
+from tests.support.faults.s3_fault_proxy import FaultProxy
+from tests.support.faults.workload import PARTITIONS, Workload
+from tests.support.feed import Feed
 
 # In make test-full: between metadata.json and the swap in the catalog.
 TELLING = (KillPoint("iceberg", "table metadata", "after"),)

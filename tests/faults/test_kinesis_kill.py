@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from lakefeed.pipeline import Pipeline
-from tests.cli import Running, lakefeed
-from tests.faults.drivers import SHORT_LIVED
-from tests.faults.kill_points import KillPoint
-from tests.faults.landed import Landing
-from tests.faults.s3_fault_proxy import FaultProxy
-from tests.feed import Feed
-from tests.servers.kinesis import kinesis
+from tests.support.cli import Running, lakefeed
+from tests.support.faults.drivers import SHORT_LIVED
+from tests.support.faults.kill_points import KillPoint
+from tests.support.faults.landed import Landing
+from tests.support.faults.s3_fault_proxy import FaultProxy
+from tests.support.feed import Feed
+from tests.support.servers.kinesis import kinesis
 
 POINTS = (
     KillPoint("iceberg", "data file", "after"),

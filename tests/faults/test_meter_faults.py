@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 
 from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.local.ports import choose_free
-from tests.contract.checkpoint import Checkpoint, introduce
-from tests.contract.stores import REGION, Bucket
-from tests.faults.s3_fault_proxy import FaultProxy, Kind, on
+from tests.support.checkpoint import Checkpoint, introduce
+from tests.support.faults.s3_fault_proxy import FaultProxy, Kind, on
+from tests.support.stores import REGION, Bucket
 
 
 @pytest.mark.parametrize("kind", ["503", "reset", "lost reply"])

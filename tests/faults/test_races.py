@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from lakefeed.local import Endpoints
-from tests.faults.drivers import SHORT_LIVED, Driver, driver
-from tests.faults.landed import Landing, assert_all_landed
-from tests.faults.workload import PARTITIONS, Workload
-from tests.feed import Feed
+from tests.support.faults.drivers import SHORT_LIVED, Driver, driver
+from tests.support.faults.landed import Landing, assert_all_landed
+from tests.support.faults.workload import PARTITIONS, Workload
+from tests.support.feed import Feed
 
 # What the one that loses is told; all of it is ours, and none a stack trace.
 LOST = (
@@ -41,7 +41,9 @@ def test_of_two_drivers_on_one_batch_nothing_is_lost_or_doubled(
     with ExitStack() as running:
         both = [
             running.enter_context(
-                driver("tests.faults.driver_child", environment=environment, log=tmp_path / f"driver-{number}.log")
+                driver(
+                    "tests.support.faults.driver_child", environment=environment, log=tmp_path / f"driver-{number}.log"
+                )
             )
             for number in range(2)
         ]

@@ -13,13 +13,13 @@ from typing import Literal
 
 import pytest
 
-from tests.cli import Running
-from tests.faults.drivers import SHORT_LIVED, Driver
-from tests.faults.kill_points import POINTS, KillPoint, batch_begun
-from tests.faults.landed import Landing, SinkKind, assert_all_landed, assert_nothing_wrong
-from tests.faults.s3_fault_proxy import FaultProxy, Kind, on
-from tests.faults.workload import PARTITIONS, Workload
-from tests.feed import Feed
+from tests.support.cli import Running
+from tests.support.faults.drivers import SHORT_LIVED, Driver
+from tests.support.faults.kill_points import POINTS, KillPoint, batch_begun
+from tests.support.faults.landed import Landing, SinkKind, assert_all_landed, assert_nothing_wrong
+from tests.support.faults.s3_fault_proxy import FaultProxy, Kind, on
+from tests.support.faults.workload import PARTITIONS, Workload
+from tests.support.feed import Feed
 
 FAULTS: tuple[Kind, ...] = ("503", "reset", "lost reply")
 # Most of what a driver asks for is a PUT.

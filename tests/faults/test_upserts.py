@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from lakefeed.local import Endpoints
-from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
-from tests.cli import Running, lakefeed
-from tests.feed import Feed
+from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
 
 pytestmark = pytest.mark.timeout(6 * 3600)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.fs
 import pytest
 
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 Done = subprocess.CompletedProcess[str]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.local import Endpoints
-from tests.lake import spark_on
+from tests.support.lake import spark_on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

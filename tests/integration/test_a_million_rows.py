@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.clients.kafka.topics import Topics
-from tests.feed import Feed
-from tests.servers.opensearch import OpenSearch
+from tests.support.feed import Feed
+from tests.support.servers.opensearch import OpenSearch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,8 +17,8 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import Backfilled
 from lakefeed.operations.missing import Wanted
 from lakefeed.pipeline import Pipeline
-from tests.cli import Running, lakefeed
-from tests.feed import Feed
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import lakefeed
+from tests.support.cli import lakefeed
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ import pytest
 from pyarrow import fs
 
 from lakefeed.clients.spark.session import log_path
-from tests.cli import Running, lakefeed
-from tests.feed import Feed
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
 
 CANARY = f"canary{uuid.uuid4().hex}"
 WRONG = {

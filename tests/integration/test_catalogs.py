@@ -25,10 +25,10 @@ from lakefeed.local import Endpoints
 from lakefeed.maintenance.lease import Lease
 from lakefeed.operations.verify.verify import verified
 from lakefeed.pipeline import Pipeline
-from tests.cli import Running, lakefeed
-from tests.feed import Feed
-from tests.servers.postgresql import PostgreSQL
-from tests.servers.rest_catalog import RestCatalog, rest_catalog
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
+from tests.support.servers.postgresql import PostgreSQL
+from tests.support.servers.rest_catalog import RestCatalog, rest_catalog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

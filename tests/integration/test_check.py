@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.main import root
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 WORKERS = 2
 

@@ -16,7 +16,7 @@ from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.records.transform.plan import PARTS, ROCKSDB, STATE_STORE
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError

@@ -8,7 +8,7 @@ import pytest
 
 import lakefeed as lf
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

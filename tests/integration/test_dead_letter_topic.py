@@ -13,8 +13,8 @@ from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,9 @@ from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.ledger.fence import take_fence
 from lakefeed.ledger.iceberg import Ledger
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from tests.cli import lakefeed
-from tests.contract.stores import Bucket, Store
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+from tests.support.stores import Bucket, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pytest
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.connections import Connections
 from lakefeed.local import Stack
-from tests.cli import lakefeed
+from tests.support.cli import lakefeed
 
 DATA = Path(__file__).parents[1] / "data"
 

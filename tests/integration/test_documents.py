@@ -16,7 +16,7 @@ from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import to_records
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,9 +15,9 @@ from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unrea
 from lakefeed.operations.analysis import analysed
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
-from tests.feed import Feed
-from tests.search_pipeline import environment_of, pipeline_of, sink_of
-from tests.servers.opensearch import Gate, OpenSearch, gate
+from tests.support.feed import Feed
+from tests.support.search_pipeline import environment_of, pipeline_of, sink_of
+from tests.support.servers.opensearch import Gate, OpenSearch, gate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,9 +16,9 @@ from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.discover import discover
 from lakefeed.operations.produce.write import produce
 from lakefeed.records.encode.encode import settle, to_records
-from tests.feed import Feed
 from tests.integration.test_produce import read
-from tests.spark.protos import message_class
+from tests.support.feed import Feed
+from tests.support.protos import message_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

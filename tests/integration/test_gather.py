@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

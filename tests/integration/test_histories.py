@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from tests.feed import Feed
-from tests.starts import run_as_told
+from tests.support.feed import Feed
+from tests.support.starts import run_as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

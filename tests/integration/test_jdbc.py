@@ -14,9 +14,9 @@ from lakefeed.config.loading.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
 from lakefeed.ledger.checkpoint_store import StoredFiles
 from lakefeed.operations.preflight.connect import preflight
-from tests.feed import Feed
-from tests.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
-from tests.spark.databases import DATABASES, server_of
+from tests.support.databases import DATABASES, server_of
+from tests.support.feed import Feed
+from tests.support.jdbc_feed import TABLE, Server, environment_of, ids, pipeline_of, sink_of, staging_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,9 @@ import pytest
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, RecordsLost, ResourceMissing
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.deaths import dying
-from tests.feed import Feed
-from tests.servers.kinesis import Kinesis, kinesis
+from tests.support.deaths import dying
+from tests.support.feed import Feed
+from tests.support.servers.kinesis import Kinesis, kinesis
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from lakefeed.cli.main import root
 from lakefeed.errors import ConfigError
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.feed import Feed
-from tests.shop import SCHEMAS, Shop, eventually, failures, verified
+from tests.support.feed import Feed
+from tests.support.shop import SCHEMAS, Shop, eventually, failures, verified
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

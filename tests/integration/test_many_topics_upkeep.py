@@ -12,8 +12,8 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import TableBusy
 from lakefeed.maintenance.maintain import Maintenance
 from lakefeed.pipeline import RunSummary
-from tests.feed import Feed
-from tests.shop import Shop, eventually, failures, verified
+from tests.support.feed import Feed
+from tests.support.shop import Shop, eventually, failures, verified
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,9 +19,9 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.rewind.execute import RewindPlan
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.cli import lakefeed
-from tests.feed import Feed
-from tests.starts import run_as_told
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+from tests.support.starts import run_as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lakefeed.local import Endpoints
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, MissingExtra
 from lakefeed.local import Endpoints
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.ledger.iceberg import Ledger
-from tests.feed import TRIP, Feed
+from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

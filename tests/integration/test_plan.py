@@ -17,9 +17,9 @@ from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
-from tests.cli import lakefeed
-from tests.feed import Feed
-from tests.planned import RIDE, WIDER, Planned, ride
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
+from tests.support.planned import RIDE, WIDER, Planned, ride
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

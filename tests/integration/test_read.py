@@ -16,8 +16,8 @@ from lakefeed.clients.kafka.selection import Selection
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, DecodeError, ResourceMissing
 from lakefeed.sinks.export import ConsoleResult, Files, PlainTable
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,8 @@ import lakefeed
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress.progress import BatchProgress
-from tests.cli import lakefeed as command
-from tests.feed import Feed
+from tests.support.cli import lakefeed as command
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

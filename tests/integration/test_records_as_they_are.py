@@ -32,8 +32,8 @@ from lakefeed.local.ports import choose_free
 from lakefeed.local.registry import Registry
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.query import find, kinds
-from tests.broken import KINDS, broken
-from tests.feed import TRIP, Feed
+from tests.support.broken import KINDS, broken
+from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

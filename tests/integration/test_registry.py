@@ -14,7 +14,7 @@ from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.local import Endpoints
 from lakefeed.records.decode import ConfluentAvro, decoded, wire_format
 from lakefeed.records.decode.registry import SchemaRegistry
-from tests.spark.records import avro_bytes, records, results
+from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible, Un
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.schema import Change, Entry, set_properties, with_entries
 from lakefeed.records.schema.reader import Recorded
-from tests.feed import TRIP, Feed
+from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

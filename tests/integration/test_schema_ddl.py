@@ -14,7 +14,7 @@ from lakefeed.errors import SchemaIncompatible
 from lakefeed.records.schema import Change, aligned, merged, statements
 from lakefeed.records.schema.columns import columns_of, columns_of_table
 from lakefeed.records.schema.fit import same
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from lakefeed.cli.schema import schema as command
 from lakefeed.errors import SchemaChanged
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

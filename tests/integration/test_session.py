@@ -10,8 +10,8 @@ import pytest
 
 import lakefeed as lf
 from lakefeed.local import Endpoints
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from lakefeed.errors import ConfigError
 from lakefeed.local import Endpoints
 from lakefeed.operations.analysis import analysed
 from lakefeed.operations.preflight.connect import preflight
-from tests.feed import Feed
-from tests.sink_cases import DECODE, OWN, Case, beside, blocks, iceberg, of_files, of_table, path
+from tests.support.feed import Feed
+from tests.support.sink_cases import DECODE, OWN, Case, beside, blocks, iceberg, of_files, of_table, path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,9 @@ from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.protocol import Sink
-from tests.feed import Feed
-from tests.sink_cases import (
+from tests.support.databases import DATABASES, server_of
+from tests.support.feed import Feed
+from tests.support.sink_cases import (
     CASES,
     DECODE,
     OWN,
@@ -35,7 +36,6 @@ from tests.sink_cases import (
     topic,
     values,
 )
-from tests.spark.databases import DATABASES, server_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

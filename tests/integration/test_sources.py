@@ -14,8 +14,8 @@ import pytest
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
-from tests.deaths import dying
-from tests.feed import Feed
+from tests.support.deaths import dying
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,7 +1,7 @@
 """Starts that need more than a checkpoint and a table: state, a sink in Python, batches without records.
 
-``offsets show``, ``plan`` and ``run`` have to agree on each: see ``tests/starts.py``. The other rows of the table in
-docs/starts.md are in ``test_traps.py``.
+``offsets show``, ``plan`` and ``run`` have to agree on each: see ``tests/support/starts.py``. The other rows of the
+table in docs/starts.md are in ``test_traps.py``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.checkpoint import OWNER_FILE
 from lakefeed.ledger.checkpoint_store import StoredFiles
-from tests.feed import Feed
-from tests.starts import run_as_told
+from tests.support.feed import Feed
+from tests.support.starts import run_as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

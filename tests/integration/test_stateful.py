@@ -14,7 +14,7 @@ import pytest
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.local import Endpoints
-from tests.feed import TRIP, Feed
+from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

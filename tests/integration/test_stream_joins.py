@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import ConfigError, LakefeedError
-from tests.deaths import dying
-from tests.feed import Feed
+from tests.support.deaths import dying
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,7 +17,7 @@ from lakefeed.errors import DecodeError
 from lakefeed.operations.missing import Wanted
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from tests.feed import Feed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

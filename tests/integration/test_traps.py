@@ -20,8 +20,8 @@ from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.feed import Feed
-from tests.starts import run_as_told
+from tests.support.feed import Feed
+from tests.support.starts import run_as_told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

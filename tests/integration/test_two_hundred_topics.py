@@ -21,8 +21,8 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary
-from tests.feed import Feed
-from tests.integration.shapes import REGISTRY, SHAPES, Row, Shape, plain
+from tests.support.feed import Feed
+from tests.support.shapes import REGISTRY, SHAPES, Row, Shape, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

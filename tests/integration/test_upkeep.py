@@ -21,8 +21,8 @@ from lakefeed.maintenance.report import Report
 from lakefeed.operations.verify.verify import verified
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

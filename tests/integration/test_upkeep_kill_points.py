@@ -16,12 +16,12 @@ import pytest
 
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline
-from tests.cli import Running
-from tests.faults.drivers import SHORT_LIVED
-from tests.faults.s3_fault_proxy import FaultProxy, Matcher, Request, fault_proxy, put
-from tests.feed import Feed
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
-from tests.table_files import leave_an_orphan, left_behind
+from tests.support.cli import Running
+from tests.support.faults.drivers import SHORT_LIVED
+from tests.support.faults.s3_fault_proxy import FaultProxy, Matcher, Request, fault_proxy, put
+from tests.support.feed import Feed
+from tests.support.table_files import leave_an_orphan, left_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +154,7 @@ def test_killed_there_no_row_is_lost_and_the_next_upkeep_clears_what_is_left(
     proxy.heal()
     point.arm(proxy)
     environment = {**kept.feed.environment, **SHORT_LIVED, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
-    command = (sys.executable, "-m", "tests.faults.upkeep_child")
+    command = (sys.executable, "-m", "tests.support.faults.upkeep_child")
     victim = Running([kept.file], environment, kept.feed.folder / f"{kept.sent}.log", command)
     proxy.victim = victim.kill
     assert victim.process.wait(500) < 0, victim.said()

@@ -22,10 +22,10 @@ from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.reading import health
 from lakefeed.maintenance.table_stats import Health
-from tests.cli import Running, lakefeed
-from tests.feed import Feed
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
-from tests.table_files import left_behind
+from tests.support.cli import Running, lakefeed
+from tests.support.feed import Feed
+from tests.support.table_files import left_behind
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

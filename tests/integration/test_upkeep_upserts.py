@@ -19,10 +19,10 @@ from lakefeed.ledger.iceberg import Ledger
 from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.maintenance.reading import health
 from lakefeed.pipeline import Pipeline
-from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
-from tests.cli import Running as Command
-from tests.feed import Feed
 from tests.integration.test_upkeep import OFTEN, Running, look_after, nothing_is_too_young
+from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
+from tests.support.cli import Running as Command
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from tests.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
-from tests.cli import Running
-from tests.feed import Feed
+from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
+from tests.support.cli import Running
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

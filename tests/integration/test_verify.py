@@ -16,8 +16,8 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.verify import Verification, verified
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from tests.cli import lakefeed
-from tests.feed import Feed
+from tests.support.cli import lakefeed
+from tests.support.feed import Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.local.catalog import make_catalog
-from tests.lake import spark_in
-from tests.servers.rest_catalog import rest_catalog
-from tests.spark.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
-from tests.spark.feed_table import Table
-from tests.spark.probe import Probe
+from tests.support.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
+from tests.support.feed_table import Table
+from tests.support.lake import spark_in
+from tests.support.probe import Probe
+from tests.support.servers.rest_catalog import rest_catalog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.servers.postgresql import PostgreSQL
+    from tests.support.servers.postgresql import PostgreSQL
 
 # What make test-full shows of each catalog; make test-all shows everything.
 TELLING = {

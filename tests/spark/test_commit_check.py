@@ -16,8 +16,8 @@ from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.replay import REPLAYS, ReplayCommit
 from lakefeed.sinks.iceberg.table import IcebergTable
-from tests.spark.catalogs import CatalogCase
-from tests.spark.feed_table import FEED, Table, refused, span
+from tests.support.catalogs import CatalogCase
+from tests.support.feed_table import FEED, Table, refused, span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from lakefeed.messages.printable import printable
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter, kind_of
 from lakefeed.sinks.dead_letters.table import CHOSEN, _arguments
-from tests.unit.dead_letters.test_reasons import REASONS
+from tests.unit.sinks.dead_letters.test_query import REASONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,10 +15,10 @@ from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.schema.accept import refusal
-from tests.spark.records import records, results
-from tests.spark.registry_in_a_thread import RegistryInAThread
 from tests.spark.test_decode_registry import framed
-from tests.unit.schema.test_parse import bomb, nested_arrays
+from tests.support.records import records, results
+from tests.support.registry_in_a_thread import RegistryInAThread
+from tests.unit.records.schema.test_parse import bomb, nested_arrays
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import PlainAvro, decoded
-from tests.spark.records import avro_bytes, records, results
+from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.records.decode import ConfluentAvro, PlainAvro, decoded, wire_format
-from tests.spark.records import avro_bytes, records, results
-from tests.spark.registry_in_a_thread import RegistryInAThread
+from tests.support.records import avro_bytes, records, results
+from tests.support.registry_in_a_thread import RegistryInAThread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

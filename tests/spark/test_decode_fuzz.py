@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 from lakefeed.records.decode import PlainAvro, decoded
-from tests.spark.records import avro_bytes, records
+from tests.support.records import avro_bytes, records
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

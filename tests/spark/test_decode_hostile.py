@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.hostile import colliding_keys, mutated
-from tests.spark.probe import base64_text
-from tests.spark.records import avro_bytes
+from tests.support.hostile import colliding_keys, mutated
+from tests.support.probe import base64_text
+from tests.support.records import avro_bytes
 
 if TYPE_CHECKING:
-    from tests.spark.probe import Cost, Probe
+    from tests.support.probe import Cost, Probe
 
 MEGABYTE = 1_000_000
 MANY = 200_000

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.hostile import mutated
-from tests.spark.probe import Probe
+from tests.support.hostile import mutated
+from tests.support.probe import Probe
 
 
 def struct(**fields: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.records.decode import Csv, Json, decoded
-from tests.spark.records import records, results
+from tests.support.records import records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

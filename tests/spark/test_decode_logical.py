@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.records.schema.columns import columns_of
-from tests.avro_pairs import long_bytes, text_bytes
+from tests.support.avro_pairs import long_bytes, text_bytes
 
 if TYPE_CHECKING:
-    from tests.spark.probe import Probe
+    from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick
 

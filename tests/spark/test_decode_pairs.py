@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.avro_pairs import Pair, pair
-from tests.spark.probe import base64_text
+from tests.support.avro_pairs import Pair, pair
+from tests.support.probe import base64_text
 
 if TYPE_CHECKING:
-    from tests.spark.probe import Probe
+    from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick
 

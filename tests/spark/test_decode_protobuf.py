@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, PlainProtobuf, decoded, wire_format
 from lakefeed.records.decode.avro_schema import avro_schema_of_text, messages_of
-from tests.spark.proto_rows import json_of
-from tests.spark.protos import MONEY, RICH, descriptor_set, message_class, order
-from tests.spark.records import records, results
-from tests.spark.registry_in_a_thread import RegistryInAThread
+from tests.support.proto_rows import json_of
+from tests.support.protos import MONEY, RICH, descriptor_set, message_class, order
+from tests.support.records import records, results
+from tests.support.registry_in_a_thread import RegistryInAThread
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

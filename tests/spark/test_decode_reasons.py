@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.records.decode import PlainAvro, decoded
-from tests.spark.records import avro_bytes, records, results
+from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

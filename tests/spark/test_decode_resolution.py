@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from pyspark.sql.avro.functions import from_avro
 
 from lakefeed.records.decode import PlainAvro, decoded
-from tests.spark.avro_schemas import pairs
-from tests.spark.records import avro_bytes, records, results
 from tests.spark.test_decode_avro import plain
+from tests.support.avro_schemas import pairs
+from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

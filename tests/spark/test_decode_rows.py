@@ -10,7 +10,7 @@ from pyspark.sql import functions as sf
 
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import Json, PlainAvro, Raw, decode_error_of, decoded, rows
-from tests.spark.records import avro_bytes, records, results
+from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pathlib import Path

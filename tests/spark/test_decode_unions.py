@@ -9,10 +9,10 @@ import pytest
 
 from lakefeed.records.schema.columns import columns_of
 from lakefeed.records.schema.merge import merged
-from tests.spark.records import avro_bytes
+from tests.support.records import avro_bytes
 
 if TYPE_CHECKING:
-    from tests.spark.probe import Probe
+    from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick
 

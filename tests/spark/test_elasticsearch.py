@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, LakefeedError
-from tests.servers.opensearch import Answer, OpenSearch, gate, write_certificate
-from tests.spark.search_feed import SearchFeed
+from tests.support.search_feed import SearchFeed
+from tests.support.servers.opensearch import Answer, OpenSearch, gate, write_certificate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

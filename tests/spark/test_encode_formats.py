@@ -16,10 +16,10 @@ from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.decode.registry import Reference, SchemaText
 from lakefeed.records.encode.encode import Encoding, encoded, to_records
 from lakefeed.records.encode.settle import subject_name
-from tests.spark.protos import MONEY, RICH, order
-from tests.spark.records import records, results
-from tests.spark.registry_in_a_thread import RegistryInAThread
 from tests.spark.test_decode_protobuf import FULL, same
+from tests.support.protos import MONEY, RICH, order
+from tests.support.records import records, results
+from tests.support.registry_in_a_thread import RegistryInAThread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,14 +11,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
 from lakefeed.records.decode import wire_format
-from tests.spark.probe import base64_text
-from tests.spark.proto_rows import row_of, same
-from tests.spark.proto_schemas import Schema, Schemas
-from tests.spark.protos import descriptor_set
-from tests.spark.registry_in_a_thread import RegistryInAThread
+from tests.support.probe import base64_text
+from tests.support.proto_rows import row_of, same
+from tests.support.proto_schemas import Schema, Schemas
+from tests.support.protos import descriptor_set
+from tests.support.registry_in_a_thread import RegistryInAThread
 
 if TYPE_CHECKING:
-    from tests.spark.probe import Probe
+    from tests.support.probe import Probe
 
 SEED = int(os.environ.get("SEED") or 15)
 MESSAGES = 6

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hostile import mutated
-from tests.spark.proto_rows import row_of, same
-from tests.spark.protos import message_class
+from tests.support.hostile import mutated
+from tests.support.proto_rows import row_of, same
+from tests.support.protos import message_class
 
 if TYPE_CHECKING:
-    from tests.spark.probe import Probe
+    from tests.support.probe import Probe
 
 REPEATED = "\n".join(f"  repeated int32 r{at} = {at}; map<int32, int32> m{at} = {at + 1000};" for at in range(1, 150))
 CHOICES = "\n".join(f"    int32 c{at} = {at};" for at in range(1, 1_000))

@@ -16,8 +16,8 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.local.ports import choose_free
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.jdbc.session import JvmDatabase
-from tests.servers.postgresql import PostgreSQL
-from tests.spark.databases import DATABASES, JdbcFeed, server_of
+from tests.support.databases import DATABASES, JdbcFeed, server_of
+from tests.support.servers.postgresql import PostgreSQL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lakefeed.records.decode.json_schema import ANY, NAME, avro_schema
-from tests.spark.probe import Probe
+from tests.support.probe import Probe
 
 pytestmark = pytest.mark.quick
 

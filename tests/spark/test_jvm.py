@@ -79,8 +79,8 @@ from lakefeed import jars, jvm
 from lakefeed.config.connections import Connections
 from lakefeed.decode import ConfluentAvro, decoded, rows, wire_format
 from lakefeed.session import session
-from tests.spark.records import avro_bytes, records
-from tests.spark.registry_in_a_thread import RegistryInAThread
+from tests.support.records import avro_bytes, records
+from tests.support.registry_in_a_thread import RegistryInAThread
 
 schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}
 paths = [jvm.jar(), *jars.fetch(["spark"])]

@@ -9,7 +9,7 @@ from lakefeed.ledger.fence import take_fence
 from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from tests.spark.feed_table import FEED, Table, refused, span
+from tests.support.feed_table import FEED, Table, refused, span
 
 
 def test_what_is_covered_grows_with_each_batch_and_outlives_its_snapshots(table: Table) -> None:

@@ -12,7 +12,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.ledger.outcomes import RECORD, BatchOutcomes, Counts
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, COUNTS, Commit
 from lakefeed.records.decode.verdict import DEAD_LETTER, ROW, SKIPPED, STOP
-from tests.spark.feed_table import FEED, Table, refused, span
+from tests.support.feed_table import FEED, Table, refused, span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

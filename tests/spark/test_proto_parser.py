@@ -12,7 +12,7 @@ import pytest
 from grpc_tools import protoc
 from pyspark.errors import IllegalArgumentException
 
-from tests.spark.protos import HERE
+from tests.support.protos import HERE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ import pytest
 from grpc_tools import protoc
 from pyspark.errors import IllegalArgumentException
 
-from tests.spark.broken_protos import BrokenProtos
+from tests.support.broken_protos import BrokenProtos
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

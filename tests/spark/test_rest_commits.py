@@ -10,9 +10,9 @@ from py4j.protocol import Py4JJavaError
 
 from lakefeed.ledger.fence import take_fence
 from lakefeed.maintenance.lease import Lease
-from tests.servers.rest_catalog import Fault
-from tests.spark.catalogs import CatalogCase, RestCase
-from tests.spark.feed_table import FEED, Table, refused
+from tests.support.catalogs import CatalogCase, RestCase
+from tests.support.feed_table import FEED, Table, refused
+from tests.support.servers.rest_catalog import Fault
 
 rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
 

@@ -16,8 +16,8 @@ from lakefeed.records.decode import PlainAvro, decoded
 from lakefeed.records.schema import aligned, merged
 from lakefeed.records.schema.columns import columns_of
 from lakefeed.records.schema.storable import Storable
-from tests.spark.records import avro_bytes, records, results
-from tests.unit.schema.any_schemas import Schemas
+from tests.support.any_schemas import Schemas
+from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

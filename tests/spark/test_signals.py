@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from lakefeed.clients.spark.session import settings
-from tests.groups import assert_gone, members
+from tests.support.groups import assert_gone, members
 
-CHILD = str(Path(__file__).with_name("stop_child.py"))
+CHILD = str(Path(__file__).parents[1] / "support" / "stop_child.py")
 LONG = "1.5"
 SUBMITTED = ("spark-submit", "spark-submit, its JVM alone")
 

@@ -22,7 +22,7 @@ from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.maintenance.reading import health
 from lakefeed.maintenance.report import Report
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from tests.spark.catalogs import CatalogCase
+from tests.support.catalogs import CatalogCase
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,8 +20,8 @@ from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
 from lakefeed.local.catalog import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.upsert import UpsertTable
-from tests.spark.catalogs import SqliteCase
-from tests.spark.feed_table import refused
+from tests.support.catalogs import SqliteCase
+from tests.support.feed_table import refused
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

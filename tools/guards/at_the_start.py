@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tools.guards.guard import python
 
-START = "tests/unit/commit/test_start.py::test_"
-REWIND = "tests/unit/commit/test_rewind.py::test_"
+START = "tests/unit/feed/test_recovery.py::test_"
+REWIND = "tests/unit/operations/rewind/test_plan.py::test_"
 OFFSETS = "tests/integration/test_offsets.py::test_"
 TRAPS = "tests/integration/test_traps.py::test_"
-VERIFY = "tests/unit/commit/test_verify.py::test_"
+VERIFY = "tests/unit/operations/verify/test_audit.py::test_"
 
 AT_THE_START = (
     python(
@@ -199,7 +199,7 @@ VERIFYING = (
         "operations/verify/audit",
         "*backfill_findings(evidence),",
         "",
-        "tests/unit/commit/test_verify_backfills.py::"
+        "tests/unit/operations/verify/test_audit_backfills.py::"
         "test_a_backfill_of_what_the_feed_has_read_is_found_whichever_came_first",
     ),
     python(

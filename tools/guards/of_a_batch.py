@@ -6,7 +6,7 @@ from tools.guards.guard import java, python
 
 CHECK = "tests/spark/test_commit_check.py::test_"
 OUTCOMES = "tests/spark/test_outcomes.py::test_"
-START = "tests/unit/commit/test_start.py::test_"
+START = "tests/unit/feed/test_recovery.py::test_"
 OFFSETS = "tests/integration/test_offsets.py::test_"
 KINESIS = "tests/integration/test_kinesis.py::test_"
 LETTERS = "tests/integration/test_dead_letters.py::test_"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.guards.guard import python
 
 JDBC = "tests/spark/test_jdbc.py::test_"
-CONTINUITY = "tests/unit/commit/test_continuity.py::test_"
+CONTINUITY = "tests/unit/ledger/test_continuity.py::test_"
 FAULTS = "tests/faults/test_jdbc.py::test_"
 
 IN_A_DATABASE = (

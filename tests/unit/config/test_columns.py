@@ -9,7 +9,7 @@ import pytest
 
 from lakefeed.config.ddl import columns_of_ddl
 from lakefeed.config.sql import unreadable
-from tests.unit.config.pipeline_text import GOOD, REGISTRY, Reader
+from tests.support.pipeline_text import GOOD, REGISTRY, Reader
 
 AVRO = "  avro:\n" + REGISTRY
 JSON = "  json: {schema_ddl: 'id BIGINT, at TIMESTAMP, `odd.name` STRING'}\n  metadata: [offset, key]\n"

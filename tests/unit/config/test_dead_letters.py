@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.config.pipeline_text import GOOD, Reader
+from tests.support.pipeline_text import GOOD, Reader
 
 
 @pytest.mark.parametrize("place", ["table: lake.nyc.dead", "topic: trips-dead-letters"])

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.sinks.elasticsearch.server import authorization
-from tests.unit.config.pipeline_text import GOOD, Reader
+from tests.support.pipeline_text import GOOD, Reader
 
 BLOCK: dict[str, Any] = {"url": "http://search:9200/", "index": "hits"}
 LOGIN = {"username": "feeder", "password": "s3cret"}

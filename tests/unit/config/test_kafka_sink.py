@@ -12,7 +12,7 @@ from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError
 from lakefeed.sinks.kafka import producer_settings
-from tests.unit.config.pipeline_text import topic_to_topic
+from tests.support.pipeline_text import topic_to_topic
 
 PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b";'
 

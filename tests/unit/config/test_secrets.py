@@ -16,7 +16,7 @@ from lakefeed.config.catalog import Catalog
 from lakefeed.config.secrets import SecretText, hidden, is_secret, keys_of, pattern, shown, texts_of
 from lakefeed.config.urls import credentials_in, is_loopback
 from lakefeed.errors import ConfigError
-from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]
 # A block whose keys are free, with a key whose name tells nothing.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakefeed.config.triggers import interval_of, known
-from tests.unit.config.pipeline_text import topic_to_topic
+from tests.support.pipeline_text import topic_to_topic
 
 
 @pytest.mark.parametrize("trigger", ["1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"])

@@ -13,7 +13,7 @@ from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.records.decode.deletes import delete_rule
-from tests.unit.config.pipeline_text import ENVIRONMENT, GOOD, Reader
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
 
 UPSERT = GOOD.replace("    table: lake.nyc.trips\n", "    table: lake.nyc.trips\n    mode: upsert\n    keys: [id]\n")
 KEYED = UPSERT.replace("decode:\n", "decode:\n  key: {json: {schema_ddl: id BIGINT}}\n")

@@ -25,7 +25,7 @@ import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Runs decoders without Spark: requests come as lines of JSON, and each gets one line as its answer ({@code
- * tests/spark/probe.py}).
+ * tests/support/probe.py}).
  *
  * <p>A request has {@code do}, and {@code options} of a {@link DecodeCatalog} and mostly {@code payloads} in Base64:
  *

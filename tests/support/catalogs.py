@@ -1,0 +1,168 @@
+"""The catalogs that the commit check has to hold on, each with a way to lose the answers to commits."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import urllib.request
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import SecretStr
+
+from lakefeed.clients.spark.session import FEED_CATALOG
+from lakefeed.config.catalog import Catalog
+from tests.support.servers.postgresql import PostgreSQL
+from tests.support.servers.rest_catalog import Fault, RestCatalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAIN = "org.apache.iceberg.spark.SparkCatalog"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogCase(ABC):
+    """A catalog on a server or a file, with its tables in a local folder.
+
+    Attributes:
+        name: the catalog's in Spark.
+        folder: its warehouse.
+    """
+
+    name: str
+    folder: Path
+
+    @abstractmethod
+    def declared(self) -> Catalog:
+        """As a pipeline file has it."""
+
+    @abstractmethod
+    def losing_answers(self) -> Iterator[None]:
+        """Each commit lands and is reported as a conflict, until it resumes."""
+
+    @abstractmethod
+    def pointer(self, table: str) -> str:
+        """The metadata file that is the table's state, asked without Iceberg."""
+
+    @contextmanager
+    def answers_lost(self) -> Iterator[None]:
+        """Each commit inside lands and is reported as a conflict."""
+        yield from self.losing_answers()
+
+    def declare(self, spark: SparkSession, *, implementation: str = FEED_CATALOG) -> None:
+        """Lets a session know the catalog."""
+        catalog = self.declared()
+        secrets = {key: secret.get_secret_value() for key, secret in catalog.secrets().items()}
+        settings = {"cache-enabled": "false", **catalog.settings(), **secrets}
+        spark.conf.set(f"spark.sql.catalog.{self.name}", implementation)
+        for key, value in settings.items():
+            spark.conf.set(f"spark.sql.catalog.{self.name}.{key}", value)
+
+
+# Updates through a view whose trigger makes them, and that count none: Iceberg takes that for a conflict.
+_TRIGGERED = """
+  UPDATE kept SET metadata_location = new.metadata_location,
+    previous_metadata_location = new.previous_metadata_location
+  WHERE catalog_name = old.catalog_name AND table_namespace = old.table_namespace AND table_name = old.table_name;
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqliteCase(CatalogCase):
+    """The catalog of the local stack."""
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "catalog.db"
+
+    def declared(self) -> Catalog:
+        return Catalog(uri=f"jdbc:sqlite:{self.file}", warehouse=f"file://{self.folder}")
+
+    def losing_answers(self) -> Iterator[None]:
+        self._run(
+            "BEGIN IMMEDIATE; ALTER TABLE iceberg_tables RENAME TO kept;"
+            "CREATE VIEW iceberg_tables AS SELECT * FROM kept;"
+            f"CREATE TRIGGER lost INSTEAD OF UPDATE ON iceberg_tables BEGIN {_TRIGGERED} END; COMMIT;"
+        )
+        try:
+            yield
+        finally:
+            self._run("BEGIN IMMEDIATE; DROP VIEW iceberg_tables; ALTER TABLE kept RENAME TO iceberg_tables; COMMIT;")
+
+    def pointer(self, table: str) -> str:
+        with closing(sqlite3.connect(self.file)) as catalog:
+            [[found]] = catalog.execute(
+                "SELECT metadata_location FROM iceberg_tables WHERE table_name = ?", [table.rpartition(".")[2]]
+            ).fetchall()
+        return str(found)
+
+    def _run(self, script: str) -> None:
+        with closing(sqlite3.connect(self.file)) as catalog:
+            catalog.executescript(script)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresCase(CatalogCase):
+    """A catalog in a database of a PostgreSQL server."""
+
+    database: PostgreSQL = field(repr=False)
+
+    def declared(self) -> Catalog:
+        return Catalog(
+            uri=self.database.jdbc_url,
+            username=self.database.user,
+            password=SecretStr(self.database.password),
+            warehouse=f"file://{self.folder}",
+        )
+
+    def losing_answers(self) -> Iterator[None]:
+        self.database.execute(
+            "CREATE OR REPLACE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS "
+            f"$$ BEGIN {_TRIGGERED} RETURN NULL; END $$",
+            "BEGIN",
+            "ALTER TABLE iceberg_tables RENAME TO kept",
+            "CREATE VIEW iceberg_tables AS SELECT * FROM kept",
+            "CREATE TRIGGER lost INSTEAD OF UPDATE ON iceberg_tables FOR EACH ROW EXECUTE FUNCTION lost()",
+            "COMMIT",
+        )
+        try:
+            yield
+        finally:
+            self.database.execute(
+                "BEGIN", "DROP VIEW iceberg_tables", "ALTER TABLE kept RENAME TO iceberg_tables", "COMMIT"
+            )
+
+    def pointer(self, table: str) -> str:
+        name = table.rpartition(".")[2]
+        [[found]] = self.database.execute(f"SELECT metadata_location FROM iceberg_tables WHERE table_name = '{name}'")
+        return str(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestCase(CatalogCase):
+    """Iceberg's REST catalog behind a gate."""
+
+    server: RestCatalog
+
+    def declared(self) -> Catalog:
+        # Where its warehouse is, is the server's business.
+        return Catalog(type="rest", uri=self.server.url, credential=SecretStr(self.server.credential))
+
+    def losing_answers(self) -> Iterator[None]:
+        faults: list[Fault] = ["applied-409"] * 1000
+        self.server.fail_next(*faults)
+        try:
+            yield
+        finally:
+            self.server.fail_next()
+
+    def pointer(self, table: str) -> str:
+        _, namespace, name = table.split(".")
+        url = f"http://127.0.0.1:{self.server.behind}/v1/namespaces/{namespace}/tables/{name}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return str(json.load(answer)["metadata-location"])

@@ -1,0 +1,188 @@
+"""Changes of keyed rows, and the table that they make of it: a model that knows nothing of Spark."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Producer
+from pyarrow import fs
+
+from lakefeed.clients.iceberg.reader import open_table
+from tests.support.feed import Feed
+
+CITIES = ("amsterdam", "berlin", "cairo", "delhi", "essen")
+COLUMNS = "id BIGINT, city STRING, n BIGINT, op STRING"
+
+
+@dataclass
+class Model:
+    """Makes changes, and keeps what they lead to.
+
+    A key has all its changes in one partition. One in five deletes: half of them tombstones, half by ``op: d``. An
+    update may change the city, which the table is partitioned by.
+
+    Args:
+        keys: how many.
+        partitions: of the topic.
+        seed: the same one makes the same changes.
+        moves_on: after so many changes others of so many keys come, and those before change no more; 0 for never.
+    """
+
+    keys: int
+    partitions: int
+    seed: int = 20180208
+    moves_on: int = 0
+    made: int = 0
+    rows: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
+    """id to city, n, partition, offset."""
+    ends: list[int] = field(default_factory=list)
+    changes: list[tuple[int, int, int, bool]] = field(default_factory=list)
+    """id, partition, offset, whether it deletes."""
+
+    def __post_init__(self) -> None:
+        self._dice = random.Random(self.seed)
+        self.ends = [0] * self.partitions
+
+    def send(self, count: int, *, topic: str, servers: str, remember: bool = True) -> None:
+        """Makes so many changes and sends them; returns when the broker has all of them, in order."""
+        settings = {
+            "bootstrap.servers": servers,
+            "linger.ms": 20,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 500_000,
+        }
+        producer = Producer(settings)
+        failed: list[Any] = []
+
+        def delivered(error: Any, _: Any) -> None:
+            if error:
+                failed.append(error)
+
+        for key, value, partition in self._records(count, remember=remember):
+            while True:
+                try:
+                    producer.produce(
+                        topic,
+                        key=key,
+                        value=value,
+                        partition=partition,
+                        on_delivery=delivered,
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.5)
+            producer.poll(0)
+        assert producer.flush(300) == 0
+        assert not failed
+
+    def _records(self, count: int, *, remember: bool) -> Iterator[tuple[bytes, bytes | None, int]]:
+        dice = self._dice
+        for _ in range(count):
+            key = dice.randrange(self.keys)
+            if self.moves_on:
+                key += self.made // self.moves_on * self.keys
+            partition = key % self.partitions
+            offset = self.ends[partition]
+            self.ends[partition] += 1
+            self.made += 1
+            chance = dice.random()
+            if remember:
+                self.changes.append((key, partition, offset, chance < 0.2))
+            if chance < 0.2:
+                self.rows.pop(key, None)
+                value = None if chance < 0.1 else b'{"id": %d, "op": "d"}' % key
+            else:
+                city = dice.choice(CITIES)
+                self.rows[key] = (city, self.made, partition, offset)
+                value = b'{"id": %d, "city": "%s", "n": %d, "op": "u"}' % (key, city.encode(), self.made)
+            yield b'{"id": %d}' % key, value, partition
+
+    def table(self) -> pa.Table:
+        """The rows as they should be."""
+        ids = list(self.rows)
+        columns = list(zip(*self.rows.values(), strict=True))
+        return pa.table(
+            {
+                "id": pa.array(ids, pa.int64()),
+                "city": pa.array(columns[0], pa.string()),
+                "n": pa.array(columns[1], pa.int64()),
+                "kafka_partition": pa.array(columns[2], pa.int32()),
+                "kafka_offset": pa.array(columns[3], pa.int64()),
+            }
+        )
+
+    def history(self) -> pa.Table:
+        """All changes as they should be in a history."""
+        ids, partitions, offsets, deleted = zip(*self.changes, strict=True)
+        return pa.table(
+            {
+                "id": pa.array(ids, pa.int64()),
+                "kafka_partition": pa.array(partitions, pa.int32()),
+                "kafka_offset": pa.array(offsets, pa.int64()),
+                "lakefeed_deleted": pa.array(deleted, pa.bool_()),
+            }
+        )
+
+
+def differences(found: pa.Table, wanted: pa.Table) -> list[Any]:
+    """Rows that only one of the two has, counted as often as they are there; the first few."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.register("found", found.select(wanted.column_names))
+    connection.register("wanted", wanted)
+    rows: list[Any] = connection.execute(
+        "(SELECT 'too much', * FROM (FROM found EXCEPT ALL FROM wanted)) UNION ALL "
+        "(SELECT 'missing', * FROM (FROM wanted EXCEPT ALL FROM found)) LIMIT 20"
+    ).fetchall()
+    return rows
+
+
+def write_pipeline(feed: Feed, *, batch: int, **sink: Any) -> Path:
+    """A pipeline file that upserts a model's changes in batches of this size."""
+    return feed.write_file(
+        source={
+            "kafka": {
+                "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+                "topics": [feed.topic],
+                "max_records_per_batch": batch,
+            }
+        },
+        decode={"json": {"schema_ddl": COLUMNS}, "key": {"json": {"schema_ddl": "id BIGINT"}}},
+        sink={
+            "iceberg": {
+                "table": feed.table,
+                "mode": "upsert",
+                "keys": ["id"],
+                "delete": {"column": "op", "equals": ["d"]},
+                "partition_by": ["city"],
+                **sink,
+            }
+        },
+        spark={"spark.sql.shuffle.partitions": 4},
+    )
+
+
+def forget_the_last_batch(feed: Feed) -> None:
+    """Removes the newest ``commits/N``: Spark will run that batch again."""
+    stack = feed.stack
+    files = fs.S3FileSystem(
+        access_key=stack.access_key,
+        secret_key=stack.secret_key.get_secret_value(),
+        endpoint_override=stack.s3_endpoint,
+        region=stack.region,
+    )
+    folder = f"{stack.bucket}/checkpoints/{feed.name}/commits"
+    names = [each.path for each in files.get_file_info(fs.FileSelector(folder, allow_not_found=True))]
+    if numbers := [path for path in names if path.rpartition("/")[2].isdigit()]:
+        files.delete_file(max(numbers, key=lambda path: int(path.rpartition("/")[2])))
+
+
+def rows_of(feed: Feed, table: str) -> Any:
+    """A table's rows, read without Spark."""
+    return open_table(table, connections=feed.connections).scan().to_arrow()

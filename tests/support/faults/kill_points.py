@@ -1,0 +1,108 @@
+"""The moments at which a driver can be killed, as the S3 store sees them: requests of the feed's second batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tests.support.faults.landed import Landing, SinkKind
+from tests.support.faults.s3_fault_proxy import Fault, FaultProxy, Matcher, put
+
+When = Literal["before", "after", "then"]
+"""Before the store has seen the request; after it has done it and before the answer; at the next request, whatever it
+is: for a step behind a request that S3 does not see, as the swap in the catalog is behind its metadata.json."""
+
+Place = Literal[
+    "offsets entry",
+    "data file",
+    "manifest",
+    "manifest list",
+    "table metadata",
+    "log entry",
+    "letters' data file",
+    "letters' manifest",
+    "letters' table metadata",
+    "commits entry",
+]
+
+
+@dataclass(frozen=True)
+class KillPoint:
+    """One place and one side of it."""
+
+    sink: SinkKind
+    place: Place
+    when: When
+
+    def __str__(self) -> str:
+        return f"{self.sink}: {self.when} {self.place}"
+
+    def arm(self, proxy: FaultProxy, landing: Landing, *, batch: int | None = None) -> Fault:
+        """From now on the driver dies there, in this batch, or in the first one that begins."""
+        begun = batch_begun(landing, batch)
+        place = _request(self.place, landing, batch)
+        # The entry itself is what the others wait for.
+        after = () if self.place == "offsets entry" else (begun,)
+        if self.when == "then":
+            return proxy.spoil("kill before", lambda request: True, after=[*after, place])
+        return proxy.spoil("kill before" if self.when == "before" else "kill after", place, after=after)
+
+
+def batch_begun(landing: Landing, batch: int | None = None) -> Matcher:
+    """A batch has been planned: this one, or any."""
+    return put(f"/checkpoints/{landing.feed.name}/offsets/{_number(batch)}$")
+
+
+def _number(batch: int | None) -> str:
+    return "[0-9]+" if batch is None else str(batch)
+
+
+def _request(place: Place, landing: Landing, batch: int | None) -> Matcher:
+    name = landing.feed.name
+    number = _number(batch)
+    rows, letters = f"/{name}/rows", f"/{name}/letters"
+    data_file = f"{rows}/data/.*[.]parquet$" if landing.sink == "iceberg" else f"/{landing.path}/part-.*[.]parquet$"
+    return put(
+        {
+            "offsets entry": f"/checkpoints/{name}/offsets/{number}$",
+            "data file": data_file,
+            "manifest": f"{rows}/metadata/[^/]*-m[0-9]+[.]avro$",
+            "manifest list": f"{rows}/metadata/snap-[^/]*[.]avro$",
+            "table metadata": f"{rows}/metadata/[^/]*[.]metadata[.]json$",
+            "log entry": f"/{landing.path}/_spark_metadata/{number}([.]compact)?$",
+            "letters' data file": f"{letters}/data/.*[.]parquet$",
+            "letters' manifest": f"{letters}/metadata/[^/]*-m[0-9]+[.]avro$",
+            "letters' table metadata": f"{letters}/metadata/[^/]*[.]metadata[.]json$",
+            "commits entry": f"/checkpoints/{name}/commits/{number}$",
+        }[place]
+    )
+
+
+ICEBERG: tuple[Place, ...] = (
+    "offsets entry",
+    "data file",
+    "manifest",
+    "manifest list",
+    "table metadata",
+    "letters' data file",
+    "letters' table metadata",
+    "commits entry",
+)
+PARQUET: tuple[Place, ...] = (
+    "offsets entry",
+    "data file",
+    "log entry",
+    "letters' data file",
+    "letters' table metadata",
+    "commits entry",
+)
+BOTH: tuple[When, ...] = ("before", "after")
+
+POINTS: tuple[KillPoint, ...] = (
+    *(KillPoint("iceberg", place, when) for place in ICEBERG for when in BOTH),
+    # Right behind the two swaps in the catalog.
+    KillPoint("iceberg", "table metadata", "then"),
+    KillPoint("iceberg", "letters' table metadata", "then"),
+    *(KillPoint("parquet", place, when) for place in PARQUET for when in BOTH),
+    KillPoint("parquet", "letters' table metadata", "then"),
+)

@@ -1,0 +1,144 @@
+"""What a feed's sink shows at one moment, read without Spark and without the driver: and what must hold of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Literal
+
+from pyarrow.parquet import read_table
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.errors import ResourceMissing
+from lakefeed.pipeline import Pipeline
+from tests.support.faults.workload import Workload, is_whole
+from tests.support.feed import Feed
+from tests.support.stores import Bucket, Store
+
+SinkKind = Literal["iceberg", "parquet"]
+
+
+@dataclass(frozen=True)
+class Landing:
+    """A feed of this suite: its sink, its dead letters, and its pipeline file.
+
+    Attributes:
+        feed: names table, checkpoint and folder.
+        sink: where rows go.
+        batch: records of a batch, at most.
+        topic: what it reads, if that is not the feed's own topic.
+    """
+
+    feed: Feed
+    sink: SinkKind
+    batch: int = 100
+    topic: str | None = None
+
+    @property
+    def letters(self) -> str:
+        """The dead-letter table."""
+        return f"lake.{self.feed.name}.letters"
+
+    @property
+    def path(self) -> str:
+        """Where the Parquet files are, below the bucket."""
+        return f"parquet/{self.feed.name}"
+
+    def write_file(self) -> Path:
+        """The pipeline file."""
+        kafka = {
+            "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+            "topics": [self.topic or self.feed.topic],
+            "max_records_per_batch": self.batch,
+        }
+        sinks = {
+            "iceberg": {"iceberg": {"table": self.feed.table}},
+            "parquet": {"parquet": {"path": f"s3a://{self.feed.stack.bucket}/{self.path}"}},
+        }
+        return self.feed.write_file(
+            source={"kafka": kafka},
+            decode={"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["topic", "partition", "offset"]},
+            sink=sinks[self.sink],
+            dead_letters={"table": self.letters},
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows that a reader sees now; every file that they are said to be in is there and has its size."""
+        if self.sink == "iceberg":
+            return self._table(self.feed.table)
+        rows: list[dict[str, Any]] = []
+        for key, size in self._listed():
+            content = self._bucket().request("GET", key)
+            assert len(content) == size, key
+            rows += read_table(BytesIO(content)).to_pylist()
+        return rows
+
+    def dead_letters(self) -> list[bytes]:
+        """The values of the dead letters."""
+        return [row["value"] for row in self._table(self.letters)]
+
+    def _table(self, name: str) -> list[dict[str, Any]]:
+        try:
+            table = open_table(name, connections=self.feed.connections)
+        except ResourceMissing:
+            return []
+        files = [task.file for task in table.scan().plan_files()]
+        for each in files:
+            key = each.file_path.partition("://")[2].partition("/")[2]
+            assert len(self._bucket().request("GET", key)) == each.file_size_in_bytes, key
+        found: list[dict[str, Any]] = table.scan().to_arrow().to_pylist()
+        return found
+
+    def _listed(self) -> Iterator[tuple[str, int]]:
+        """The files that Spark's log names, as Spark reads it: from the last ``.compact`` entry on."""
+        entries: dict[int, str] = {}
+        for key in self._bucket().keys(f"{self.path}/_spark_metadata/"):
+            name = key.rpartition("/")[2]
+            if name.removesuffix(".compact").isdigit():
+                entries[int(name.removesuffix(".compact"))] = key
+        assert sorted(entries) == list(range(len(entries))), "a batch is missing in the log"
+        compacted = max((number for number, key in entries.items() if key.endswith(".compact")), default=0)
+        for number in range(compacted, len(entries)):
+            for line in self._bucket().request("GET", entries[number]).decode().splitlines()[1:]:
+                entry = json.loads(line)
+                yield entry["path"].partition("://")[2].partition("/")[2], entry["size"]
+
+    def _bucket(self) -> Bucket:
+        stack = self.feed.stack
+        store = Store(
+            endpoint=stack.s3_endpoint,
+            access_key=stack.access_key,
+            secret_key=stack.secret_key.get_secret_value(),
+        )
+        return Bucket(name=stack.bucket, store=store)
+
+
+def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
+    """What must hold at every moment, as of what is there: nothing twice, nothing aborted, nothing spoilt."""
+    rows = landing.rows()
+    ids = [row["id"] for row in rows]
+    assert len(ids) == len(set(ids)), f"{len(ids) - len(set(ids))} rows are there twice"
+    assert not set(ids) & work.never, "rows of transactions that were not committed"
+    assert set(ids) <= work.rows
+    assert all(is_whole(row) for row in rows)
+    positions = {(row["kafka_topic"], row["kafka_partition"], row["kafka_offset"]) for row in rows}
+    assert len(positions) == len(rows)
+    letters = landing.dead_letters()
+    assert len(letters) == len(set(letters)), "a dead letter is there twice"
+    assert set(letters) <= work.poison
+
+
+def assert_all_landed(landing: Landing, work: Workload) -> None:
+    """Each acknowledged record is there once, as a row or a dead letter; an Iceberg feed proves it of itself, too."""
+    assert_nothing_wrong(landing, work)
+    missing = work.rows - {row["id"] for row in landing.rows()}
+    assert not missing, f"{len(missing)} records are lost, {min(missing)} is one"
+    lost = work.poison - set(landing.dead_letters())
+    assert not lost, f"{len(lost)} dead letters are lost"
+    if landing.sink == "iceberg":
+        proof = Pipeline.from_file(landing.write_file(), environment=landing.feed.environment).verify(deep=True)
+        assert not proof.faults, proof.faults
+        assert proof.rows + proof.dead_letters == len(work.rows) + len(work.poison)

@@ -1,0 +1,57 @@
+"""One of two drivers that are started on the same checkpoints: ``python -m tests.support.faults.two_drivers_child``.
+
+Reads a JSON line for each round from stdin (checkpoint, table, batches), answers ``ready``, waits for ``go``, and then
+tells how the round ended: ``survived``, or the message that stopped it. A survivor continues until it reads ``stop``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from lakefeed.clients.spark.session import session
+from lakefeed.config.connections import Connections
+from tests.contract.test_checkpoint_queries import numbers
+from tests.support.checkpoint import CLASS, CLASS_KEY
+
+
+def main() -> None:
+    """Runs until stdin ends."""
+    spark = session(
+        "two-drivers",
+        connections=Connections.from_environment(),
+        master="local[1]",
+        conf={"spark.driver.memory": "700m", CLASS_KEY: CLASS},
+    )
+    for line in sys.stdin:
+        job = json.loads(line)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            query = (
+                numbers(spark)
+                .writeStream.format("parquet")
+                .option("checkpointLocation", job["checkpoint"])
+                .trigger(processingTime="0 seconds")
+                .start(job["table"])
+            )
+            while query.isActive:
+                progress = query.lastProgress
+                if progress is not None and progress["batchId"] >= job["batches"]:
+                    break
+                time.sleep(0.02)
+            error = query.exception()
+            if error is not None:
+                raise error
+            print(json.dumps({"survived": True}), flush=True)
+            sys.stdin.readline()
+            query.stop()
+            print("stopped", flush=True)
+        except Exception as error:  # What Spark raises is what is to be told.
+            print(json.dumps({"survived": False, "message": str(error)[:4000]}), flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

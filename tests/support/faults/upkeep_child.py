@@ -1,0 +1,36 @@
+"""Upkeep of a pipeline's table in a process that may be killed: ``python -m tests.support.faults.upkeep_child FILE``.
+
+As ``lakefeed tables maintain``, but for the ages of what is taken away: the settings take no orphan that is younger
+than a day, and a test has no day.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lakefeed.clients.spark.session import session
+from lakefeed.maintenance import planner as due
+from lakefeed.maintenance.maintain import Maintenance
+from lakefeed.pipeline import Pipeline
+
+
+def main() -> None:
+    """Does what is due, once."""
+    due.seconds_of = lambda duration: 0  # type: ignore[attr-defined]
+    pipeline = Pipeline.from_file(Path(sys.argv[1]))
+    sink, settings = pipeline.config.sink.iceberg, pipeline.config.upkeep
+    assert sink is not None
+    assert settings is not None
+    spark = session(
+        "upkeep-child",
+        connections=pipeline.connections,
+        master="local[2]",
+        conf={"spark.driver.memory": "700m", "spark.sql.shuffle.partitions": "2"},
+    )
+    Maintenance(sink.table, spark=spark, connections=pipeline.connections, settings=settings).run()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Records that can be told apart after whatever happens to them: each knows its sender and its own check-sum."""
+
+from __future__ import annotations
+
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from confluent_kafka import Producer
+
+from tests.support.feed import Feed
+
+RECORD = {
+    "type": "record",
+    "name": "Numbered",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "producer", "type": "string"},
+        {"name": "sequence", "type": "long"},
+        {"name": "payload", "type": "string"},
+        {"name": "crc", "type": "long"},
+    ],
+}
+POISON_EVERY = 10
+SILENT = logging.getLogger("tests.faults.producer")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+PARTITIONS = 3
+
+
+def crc(producer: str, sequence: int, payload: str) -> int:
+    """The check-sum that a record carries of its own fields."""
+    return zlib.crc32(json.dumps([producer, sequence, payload]).encode())
+
+
+def is_whole(row: Mapping[str, Any]) -> bool:
+    """Whether a row is what was sent."""
+    return bool(row["crc"] == crc(row["producer"], row["sequence"], row["payload"]))
+
+
+@dataclass
+class Workload:
+    """What was sent to a feed's topic, and what has to become of it.
+
+    Attributes:
+        feed: whose topic it is.
+        rows: ids of the acknowledged records that have to be rows.
+        poison: acknowledged values that have to be dead letters.
+        never: ids of records whose transaction was aborted, or is still open.
+    """
+
+    feed: Feed
+    rows: set[int] = field(default_factory=set)
+    poison: set[bytes] = field(default_factory=set)
+    never: set[int] = field(default_factory=set)
+    _sent: int = 0
+
+    def send(self, count: int, *, producer: str = "plain") -> None:
+        """Sends records, every tenth of them broken, and returns when the broker has all."""
+        values = self._values(count, producer)
+        self._produce(self._producer(), values)
+        self._expect(values)
+
+    def transaction(
+        self, count: int, *, end: Literal["commit", "abort", "open"], partition: int = -1
+    ) -> OpenTransaction | None:
+        """Sends records in a transaction; one that stays open is returned."""
+        name = f"{self.feed.name}-{self._sent}"
+        producer = self._producer(name)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        values = self._values(count, name)
+        self._produce(producer, values, partition=partition)
+        if end == "commit":
+            producer.commit_transaction(30)
+            self._expect(values)
+            return None
+        self.never.update(number for number, _, good in values if good)
+        if end == "open":
+            return OpenTransaction(self, producer, values)
+        producer.abort_transaction(30)
+        return None
+
+    def _producer(self, transaction: str | None = None) -> Producer:
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.feed.stack.bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "logger": SILENT,
+        }
+        if transaction is not None:
+            # Open while a driver starts, dies and is looked at.
+            settings |= {"transactional.id": transaction, "transaction.timeout.ms": 900_000}
+        return Producer(settings)
+
+    def _values(self, count: int, producer: str) -> list[tuple[int, bytes, bool]]:
+        """Number, value, and whether the value can be decoded."""
+        numbers = range(self._sent, self._sent + count)
+        self._sent += count
+        rows: list[dict[str, Any]] = [
+            {"id": number, "producer": producer, "sequence": sequence, "payload": f"p{number * 7919}"}
+            for sequence, number in enumerate(numbers)
+        ]
+        for row in rows:
+            row["crc"] = crc(row["producer"], row["sequence"], row["payload"])
+        framed = self.feed.avro(rows, RECORD)
+        return [
+            (number, value, True) if number % POISON_EVERY else (number, b"\x07" + value[1:], False)
+            for number, value in zip(numbers, framed, strict=True)
+        ]
+
+    def _produce(self, producer: Producer, values: Iterable[tuple[int, bytes, bool]], *, partition: int = -1) -> None:
+        failed: list[Any] = []
+        for number, value, _ in values:
+            producer.produce(
+                self.feed.topic,
+                key=str(number).encode(),
+                value=value,
+                # Every partition has records of every call, whatever the keys' hashes.
+                partition=number % PARTITIONS if partition < 0 else partition,
+                on_delivery=lambda error, _: failed.append(error) if error else None,
+            )
+            producer.poll(0)
+        assert producer.flush(30) == 0
+        assert not failed
+
+    def _expect(self, values: Iterable[tuple[int, bytes, bool]]) -> None:
+        for number, value, good in values:
+            if good:
+                self.rows.add(number)
+            else:
+                self.poison.add(value)
+
+
+@dataclass
+class OpenTransaction:
+    """A transaction whose end is still to be decided."""
+
+    workload: Workload
+    producer: Producer
+    values: list[tuple[int, bytes, bool]]
+
+    def commit(self) -> None:
+        """From now on its records count."""
+        self.producer.commit_transaction(30)
+        self.workload.never.difference_update(number for number, _, _ in self.values)
+        self.workload._expect(self.values)

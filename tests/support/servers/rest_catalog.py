@@ -1,0 +1,288 @@
+"""An Iceberg REST catalog: Iceberg's own server code, behind a gate that asks for OAuth2 and can fail on purpose.
+
+The gate is this process's: it trades client credentials for tokens that expire, refuses whoever has none, hands out
+the store's keys to whoever asks for vended credentials, and breaks answers as a test wants it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+
+from lakefeed.clients.spark import jars
+from lakefeed.clients.spark.java import require_java
+from lakefeed.local.ports import LOOPBACK, choose_free
+from tests.support.servers.process import running
+
+# What becomes of a change to a table: it is refused before the server sees it, or lands and the answer is another one.
+Fault = Literal[
+    "not-applied-503", "not-applied-500", "applied-409", "applied-503", "applied-500", "applied-504", "applied-hung-up"
+]
+
+TOKENS = "/v1/oauth/tokens"
+
+
+class Held:
+    """Lets the first change whose body holds some bytes wait before the server sees it."""
+
+    def __init__(self) -> None:
+        self._wanted = b""
+        self.arrived = threading.Event()
+        self._released = threading.Event()
+
+    def hold(self, wanted: bytes) -> None:
+        """From now on."""
+        self._wanted = wanted
+        self.arrived.clear()
+        self._released.clear()
+
+    def release(self) -> None:
+        """Lets it go on."""
+        self._released.set()
+
+    def pass_by(self, body: bytes) -> None:
+        """Called with each change."""
+        if self._wanted and self._wanted in body:
+            self._wanted = b""
+            self.arrived.set()
+            self._released.wait(60)
+
+
+@dataclass
+class RestCatalog:
+    """A catalog that runs.
+
+    Attributes:
+        port: of the gate, on the loopback interface.
+        behind: of the server itself.
+        warehouse: what clients call its only warehouse.
+        client_id: who may get a token.
+        client_secret: and with what.
+        vended: the store's keys and settings, for whoever asks for them.
+        token_seconds: how long a token lives.
+        announced_seconds: how long it is said to; None for as long as it does.
+        asked_for: the scopes and delegations that clients have asked for.
+        held: lets a change wait.
+    """
+
+    port: int
+    behind: int
+    warehouse: str = "production"
+    client_id: str = "lakefeed"
+    client_secret: str = field(default_factory=lambda: secrets.token_hex(12), repr=False)
+    vended: Mapping[str, str] = field(default_factory=dict, repr=False)
+    token_seconds: float = 3600
+    announced_seconds: float | None = None
+    asked_for: list[str] = field(default_factory=list)
+    held: Held = field(default_factory=lambda: Held(), repr=False)
+    _tokens: dict[str, float] = field(default_factory=dict, repr=False)
+    _faults: list[Fault] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def url(self) -> str:
+        """The catalog's address for clients."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    @property
+    def credential(self) -> str:
+        """``id:secret``."""
+        return f"{self.client_id}:{self.client_secret}"
+
+    def token(self, *, seconds: float | None = None) -> str:
+        """A bearer token."""
+        token = secrets.token_hex(16)
+        self._tokens[token] = time.monotonic() + (self.token_seconds if seconds is None else seconds)
+        return token
+
+    def is_valid(self, authorization: str) -> bool:
+        """Whether this header opens the gate."""
+        return self._tokens.get(authorization.removeprefix("Bearer "), 0) > time.monotonic()
+
+    def fail_next(self, *faults: Fault) -> None:
+        """The next changes of tables meet these, one each; whoever tries again meets the next one."""
+        with self._lock:
+            self._faults[:] = faults
+
+    def next_fault(self) -> Fault | None:
+        """Takes one."""
+        with self._lock:
+            return self._faults.pop(0) if self._faults else None
+
+
+class _Gate(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    catalog: RestCatalog
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_GET  # noqa: N815 (the names that the base class calls)
+    do_DELETE = do_GET  # noqa: N815
+    do_HEAD = do_GET  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the base class's name)
+        """Not on the tests' output."""
+
+    def _answer(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        body = self.rfile.read(length)
+        path = urlsplit(self.path).path
+        if path == TOKENS:
+            self._trade(parse_qs(body.decode()))
+            return
+        if not self.catalog.is_valid(self.headers.get("authorization", "")):
+            self._refuse(401, "NotAuthorizedException", "the token is missing, wrong or has expired")
+            return
+        wanted = parse_qs(urlsplit(self.path).query).get("warehouse", [self.catalog.warehouse])
+        if path == "/v1/config" and wanted != [self.catalog.warehouse]:
+            self._refuse(404, "NotFoundException", f"there is no warehouse {wanted[0]}")
+            return
+        changes = self.command == "POST" and "/tables/" in path and not path.endswith("/metrics")
+        if changes:
+            self.catalog.held.pass_by(body)
+        fault = self.catalog.next_fault() if changes else None
+        if fault is not None and fault.startswith("not-applied"):
+            self._refuse(int(fault[-3:]), "ServiceUnavailableException", "on purpose")
+            return
+        status, answer = self._forward(body)
+        if fault == "applied-hung-up":
+            self.close_connection = True
+            return
+        if fault is not None:
+            kinds = {409: "CommitFailedException", 503: "ServiceUnavailableException"}
+            status = int(fault.removeprefix("applied-"))
+            self._refuse(status, kinds.get(status, "InternalServerError"), "on purpose")
+            return
+        self._send(status, self._with_credentials(answer))
+
+    def _trade(self, form: Mapping[str, list[str]]) -> None:
+        given = [form.get(name, [""])[0] for name in ("grant_type", "client_id", "client_secret")]
+        catalog = self.catalog
+        catalog.asked_for.append(f"{given[0].rpartition(':')[2]} {form.get('scope', [''])[0]}")
+        # Tokens are not exchanged for others, as at many login servers.
+        if given == ["client_credentials", catalog.client_id, catalog.client_secret]:
+            token = catalog.token()
+            seconds = catalog.announced_seconds or catalog.token_seconds
+            answer = {"access_token": token, "token_type": "bearer", "expires_in": int(seconds)}
+            self._send(200, json.dumps(answer).encode())
+        elif given[0] == "client_credentials":
+            self._send(401, json.dumps({"error": "invalid_client", "error_description": "unknown client"}).encode())
+        else:
+            self._send(400, json.dumps({"error": "unsupported_grant_type"}).encode())
+
+    def _forward(self, body: bytes) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection(LOOPBACK, self.catalog.behind, timeout=120)
+        try:
+            kept = ("accept", "content-type", "x-client-version", "idempotency-key", "if-none-match")
+            headers = {name: value for name, value in self.headers.items() if name.lower() in kept}
+            connection.request(self.command, self.path, body=body or None, headers=headers)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def _with_credentials(self, answer: bytes) -> bytes:
+        """The keys stand in the answer to whoever loads a table and asks for them."""
+        delegation = self.headers.get("x-iceberg-access-delegation", "")
+        if "vended-credentials" not in delegation or b'"metadata-location"' not in answer:
+            return answer
+        self.catalog.asked_for.append(f"delegation {delegation}")
+        document = json.loads(answer)
+        document.setdefault("config", {}).update(self.catalog.vended)
+        return json.dumps(document).encode()
+
+    def _refuse(self, status: int, kind: str, message: str) -> None:
+        self._send(status, json.dumps({"error": {"message": message, "type": kind, "code": status}}).encode())
+
+    def _send(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+@contextmanager
+def rest_catalog(
+    *, warehouse: str, properties: Mapping[str, str] | None = None, vended: Mapping[str, str] | None = None
+) -> Iterator[RestCatalog]:
+    """Runs a REST catalog, with its own tables in a SQLite file, until the block ends.
+
+    Args:
+        warehouse: where it puts tables: ``s3://bucket/path`` or ``file:///path``.
+        properties: the server's own, such as the store's endpoint and keys.
+        vended: what it hands out to clients that ask for vended credentials.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="lakefeed-rest-"))
+    behind = choose_free(avoid=())
+    settings = {
+        "type": "jdbc",
+        "uri": f"jdbc:sqlite:{folder / 'catalog.db'}",
+        "jdbc.schema-version": "V1",
+        "warehouse": warehouse,
+        "http-client.type": "urlconnection",
+        **(properties or {}),
+    }
+    command: list[str | Path] = [
+        require_java(),
+        "-Xmx384m",
+        "-Djava.net.preferIPv4Stack=true",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        os.pathsep.join(map(str, _class_path())),
+        Path(__file__).parent / "RestCatalog.java",
+        str(behind),
+    ]
+    environment = {**os.environ, "CATALOG_PROPERTIES": "\n".join(f"{key}={value}" for key, value in settings.items())}
+    log = folder / "log"
+    try:
+        with running(command, log=log, ready=lambda: _answers(behind), environment=environment):
+            catalog = RestCatalog(port=0, behind=behind, vended=vended or {})
+            gate = ThreadingHTTPServer((LOOPBACK, 0), type("Gate", (_Gate,), {"catalog": catalog}))
+            gate.daemon_threads = True
+            catalog.port = gate.server_address[1]
+            thread = threading.Thread(target=gate.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+            thread.start()
+            try:
+                yield catalog
+            finally:
+                gate.shutdown()
+                gate.server_close()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _class_path() -> list[Path]:
+    import pyspark
+
+    bundled = Path(pyspark.__file__).parent / "jars"
+    hadoop = [path for path in bundled.iterdir() if path.name.startswith(("hadoop-client", "slf4j-api", "jcl-over"))]
+    # The store's client and SQLite are those of the sessions; their Iceberg is another version than the server's.
+    sessions = [path for path in jars.fetch(["spark"]) if not path.name.startswith(("iceberg", "spark", "kafka"))]
+    return [*jars.fetch(["test-iceberg-rest"]), *hadoop, *sessions]
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=2)
+    try:
+        connection.request("GET", "/v1/config")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,94 @@
+"""A job of many topics, each in a table of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed.cli.main import root
+from lakefeed.pipeline import Pipeline, RunSummary
+from tests.support.feed import Feed
+
+if TYPE_CHECKING:
+    pass
+
+
+def schema(**fields: str) -> dict[str, Any]:
+    columns = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return {"type": "record", "name": "Row", "fields": columns}
+
+
+SCHEMAS = {
+    "orders": schema(id="long", total="double"),
+    "users": schema(name="string"),
+    "quiet.one": schema(id="long", on="boolean"),
+}
+
+
+class Shop:
+    """A job of this test's own."""
+
+    def __init__(self, feed: Feed) -> None:
+        self.feed = feed
+
+    def topic(self, name: str) -> str:
+        return f"{self.feed.name}.{name}"
+
+    def table(self, name: str) -> str:
+        return f"lake.{self.feed.name}.{self.topic(name).replace('.', '_')}"
+
+    def create(self, name: str, *, partitions: int = 2) -> None:
+        self.feed.create_topic(topic=self.topic(name), partitions=partitions)
+
+    def send(self, name: str, rows: list[dict[str, Any]]) -> None:
+        self.feed.send(self.feed.avro(rows, SCHEMAS[name], topic=self.topic(name)), topic=self.topic(name))
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        return self.feed.rows(self.table(name))
+
+    def pipeline(self, *, limit: int = 100_000, **blocks: Any) -> Pipeline:
+        source = {
+            "bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}",
+            "topics_pattern": rf"{self.feed.name}\..*",
+            "max_records_per_batch": limit,
+        }
+        path: Path = self.feed.folder / "many.yaml"
+        document = {
+            "name": self.feed.name,
+            "source": {"kafka": source},
+            "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}, "metadata": ["partition", "offset"]},
+            "sink": {"iceberg": {"table": f"lake.{self.feed.name}.{{topic}}"}},
+            "trigger": "1 second",
+            **blocks,
+        }
+        path.write_text(json.dumps(document))
+        return Pipeline.from_file(path, environment=self.feed.environment)
+
+    def run_command(self, *arguments: str, topic: str | None = None, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """Runs a command on the file in this process; what it said as JSON."""
+        for name, value in self.feed.environment.items():
+            monkeypatch.setenv(name, value)
+        chosen = ["--topic", self.topic(topic)] if topic else []
+        done = CliRunner().invoke(root, [*arguments, *chosen, "--output", "json"], catch_exceptions=False)
+        return json.loads(done.stdout)
+
+
+def failures(summary: RunSummary) -> dict[str, str]:
+    return {each.topic: each.failure for each in summary.tables if each.failure}
+
+
+def verified(pipeline: Pipeline) -> bool:
+    return all(not each.verify(deep=True).faults for each in pipeline.parts())
+
+
+def eventually(met: Callable[[], bool], *, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)

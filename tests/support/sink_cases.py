@@ -1,0 +1,200 @@
+"""Every sink in each of its modes: its settings, and how to read what is in it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.clients.kafka.topics import Topics
+from tests.support.databases import DATABASES
+from tests.support.feed import Feed
+from tests.support.jdbc_feed import TABLE, Server, sink_of
+from tests.support.servers.opensearch import OpenSearch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+DECODE = {"json": {"schema_ddl": "zip STRING, isp STRING"}}
+OWN = """
+import sqlite3
+
+
+class Table:
+    modes = ("append", "update")
+
+    def __init__(self, path):
+        self.path = path
+        with sqlite3.connect(path) as table:
+            table.execute("CREATE TABLE IF NOT EXISTS hits (zip TEXT, hits INT)")
+            table.execute("CREATE TABLE IF NOT EXISTS batches (ranges TEXT)")
+
+    def write(self, rows, batch):
+        with sqlite3.connect(self.path) as table:
+            for row in rows.collect():
+                if "hits" in rows.columns:
+                    table.execute("DELETE FROM hits WHERE zip = ?", (row.zip,))
+                table.execute("INSERT INTO hits VALUES (?, ?)", (row.zip, row.asDict().get("hits", 1)))
+            table.execute("INSERT INTO batches VALUES (?)", (batch.ranges,))
+
+
+class Ledger(Table):
+    def last(self):
+        with sqlite3.connect(self.path) as table:
+            found = table.execute("SELECT ranges FROM batches ORDER BY rowid DESC LIMIT 1").fetchone()
+        return found and found[0]
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A sink in one of its modes.
+
+    Attributes:
+        mode: the output mode.
+        sink: its block.
+        read: what is in it now, each zip with its hits; one row for each record in append mode.
+        exactly_once: whether it claims that.
+        repeated: rows of the batch that was cut off, which the run tells that they may be there twice.
+    """
+
+    mode: str
+    sink: Callable[[Feed], dict[str, Any]]
+    read: Callable[[Feed, SparkSession], list[tuple[str, int]]]
+    exactly_once: bool = True
+    repeated: int = 0
+
+
+def of_table(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return [(each["zip"], each.get("hits", 1)) for each in feed.rows()]
+
+
+def of_files(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    rows = lake.read.format("orc" if "orc" in feed.name else "parquet").load(path(feed)).collect()
+    return [(str(each["zip"]), each.asDict().get("hits", 1)) for each in rows]
+
+
+def of_sqlite(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    with sqlite3.connect(feed.folder / "own.db") as table:
+        return list(table.execute("SELECT zip, hits FROM hits"))
+
+
+SERVERS: dict[str, Server] = {}
+"""The database of each feed that has one."""
+
+
+def of_database(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return [(row[0], int(row[1]) if row[1:] else 1) for row in SERVERS[feed.name].execute(f"SELECT * FROM {TABLE}")]
+
+
+def database_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
+    def block(feed: Feed) -> dict[str, Any]:
+        server = SERVERS[feed.name]
+        sink = sink_of(server, **settings)
+        sink["jdbc"]["password"] = server.password
+        return sink
+
+    return block
+
+
+SEARCH: dict[str, OpenSearch] = {}
+"""The search server of each feed that has one."""
+
+
+def of_index(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return [(each["zip"], each.get("hits", 1)) for each in SEARCH[feed.name].documents(feed.name).values()]
+
+
+def index_of(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
+    return lambda feed: {"elasticsearch": {"url": SEARCH[feed.name].url, "index": feed.name, **settings}}
+
+
+def path(feed: Feed) -> str:
+    return f"s3a://{feed.stack.bucket}/files/{feed.name}"
+
+
+def out(feed: Feed) -> str:
+    return f"{feed.topic}-out"
+
+
+def topic(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
+    def block(feed: Feed) -> dict[str, Any]:
+        Topics(feed.stack.bootstrap_servers).create(out(feed), partitions=2, exist_ok=True)
+        return {"kafka": {"topic": out(feed), **settings}}
+
+    return block
+
+
+def records_of(feed: Feed, lake: SparkSession) -> DataFrame:
+    reader = lake.read.format("kafka").option("kafka.bootstrap.servers", feed.stack.bootstrap_servers)
+    return reader.option("subscribe", out(feed)).option("includeHeaders", "true").load()
+
+
+def values(records: DataFrame) -> list[tuple[str, int]]:
+    rows = [json.loads(each.value) for each in records.orderBy("offset").collect()]
+    return [(each["zip"], each.get("hits", 1)) for each in rows]
+
+
+def of_topic(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return values(records_of(feed, lake))
+
+
+def newest_of_topic(feed: Feed, lake: SparkSession) -> list[tuple[str, int]]:
+    return list(dict(of_topic(feed, lake)).items())
+
+
+def iceberg(**settings: Any) -> Callable[[Feed], dict[str, Any]]:
+    return lambda feed: {"iceberg": {"table": feed.table, **settings}}
+
+
+def own(name: str) -> Callable[[Feed], dict[str, Any]]:
+    return lambda feed: {"python": {"path": f"own_{feed.name}:{name}", "options": {"path": f"{feed.folder}/own.db"}}}
+
+
+def orc(feed: Feed) -> dict[str, Any]:
+    return {"format": {"name": "orc", "path": path(feed)}}
+
+
+CASES = {
+    "iceberg-append": Case("append", iceberg(), of_table),
+    "iceberg-update": Case("update", iceberg(mode="upsert", keys=["zip"]), of_table),
+    "iceberg-complete": Case("complete", iceberg(mode="overwrite"), of_table),
+    "parquet-append": Case("append", lambda feed: {"parquet": {"path": path(feed)}}, of_files),
+    "kafka-append": Case("append", topic(), of_topic, exactly_once=False, repeated=2),
+    "kafka-update": Case("update", topic(key="zip"), newest_of_topic, repeated=2),
+    "kafka-complete": Case("complete", topic(key="zip"), newest_of_topic, repeated=3),
+    "orc-append": Case("append", orc, of_files, exactly_once=False, repeated=2),
+    "orc-complete": Case("complete", orc, of_files),
+    "elasticsearch-append": Case("append", index_of(), of_index),
+    "elasticsearch-update": Case("update", index_of(mode="upsert", keys=["zip"]), of_index),
+    "python-append": Case("append", own("Table"), of_sqlite, exactly_once=False, repeated=2),
+    "python-ledger-append": Case("append", own("Ledger"), of_sqlite),
+    "python-ledger-update": Case("update", own("Ledger"), of_sqlite),
+}
+for database in DATABASES:
+    CASES |= {
+        f"{database}-append": Case("append", database_of(), of_database),
+        f"{database}-update": Case("update", database_of(mode="upsert", keys=["zip"]), of_database),
+        f"{database}-complete": Case("complete", database_of(mode="overwrite"), of_database),
+    }
+
+
+def hits(*zips: str) -> list[bytes]:
+    return [json.dumps({"zip": each, "isp": "one"}).encode() for each in zips]
+
+
+def blocks(feed: Feed, case: Case) -> dict[str, Any]:
+    grouped = f"SELECT zip, count(*) AS hits FROM {feed.name} GROUP BY zip"
+    # A topic's records tell in their headers where they come from, documents by their ids.
+    placed = {"kafka", "elasticsearch"} & case.sink(feed).keys()
+    position = ", kafka_topic, kafka_partition, kafka_offset" if placed else ""
+    plain = f"SELECT zip{position} FROM {feed.name}"
+    sql = plain if case.mode == "append" else grouped
+    return {"decode": DECODE, "transform": {"sql": sql, "output_mode": case.mode}, "sink": case.sink(feed)}
+
+
+def beside(feed: Feed, **sinks: Any) -> dict[str, Any]:
+    return {"decode": DECODE, "transform": {"sql": f"SELECT zip FROM {feed.name}"}, "sinks": sinks}

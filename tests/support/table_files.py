@@ -1,0 +1,53 @@
+"""The files in a table's folders, listed, against those that the table knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyarrow import fs
+
+from lakefeed.clients.iceberg.reader import open_table
+from tests.support.feed import Feed
+
+
+def left_behind(feed: Feed) -> set[str]:
+    """What is in the folders of the feed's table, and no snapshot and no kept metadata file knows.
+
+    All that a snapshot knows has to be there.
+    """
+    table = open_table(feed.table, connections=feed.connections)
+    known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
+    for snapshot in table.snapshots():
+        known.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            known.add(manifest.manifest_path)
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            known |= {each.data_file.file_path for each in entries}
+    found = store(feed).get_file_info(fs.FileSelector(folder(feed), recursive=True))
+    there = {f"s3://{each.path}" for each in found if each.is_file}
+    gone = {each.replace("s3a://", "s3://") for each in known} - there
+    assert not gone, f"files that a snapshot needs are gone: {gone}"
+    return there - known
+
+
+def leave_an_orphan(feed: Feed) -> None:
+    """Puts a file there that looks like one of the table's."""
+    with store(feed).open_output_stream(f"{folder(feed)}/data/left-behind.parquet") as file:
+        file.write(b"left")
+
+
+def folder(feed: Feed) -> str:
+    """Where the feed's table is: bucket and path."""
+    location = open_table(feed.table, connections=feed.connections).location()
+    return str(location).partition("://")[2].rstrip("/")
+
+
+def store(feed: Feed) -> Any:
+    """The stack's store."""
+    stack = feed.stack
+    return fs.S3FileSystem(
+        access_key=stack.access_key,
+        secret_key=stack.secret_key.get_secret_value(),
+        endpoint_override=stack.s3_endpoint,
+        region=stack.region,
+    )

@@ -1,0 +1,73 @@
+"""``lakefeed check`` without --connect: what it prints and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from lakefeed.cli.check import check
+from lakefeed.config.schema import json_schema
+from tests.support.pipeline_text import ENVIRONMENT, GOOD
+
+
+def run(path: Path, text: str, *arguments: str) -> Result:
+    path.write_text(text)
+    return CliRunner().invoke(check, [str(path), *arguments], env=ENVIRONMENT)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "p.yaml"
+
+
+def test_a_good_file(path: Path) -> None:
+    result = run(path, GOOD)
+    assert (result.exit_code, result.stdout) == (0, f"{path}: no mistakes\n")
+
+
+def test_mistakes(path: Path) -> None:
+    result = run(path, GOOD.replace("topics:", "tpoics:"), "--set", "trigger=soon")
+    assert result.exit_code == 2
+    assert result.stdout.splitlines() == [
+        f"{path}:5:5: error: unknown option 'tpoics' in 'source.kafka'",
+        "  next: did you mean 'topics'?",
+        "--set trigger: error: 'trigger': a trigger is '<n> seconds|minutes|hours', 'available-now', 'real-time' or "
+        "'real-time, <n> seconds'",
+        f"{path}: 2 errors",
+    ]
+
+
+def test_warnings_let_it_pass(path: Path) -> None:
+    result = run(path, f"{GOOD}s3: {{access_key: a, secret_key: '${{THE_SECRET}}'}}\n")
+    assert result.exit_code == 0
+    assert f"{path}:13:18: warning: 'access_key' holds a secret" in result.stdout
+
+
+def test_json(path: Path) -> None:
+    result = run(path, GOOD.replace("topics:", "tpoics:"), "--output", "json")
+    assert result.exit_code == 2
+    assert json.loads(result.stdout) == [
+        {
+            "file": str(path),
+            "line": 5,
+            "column": 5,
+            "key": "source.kafka.tpoics",
+            "severity": "error",
+            "error": "ConfigError",
+            "what": "unknown option 'tpoics' in 'source.kafka'",
+            "about": None,
+            "hint": "did you mean 'topics'?",
+        }
+    ]
+
+
+def test_the_schema() -> None:
+    result = CliRunner().invoke(check, ["--schema"])
+    assert json.loads(result.stdout) == json_schema()
+
+
+def test_no_file() -> None:
+    assert CliRunner().invoke(check, []).exit_code == 2

@@ -1,0 +1,59 @@
+"""The root command: what a user who mistypes is told, and that help is quick to have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed import __version__
+from lakefeed.cli.main import COMMANDS, root
+from tests.support.cli import COMMAND, lakefeed
+
+
+def test_a_mistyped_command_gets_the_nearest_name() -> None:
+    done = CliRunner().invoke(root, ["rnu"])
+    assert done.exit_code == 2
+    assert "No such command 'rnu'. Did you mean 'run'?" in done.output
+
+
+def test_a_word_like_no_command_gets_no_suggestion() -> None:
+    done = CliRunner().invoke(root, ["xyzzy"])
+    assert done.exit_code == 2
+    assert "Did you mean" not in done.output
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_each_command_has_help(name: str) -> None:
+    done = CliRunner().invoke(root, [name, "--help"])
+    assert done.exit_code == 0
+    assert done.output.startswith("Usage:")
+
+
+def test_output_that_nobody_reads_is_no_traceback() -> None:
+    """``lakefeed … | head -1``, and a full disk."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as pipe, open("/dev/full", "wb") as full:
+        for stream, status, said in ((pipe, 1, ""), (full, 1, "error: No space left on device\n")):
+            command = [*COMMAND, "jars", "list", "--output", "json"]
+            ran = subprocess.run(command, stdout=stream, stderr=subprocess.PIPE, text=True, check=False)
+            assert (ran.returncode, ran.stderr) == (status, said)
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_a_terminal_without_our_letters_is_no_error(variables: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "größe.yaml"
+    file.write_text("größe: 1\n")
+    ran = lakefeed("check", file, environment=variables)
+    assert ran.returncode == 2
+    assert "Traceback" not in ran.stderr + ran.stdout
+
+
+def test_the_installed_command_ends_with_its_status() -> None:
+    assert lakefeed("--version").stdout.split()[-1] == __version__
+    assert lakefeed("run").returncode == 2
+    assert lakefeed("check", "/nowhere.yaml").returncode == 2

@@ -1,0 +1,68 @@
+"""A signal during the start of a command: there is nothing to finish, and it ends as after a batch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import COMMAND
+
+PIPELINE = """
+name: silent
+source: {{kafka: {{bootstrap_servers: "{silent}", topics: [a]}}}}
+decode: {{json: {{schema_ddl: "a INT"}}}}
+sink: {{parquet: {{path: "s3a://lake/rows"}}}}
+checkpoint: "s3a://lake/c"
+"""
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """The address of a server that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def ended_by(number: signal.Signals, *command: str) -> tuple[int, str]:
+    """Status and output of a command that gets a signal after the first thing that it says."""
+    process = subprocess.Popen(
+        [*COMMAND, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "SCHEMA_REGISTRY_URL": "http://127.0.0.1:9"},
+    )
+    assert process.stdout is not None
+    first = process.stdout.readline()
+    assert "starting" in first, first + process.communicate(timeout=60)[0]
+    os.killpg(process.pid, number)
+    rest, _ = process.communicate(timeout=60)
+    return process.returncode, rest
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [
+        ("run", signal.SIGTERM),
+        pytest.param("run", signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param("backfill", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("run", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("backfill", signal.SIGINT, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_during_the_start_ends_with_status_0(
+    command: str, number: signal.Signals, silent: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(PIPELINE.format(silent=silent, folder=tmp_path))
+    status, said = ended_by(number, command, str(file))
+    assert status == 0, said
+    assert said.strip() == "stopped at the start: nothing was read or written"

@@ -1,0 +1,129 @@
+"""No server holds whoever asks longer than the deadline, or fills the memory."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import SecretStr
+
+from lakefeed.clients import iceberg_rest as rest_probe
+from lakefeed.clients import registry as registry_api
+from lakefeed.clients import s3 as s3_probe
+from lakefeed.clients.http import exchange
+from lakefeed.clients.spark import download as downloading
+from lakefeed.config.catalog import Catalog
+from lakefeed.config.connections import S3
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.sinks.elasticsearch import server
+from tests.support.misbehaving import Manner, misbehaving
+from tests.support.registry_in_a_thread import RegistryInAThread
+
+ENDING: dict[Manner, type[Exception] | int] = {
+    "silent": TimeoutError,
+    "drip": TimeoutError,
+    "drip_headers": (TimeoutError, http.client.HTTPException),  # type: ignore[dict-item]
+    "endless": http.client.HTTPException,
+    "huge": http.client.HTTPException,
+    "cut": http.client.IncompleteRead,
+    "garbage": http.client.HTTPException,
+    "redirect": 302,
+    "error": 500,
+    "busy": 429,
+}
+
+
+def at_once(cases: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    """The result, or the error, of each; all together, since they wait."""
+
+    def result(case: Callable[[], Any]) -> Any:
+        try:
+            return case()
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(len(cases)) as threads:
+        return dict(zip(cases, threads.map(result, cases.values()), strict=True))
+
+
+def test_every_exchange_ends() -> None:
+    def asked(manner: Manner) -> int:
+        with misbehaving(manner) as address:
+            return exchange("GET", f"http://{address}/a?b", seconds=0.5, headers={}).status
+
+    began = time.monotonic()
+    found = at_once({manner: lambda manner=manner: asked(manner) for manner in get_args(Manner)})  # type: ignore[misc]
+    assert time.monotonic() - began < 10
+    assert found.keys() == ENDING.keys()
+    for manner, ending in ENDING.items():
+        assert found[manner] == ending if isinstance(ending, int) else isinstance(found[manner], ending), manner
+
+
+def test_an_answer_of_the_size_that_is_allowed() -> None:
+    with RegistryInAThread() as registry:
+        registry.schemas[1] = {"schema": "x" * 100}
+        url = f"{registry.url}/schemas/ids/1"
+        body = exchange("GET", url, seconds=5, headers={}).body
+        assert exchange("GET", url, seconds=5, headers={}, most_bytes=len(body)).body == body
+        with pytest.raises(http.client.HTTPException, match=f"more than {len(body) - 1} bytes"):
+            exchange("GET", url, seconds=5, headers={}, most_bytes=len(body) - 1)
+
+
+@pytest.mark.parametrize("manner", ["silent", "drip", "huge"])
+def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
+    monkeypatch.setattr(server, "TIMEOUT_SECONDS", 0.4)
+    for asking in (s3_probe.get, s3_probe.post):
+        monkeypatch.setitem(asking.__kwdefaults__ or {}, "timeout", 0.4)
+    monkeypatch.setattr(downloading, "_TIMEOUT_SECONDS", 0.4)
+    monkeypatch.setattr(downloading, "_PAUSE_SECONDS", 0.01)
+    began = time.monotonic()
+    with misbehaving(manner) as address:
+        url = f"http://{address}"
+        catalog = Catalog(type="rest", uri=url, token=SecretStr("t"))
+        sink = ElasticsearchSinkConfig(url=url, index="i")
+        order = downloading.Order(
+            name="a jar", url=url, target=tmp_path / "a.jar", sha256=hashlib.sha256().hexdigest(), size=10**9
+        )
+        cases: dict[str, Callable[[], Any]] = {
+            "registry": SchemaRegistry(url).subjects,
+            "search server": lambda: server.Server(sink).ask("GET", "/"),
+            "store": lambda: s3_probe.require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
+            "catalog": lambda: rest_probe.ask_rest_catalog(catalog),
+        }
+        if manner != "huge":  # It is a right answer to a download.
+            cases["download"] = lambda: downloading.download(order, report=lambda _: None, stop=threading.Event())
+        found = at_once(cases)
+    assert time.monotonic() - began < 10
+    for name, error in found.items():
+        assert isinstance(error, DownloadError if name == "download" else Unreachable), (name, error)
+
+
+@pytest.mark.parametrize("answer", ["[]", '{"subject": 5}', "null", '"x"', "[" * 100_000])
+def test_other_json_is_no_registry(answer: str) -> None:
+    with RegistryInAThread() as registry:
+        registry.raw = answer.encode()
+        client = SchemaRegistry(registry.url)
+        for asked in (lambda: client.latest("s"), lambda: client.schema(1), lambda: client.register("s", "{}")):
+            with pytest.raises(ConfigError, match="not as a schema registry does"):
+                asked()
+
+
+def test_one_bad_moment_of_a_registry_is_passed_over() -> None:
+    with RegistryInAThread() as registry:
+        registry.put(1, {"type": "string"})
+        registry.failing = 503
+        threading.Timer(0.1, lambda: setattr(registry, "failing", None)).start()
+        assert SchemaRegistry(registry.url).schema(1).text == '{"type": "string"}'
+        registry.failing = 503
+        with pytest.raises(LakefeedError, match="HTTP status 503"):
+            SchemaRegistry(registry.url).schema(1)

@@ -1,0 +1,106 @@
+"""One run of ``check`` tells every mistake, also those that another one used to hide."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.pipeline_text import GOOD, REGISTRY, TOPICS, Reader
+
+# What is replaced in GOOD by what -> the place and words of each mistake.
+HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
+    "a block's rule behind an unknown key": (
+        [(TOPICS, f"{TOPICS}    topics_pattern: a.*\n    foo: 1\n")],
+        [("source.kafka", "either topics or topics_pattern"), ("source.kafka.foo", "unknown option")],
+    ),
+    "a block's rule behind a wrong type": (
+        [(TOPICS, f"{TOPICS}    max_wait: 1 hour\n    max_records_per_batch: many\n")],
+        [("source.kafka", "max_wait is for"), ("source.kafka.max_records_per_batch", "wants a whole number")],
+    ),
+    "rules between blocks behind an unknown key": (
+        [("checkpoint: s3a://lake/checkpoints/taxi\n", "dead_letters: {topic: trips}\nfoo: 1\n")],
+        [("", "circle"), ("", "needs a checkpoint"), ("foo", "unknown option")],
+    ),
+    "a value below a misspelt key": (
+        [(TOPICS, "    tpoics: ['no topic!', trips]\n")],
+        [("source.kafka.topics.0", "can be no topic's name"), ("source.kafka.tpoics", "unknown option")],
+    ),
+    "rules between blocks behind a block's rule": (
+        [("  avro:\n" + REGISTRY, "  avro: {}\n  metadata: [sequence_number]\n")],
+        [("", "have no sequence_number"), ("decode.avro", "avro wants a registry")],
+    ),
+    "an undeclared catalog behind an unknown key": (
+        [("lake.nyc.trips", "elsewhere.nyc.trips"), (TOPICS, f"{TOPICS}    foo: 1\n")],
+        [("sink.iceberg.table", "no catalog is called"), ("source.kafka.foo", "unknown option")],
+    ),
+    "rules behind a variable that is not set": (
+        [(TOPICS, f"{TOPICS}    topics_pattern: a.*\n"), ("${KAFKA_BOOTSTRAP_SERVERS}", "${NOT_SET}")],
+        [("source.kafka", "either topics or topics_pattern"), ("source.kafka.bootstrap_servers", "NOT_SET is not set")],
+    ),
+    "two rules of one block, one behind the other": (
+        [
+            (
+                "checkpoint:",
+                "sinks:\n  a: {jdbc: {url: x, user: '', password: '${THE_SECRET}', table: t, keys: [a]}}\ncheckpoint:",
+            )
+        ],
+        [
+            ("sinks.a.jdbc.keys", "is for mode: upsert"),
+            ("sinks.a.jdbc.url", "no address"),
+            ("sinks.a.jdbc.user", "1 char"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", HIDDEN)
+def test_no_mistake_hides_another(reading: Reader, case: str) -> None:
+    replacements, wanted = HIDDEN[case]
+    text = GOOD
+    for old, new in replacements:
+        assert old in text
+        text = text.replace(old, new)
+    _, found = reading(text)
+    told = sorted((each.key, each.what) for each in found)
+    assert [key for key, _ in told] == [key for key, _ in wanted]
+    assert all(any(words in what for each, what in told if each == key) for key, words in wanted), told
+    assert all(each.line for each in found)
+
+
+NO_VALUES = [
+    ("source.kafka.bootstrap_servers", "host", "no broker"),
+    ("source.kafka.bootstrap_servers", "'host:'", "no broker"),
+    ("source.kafka.bootstrap_servers", "host:99999", "no broker"),
+    ("source.kafka.bootstrap_servers", "host:0", "no broker"),
+    ("source.kafka.bootstrap_servers", "host:9092;other:9092", "no broker"),
+    ("source.kafka.bootstrap_servers", "host:9092,", "no broker"),
+    ("source.kafka.bootstrap_servers", "http://host/9092", "no broker"),
+    ("source.kafka.topics", "[a, b, a]", "there twice"),
+    ("source.kafka.max_records_per_batch", "1e30", "whole number"),
+    ("source.kafka.max_records_per_batch", "100000000000000000000", "less than"),
+    ("source.kafka.max_records_per_batch", "-1", "greater than 0"),
+    ("trigger", "\u0661 minute", "a trigger is"),
+    ("trigger", "99999999 hours", "a year at most"),
+    ("trigger", "-1 seconds", "a trigger is"),
+    ("trigger", "real-time, 1 second", "every 5 seconds"),
+    ("upkeep", "{every: 0 seconds}", "1 second at least"),
+    ("upkeep", "{max_minutes: .inf}", "finite"),
+    ("upkeep", "{max_minutes: .nan}", "finite"),
+    ("upkeep", "{expire: {older_than: 99999999999 days}}", "a duration is"),
+    ("upkeep", "{expire: {older_than: 999999999 days}}", "100 years"),
+    ("decode", "{json: {schema_ddl: 'id BIGNT'}}", "did you mean BIGINT?"),
+    ("decode", "{csv: {schema_ddl: 'id BIGINT name STRING'}}", "a comma is required"),
+    ("decode", "{key: {json: {schema_ddl: 'a ARRAY'}}, raw: {}}", "ARRAY<STRING>"),
+]
+
+
+@pytest.mark.parametrize(("setting", "value", "words"), NO_VALUES)
+def test_a_value_that_cannot_be_meant(reading: Reader, setting: str, value: str, words: str) -> None:
+    _, found = reading(overrides=[f"{setting}={value}"])
+    assert words in "\n".join(each.what for each in found)
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("servers", ["a:1", "a:1, b-c.d:65535", "[::1]:9092,PLAINTEXT://a_b:9092", "10.0.0.1:9092"])
+def test_brokers(reading: Reader, servers: str) -> None:
+    _, found = reading(overrides=[f"source.kafka.bootstrap_servers='{servers}'"])
+    assert found == []

@@ -1,0 +1,90 @@
+"""Generated pipeline files: right ones pass, and of wrong ones each mistake is told in one run, with its line."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed.cli.check import check
+from lakefeed.config.loading.load import read
+from tests.support.pipeline_generator import is_told, pipeline, text_of, with_mistakes
+from tests.support.pipeline_text import ENVIRONMENT, GOOD
+
+
+def look(path: Path, seeds: range) -> None:
+    for seed in seeds:
+        dice = random.Random(seed)
+        right = pipeline(dice)
+        path.write_text(text_of(right), "utf-8")
+        errors = [each for each in read(path, environment=ENVIRONMENT).problems if each.severity == "error"]
+        assert errors == [], f"seed {seed}"
+        wrong, mistakes = with_mistakes(right, dice)
+        path.write_text(text_of(wrong), "utf-8")
+        reading = read(path, environment=ENVIRONMENT)
+        told = [each for each in reading.problems if each.severity == "error"]
+        assert reading.config is None
+        untold = [each for each in mistakes if not is_told(each, [problem.key for problem in told])]
+        assert untold == [], f"seed {seed}: {[str(each) for each in told]}\n{path.read_text()}"
+        assert all(each.line for each in told), f"seed {seed}"
+
+
+def test_generated_files(tmp_path: Path) -> None:
+    look(tmp_path / "p.yaml", range(12))
+
+
+@pytest.mark.slow
+def test_many_generated_files(tmp_path: Path) -> None:
+    look(tmp_path / "p.yaml", range(1_000, 1_600))
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+# What no generator of values makes: the text itself is odd.
+TEXTS = {
+    "empty": "",
+    "a comment": "# nothing\n",
+    "a list": "- name: taxi\n",
+    "a word": "taxi\n",
+    "a number": "5\n",
+    "null": "null\n",
+    "a tab": GOOD.replace("  kafka:", "\tkafka:"),
+    "a key twice": GOOD + "name: other\n",
+    "a python object": GOOD + "budget: !!python/object/apply:os.system ['true']\n",
+    "an unknown tag": GOOD + "budget: !x {}\n",
+    "an unknown alias": GOOD + "budget: *nowhere\n",
+    "a bomb of aliases": BOMB,
+    "an alias of itself": GOOD + "spark: &a {spark.x: *a}\n",
+    "a merge key": GOOD + "<<: {budget: {}}\n",
+    "two documents": GOOD + "---\n" + GOOD,
+    "deep": GOOD + "spark: " + "{a: " * 200 + "}" * 200 + "\n",
+    "a key that is a list": GOOD + "? [a, b]\n: c\n",
+    "a key that is null": GOOD + "null: 1\n",
+    "nan": GOOD + "upkeep: {max_minutes: .nan}\n",
+    "a huge number": GOOD + f"upkeep: {{max_minutes: {'9' * 5000}}}\n",
+    "a huge exponent": GOOD + "upkeep: {max_minutes: 1e999999}\n",
+    "a number to the base of 60": GOOD + f"budget: {{s3_requests_per_batch: 1{':59' * 200}}}\n",
+    "a date that is none": GOOD + "trigger: 2024-99-99\n",
+    "a control character": GOOD + "trigger: \x07\n",
+    "a lone surrogate": GOOD + 'trigger: "\\ud800"\n',
+    "a right-to-left mark": GOOD + "trigg\u202eer: 1 minute\n",
+    "binary": GOOD + "trigger: !!binary aGVsbG8=\n",
+    "an unclosed quote": GOOD + "trigger: '1 minute\n",
+    "an unclosed brace": GOOD + "budget: {a: 1\n",
+    "a percent sign": "%YAML 9.9\n---\n" + GOOD,
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_odd_texts(tmp_path: Path, case: str) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(TEXTS[case], "utf-8")
+    for static in ([], ["--static"]):
+        result = CliRunner().invoke(check, [str(path), *static], env=ENVIRONMENT)
+        assert result.exit_code == 2, result.output
+        assert isinstance(result.exception, SystemExit), result.exception
+        assert f"{path}:" in result.stdout
+        assert ": error: " in result.stdout

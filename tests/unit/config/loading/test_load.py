@@ -1,0 +1,329 @@
+"""Every kind of mistake, each with its exact place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakefeed.config.loading.load import load, problems
+from lakefeed.errors import ConfigError
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, REGISTRY, TOPICS, Reader
+
+
+def test_a_good_file_has_no_problems(reading: Reader) -> None:
+    config, found = reading()
+    assert found == []
+    assert config is not None
+    assert config.source.kafka is not None
+    assert config.source.kafka.bootstrap_servers == "127.0.0.1:9092"
+    assert config.decode.kind == "avro"
+
+
+# (what is replaced in GOOD, by what) -> (line, column, key, what, a part of the hint)
+MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
+    # misspelt and misplaced
+    (TOPICS, "    tpoics: [trips]\n", 5, 5, "source.kafka.tpoics", "unknown option 'tpoics'", "did you mean 'topics'?"),
+    ("name: taxi", "name: taxi\ntopic: x", 2, 1, "topic", "unknown option 'topic'", "source.kafka.topics"),
+    (TOPICS, f"{TOPICS}    start_at: 1\n", 6, 5, "source.kafka.start_at", "unknown option 'start_at'", "'start'?"),
+    (TOPICS, f"{TOPICS}    schema_file: a\n", 6, 5, "source.kafka.schema_file", "unknown", "decode.avro.schema_file"),
+    (TOPICS, f"{TOPICS}    kafka.linger: 1\n", 6, 5, "source.kafka.kafka.linger", "unknown", "source.kafka.options"),
+    (
+        TOPICS,
+        f"{TOPICS}    maxRecordsPerBatch: 1\n",
+        6,
+        5,
+        "source.kafka.maxRecordsPerBatch",
+        "unknown",
+        "max_records_per",
+    ),
+    ("name: taxi", "name: taxi\nspark.x: 1", 2, 1, "spark.x", "unknown option", "the block spark"),
+    ("name: taxi", "name: taxi\nqqq: 1", 2, 1, "qqq", "unknown option 'qqq'", "known here: name, source"),
+    ("name: taxi", "name: taxi\n<<: {a: 1}", 2, 1, "<<", "unknown option", "merge keys"),
+    # missing
+    ("name: taxi\n", "", 1, 1, "name", "'name' is missing", "name: taxi"),
+    (TOPICS, "", 3, 3, "source.kafka", "either topics or topics_pattern", None),
+    (
+        "    table: lake.nyc.trips\n",
+        "    partition_by: []\n",
+        10,
+        3,
+        "sink.iceberg.table",
+        "'table' is missing",
+        "lake.",
+    ),
+    ("  iceberg:\n    table: lake.nyc.trips\n", "", 9, 6, "sink", "'sink' wants a block with iceberg", None),
+    # wrong type
+    (
+        TOPICS,
+        f"{TOPICS}    max_records_per_batch: many\n",
+        6,
+        28,
+        "source.kafka.max_records_per_batch",
+        "found 'many'",
+        None,
+    ),
+    (
+        TOPICS,
+        f"{TOPICS}    max_records_per_batch: 0\n",
+        6,
+        28,
+        "source.kafka.max_records_per_batch",
+        "greater than 0",
+        None,
+    ),
+    (TOPICS, "    topics: {a: 1}\n", 5, 13, "source.kafka.topics", "wants a list, each item text; found a block", None),
+    (TOPICS, "    topics: [trips, 5]\n", 5, 21, "source.kafka.topics.1", "wants text; found '5'", "put it in quotes"),
+    (TOPICS, "    topics: []\n", 5, 13, "source.kafka.topics", "at least 1 item", None),
+    (TOPICS, f"{TOPICS}    start: latst\n", 6, 12, "source.kafka.start", "one of earliest, latest", "'latest'?"),
+    ("name: taxi", "name: [a]", 1, 7, "name", "'name' wants text; found a list", None),
+    # what the models know
+    ("name: taxi", "name: my-taxi", 1, 7, "name", "letters, digits and underscores", None),
+    (TOPICS, "    topics: ['a,b']\n", 5, 14, "source.kafka.topics.0", "'a,b' can be no topic's name", "as a list"),
+    (TOPICS, "    topics_pattern: '('\n", 5, 21, "source.kafka.topics_pattern", "not a regular expression", None),
+    ("lake.nyc.trips", "trips", 11, 12, "sink.iceberg.table", "catalog.namespace.table", None),
+    ("lake.nyc.trips", "other.nyc.trips", 11, 12, "sink.iceberg.table", "no catalog is called 'other'", "known: lake"),
+    (
+        "lake.nyc.trips\n",
+        "lake.nyc.trips\n    partition_by:\n      - days(a)\n      - daze(b)\n",
+        14,
+        9,
+        "sink.iceberg.partition_by.1",
+        "'daze(b)' is no partition transform",
+        None,
+    ),
+    ("checkpoint: s3a:", "checkpoint: file:", 12, 13, "checkpoint", "s3a://bucket/path", None),
+    ("name: taxi", "name: taxi\ntrigger: soon", 2, 10, "trigger", "a trigger is", None),
+    (REGISTRY, "    subject: a\n", 7, 3, "decode.avro", "avro wants a registry", None),
+    (REGISTRY, "    registry: nowhere\n", 8, 15, "decode.avro.registry.url", "a registry is a URL", None),
+    (
+        REGISTRY,
+        f"{REGISTRY}  raw: {{}}\n",
+        6,
+        1,
+        "decode",
+        "exactly one of avro, protobuf, json_schema, json, csv, string, raw",
+        None,
+    ),
+    (TOPICS, "    topics_pattern: tr.*\n", 7, 3, "decode.avro", "whose schema the table has", "decode.avro.subject"),
+    (
+        REGISTRY,
+        f"{REGISTRY}    schema_file: no.avsc\n",
+        9,
+        18,
+        "decode.avro.schema_file",
+        "no.avsc does not exist",
+        None,
+    ),
+    ("name: taxi", "name: taxi\nspark: {a: 1}", 2, 9, "spark.a", "'a' is no Spark setting", "spark."),
+    # Kafka client settings
+    (
+        TOPICS,
+        TOPICS + "    options:\n      kafka.max.pol.records: 5\n      startingOffsets: latest\n",
+        7,
+        7,
+        "source.kafka.options.kafka.max.pol.records",
+        "unknown Kafka consumer setting",
+        "'kafka.max.poll.records'?",
+    ),
+    (
+        TOPICS,
+        TOPICS + "    options:\n      startingOffsets: latest\n",
+        7,
+        7,
+        "source.kafka.options.startingOffsets",
+        "not for options",
+        "source.kafka.start",
+    ),
+    (
+        TOPICS,
+        TOPICS + "    options: {kafka.ssl.key.password: abcdef}\n",
+        6,
+        39,
+        "source.kafka.options.kafka.ssl.key.password",
+        "holds a secret",
+        "${KAFKA_SSL_KEY_PASSWORD}",
+    ),
+    # the environment
+    (
+        "${KAFKA_BOOTSTRAP_SERVERS}",
+        "${NO}",
+        4,
+        24,
+        "source.kafka.bootstrap_servers",
+        "variable NO is not set",
+        "export NO=",
+    ),
+    ("${KAFKA_BOOTSTRAP_SERVERS}", "${a b}", 4, 24, "source.kafka.bootstrap_servers", "no environment variable", "$$"),
+    # YAML
+    ("name: taxi", "name: taxi\nname: taxi", 2, 1, "name", "stands twice", "line 1"),
+    ("name: taxi", "name: taxi\n? [a]\n: b", 2, 3, "", "a key must be a plain word", None),
+    ("name: taxi", "name: !thing taxi", 1, 7, "name", "the tag !thing means nothing", None),
+    ("name: taxi", "name: a: b", 1, 8, "", "mapping values are not allowed", "quotes"),
+    ("    topics", "\ttopics", 5, 1, "", "a tab where YAML wants spaces", "spaces"),
+    (TOPICS, "    topics: [trips\n", 6, 7, "", "no YAML", None),
+    (TOPICS, "    topics: *who\n", 5, 13, "", "undefined alias", "&name"),
+    ("checkpoint: ", "---\ncheckpoint: ", 12, 1, "", "a second document", "---"),
+    ("name: taxi", "name: ta\x07xi", 1, 9, "", "#x0007", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "column", "key", "what", "hint"), MISTAKES, ids=[f"{m[4]}-{m[5]}" for m in MISTAKES]
+)
+def test_each_mistake_has_its_place(
+    reading: Reader, old: str, new: str, line: int, column: int, key: str, what: str, hint: str | None
+) -> None:
+    config, found = reading(replace=(old, new))
+    assert config is None
+    shown = "\n".join(map(str, found))
+    fitting = [each for each in found if what in each.what]
+    assert fitting, shown
+    problem = fitting[0]
+    assert (problem.line, problem.column, problem.key) == (line, column, key), shown
+    assert problem.severity == "error"
+    if hint is not None:
+        assert hint in (problem.hint or ""), shown
+
+
+def test_all_mistakes_show_in_one_go(reading: Reader) -> None:
+    text = GOOD.replace("topics:", "tpoics:").replace("name: taxi", "name: 1-2\ntrigger: soon").replace("s3a:", "s4:")
+    _, found = reading(text)
+    assert [(each.line, each.key) for each in found] == [
+        (1, "name"),
+        (2, "trigger"),
+        (6, "source.kafka.tpoics"),
+        (13, "checkpoint"),
+    ]
+
+
+def test_all_that_does_not_fit_together_shows_in_one_go(reading: Reader) -> None:
+    text = GOOD.replace("checkpoint: s3a://lake/checkpoints/taxi\n", "upkeep: {}\n")
+    text = text.replace("  iceberg:\n    table: lake.nyc.trips\n", "  kafka: {topic: trips}\n")
+    _, found = reading(f"{text}expect: {{sane: {{rule: 'a > 0', on_violation: dead_letter}}}}\n")
+    assert [each.what.partition(" ")[2] for each in found] == [
+        "makes dead letters, and dead_letters does not say where they go",
+        "is the topic trips, which the source reads: rows would go in a circle",
+        "looks after Iceberg tables, and this pipeline writes to none",
+        "pipeline needs a checkpoint: s3a://bucket/path",
+    ]
+
+
+def test_mistakes_among_options_show_together_with_values_that_cannot_be_made_out(reading: Reader) -> None:
+    options = "    options: {kafka.fetch.min.bytes: x, kafka.client.id: '${NO}', a: 1, kafka.check.crcs: [1]}\n"
+    _, found = reading(replace=(TOPICS, TOPICS + options))
+    assert [each.key.removeprefix("source.kafka.options.") for each in found] == [
+        "kafka.fetch.min.bytes",
+        "kafka.client.id",
+        "a",
+        "kafka.check.crcs",
+    ]
+
+
+def test_a_misspelt_key_is_not_reported_as_missing_too(reading: Reader) -> None:
+    _, found = reading(replace=("bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}", "bootstrap_server: a:1"))
+    assert [each.what for each in found] == ["unknown option 'bootstrap_server' in 'source.kafka'"]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "the file is empty"),
+        ("# only a comment\n", "the file is empty"),
+        ("- a\n- b\n", "a pipeline file wants a block"),
+        ("taxi\n", "a pipeline file wants a block"),
+    ],
+)
+def test_a_file_that_holds_no_pipeline(reading: Reader, text: str, what: str) -> None:
+    config, found = reading(text)
+    assert config is None
+    assert what in found[0].what
+    assert (found[0].line, found[0].column) == (1, 1)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    _, found = problems(tmp_path / "no.yaml")
+    assert [each.what for each in found] == ["there is no such file"]
+    assert "lakefeed init" in (found[0].hint or "")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    _, found = problems(tmp_path)
+    assert found[0].what.startswith("cannot be read")
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_bytes(b"name: a\nb: \xff\n")
+    _, found = problems(tmp_path / "p.yaml")
+    assert (found[0].line, found[0].column, found[0].what) == (2, 4, "not UTF-8 text")
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(reading: Reader) -> None:
+    config, found = reading("\ufeff" + GOOD.replace("\n", "\r\n"))
+    assert found == []
+    assert config is not None
+
+
+class TestLimits:
+    def test_size(self, reading: Reader) -> None:
+        _, found = reading("# " + "x" * (1 << 20))
+        assert "larger than 1024 KiB" in found[0].what
+
+    def test_depth(self, reading: Reader) -> None:
+        _, found = reading("a: " + "[" * 2000 + "]" * 2000)
+        assert "nested deeper" in found[0].what
+
+    def test_aliases(self, reading: Reader) -> None:
+        _, found = reading("a: &a 1\nb: [" + "*a, " * 200 + "]")
+        assert "more than 100 aliases" in found[0].what
+
+    def test_billion_laughs(self, reading: Reader) -> None:
+        lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+        lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+        _, found = reading("\n".join(lines))
+        assert "unfold without end" in found[0].what
+
+    def test_an_alias_inside_itself(self, reading: Reader) -> None:
+        _, found = reading("a: &a [*a]")
+        assert "unfold without end" in found[0].what
+
+    def test_no_python_object_is_made(self, reading: Reader) -> None:
+        _, found = reading(replace=("name: taxi", "name: !!python/object/apply:os.system [id]"))
+        assert "means nothing here" in found[0].what
+
+
+def test_load_raises_one_error_for_all_problems(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(GOOD.replace("name: taxi", "nam: taxi").replace("trips]", "'t t']"))
+    with pytest.raises(ConfigError) as caught:
+        load(path, environment=ENVIRONMENT)
+    assert f"{path}:1:1: error: unknown option 'nam'" in str(caught.value)
+    assert f"{path}:5:14: error: 't t' can be no topic's name" in str(caught.value)
+
+
+def test_load_raises_a_single_problem_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(GOOD.replace("name: taxi", "nam: taxi"))
+    with pytest.raises(ConfigError) as caught:
+        load(path, environment=ENVIRONMENT)
+    assert caught.value.what == "unknown option 'nam'"
+    assert caught.value.where == f"{path}:1:1 (nam)"
+
+
+def test_wrong_variables_of_the_environment_are_named(reading: Reader) -> None:
+    _, found = reading(environment={**ENVIRONMENT, "AWS_ACCESS_KEY_ID": "only-one"})
+    assert [(each.file, each.what) for each in found] == [
+        ("the AWS variables of the environment", "access_key and secret_key belong together: give both or none")
+    ]
+
+
+def test_the_guides_examples_have_no_mistakes(reading: Reader) -> None:
+    guide = (Path(__file__).resolve().parents[4] / "docs" / "pipeline-files.md").read_text("utf-8")
+    pipeline, options = (block.partition("```")[0] for block in guide.split("```yaml\n")[1:])
+    names = ("SCHEMA_REGISTRY_URL", "KAFKA_USER", "KAFKA_PASSWORD")
+    environment = {**ENVIRONMENT, **dict.fromkeys(names, "http://127.0.0.1:1")}
+    config, found = reading(pipeline.replace("decode:", f"{options}decode:"), environment=environment)
+    assert found == []
+    assert config is not None
+    assert config.source.kafka is not None
+    assert "kafka.sasl.jaas.config" in config.source.kafka.options

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakefeed.config.loading.load import problems
+from lakefeed.config.models import PipelineConfig
+from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
+
+
+def value(config: PipelineConfig | None, path: str) -> object:
+    assert config is not None
+    at: object = config.model_dump(by_alias=True)
+    for part in path.split("/"):
+        at = at[int(part)] if isinstance(at, list) else at[part]  # type: ignore[index]
+    return at
+
+
+@pytest.mark.parametrize(
+    ("overrides", "path", "expected"),
+    [
+        (["name=other"], "name", "other"),
+        (["source.kafka.start=latest"], "source/kafka/start", "latest"),
+        (["source.kafka.max_records_per_batch=5"], "source/kafka/max_records_per_batch", 5),
+        (["source.kafka.topics.0=clicks"], "source/kafka/topics/0", "clicks"),
+        (["source.kafka.topics.1=clicks"], "source/kafka/topics/1", "clicks"),
+        (["source.kafka.topics=[a, b]"], "source/kafka/topics", ["a", "b"]),
+        (["source.kafka.topics=null", "source.kafka.topics_pattern=t.*", "decode=raw"], "source/kafka/topics", None),
+        (["source.kafka.options.kafka.max.poll.records=7"], "source/kafka/options/kafka.max.poll.records", 7),
+        (["spark.spark.sql.shuffle.partitions=4"], "spark/spark.sql.shuffle.partitions", 4),
+        (["sink.iceberg.partition_by.0=days(a)"], "sink/iceberg/partition_by", ["days(a)"]),
+        (["decode.metadata=[key]"], "decode/metadata", ["key"]),
+        (["decode.avro.registry.url=http://h"], "decode/avro/registry/url", "http://h"),
+        (["decode.avro.registry.username=me"], "decode/avro/registry/url", "http://127.0.0.1:1"),
+        (["decode=raw", "decode.on_null=skip"], "decode/on_null", "skip"),
+        (["s3.region=eu-west-1"], "s3/region", "eu-west-1"),
+        (["catalogs.x.type=rest", "catalogs.x.uri=http://h"], "catalogs/x/uri", "http://h"),
+        (["trigger=5 seconds"], "trigger", "5 seconds"),
+        (["trigger=a=b", "trigger=1 hour"], "trigger", "1 hour"),
+        (["source.kafka.bootstrap_servers=${THE_SECRET:-x}:1"], "source/kafka/bootstrap_servers", "hunter2hunter2:1"),
+    ],
+)
+def test_an_override_wins(reading: Reader, overrides: list[str], path: str, expected: object) -> None:
+    config, found = reading(overrides=overrides)
+    assert [each for each in found if each.severity == "error"] == []
+    assert value(config, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("override", "place", "what", "hint"),
+    [
+        ("sorce.kafka.start=latest", "--set sorce.kafka.start", "unknown option 'sorce'", "'source'?"),
+        ("source.kafka.strat=latest", "--set source.kafka.strat", "unknown option 'strat'", "'start'?"),
+        ("source.kafka.start=latst", "--set source.kafka.start", "one of earliest, latest", "'latest'?"),
+        ("topics=a", "--set topics", "unknown option 'topics'", "source.kafka.topics"),
+        ("source.kafka.topics.5=a", "--set source.kafka.topics.5", "an index from 0 to 1", None),
+        ("source.kafka.topics.x=a", "--set source.kafka.topics.x", "an index from 0 to 1", None),
+        ("source.kafka.topics.-1=a", "--set source.kafka.topics.-1", "an index from 0 to 1", None),
+        ("name.first=a", "--set name.first", "'first' leads nowhere", None),
+        ("trigger", "--set trigger", "an override is written path=value", "for instance --set"),
+        ("=5", "--set ", "an override is written path=value", None),
+        ("a..b=5", "--set a..b", "an override is written path=value", None),
+        ("trigger=[", "--set trigger", "no YAML", None),
+        ("trigger=${NO}", "--set trigger", "the environment variable NO is not set", None),
+        (
+            "source.kafka.options.kafka.max.pol.records=1",
+            "--set source.kafka.options.kafka.max.pol.records",
+            "",
+            "poll",
+        ),
+        ("s3.secret_key=hunter2", "--set s3.secret_key", "written out on the command line", "${AWS_SECRET_ACCESS_KEY}"),
+    ],
+)
+def test_a_wrong_override_is_named_as_it_was_given(
+    reading: Reader, override: str, place: str, what: str, hint: str | None
+) -> None:
+    _, found = reading(overrides=[override])
+    fitting = [each for each in found if each.file == place]
+    assert fitting, found
+    assert what in fitting[0].what
+    assert (fitting[0].line, fitting[0].column) == (None, None)
+    assert (hint or "") in (fitting[0].hint or "")
+
+
+def test_an_override_mends_what_the_file_has_wrong(reading: Reader) -> None:
+    config, found = reading(replace=("name: taxi", "name: 1"), overrides=["name=taxi"])
+    assert found == []
+    assert config is not None
+
+
+def test_wrong_overrides_do_not_hide_mistakes_of_the_file(reading: Reader) -> None:
+    _, found = reading(replace=("name: taxi", "nam: taxi"), overrides=["trigger"])
+    assert [each.where[-8:] for each in found] == ["yaml:1:1", " trigger"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    bound=st.integers(min_value=1, max_value=10**12),
+    topics=st.lists(st.from_regex(r"[A-Za-z][A-Za-z0-9_-]{0,20}", fullmatch=True), min_size=1, max_size=5, unique=True),
+    subject=st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufffe\uffff")),
+)
+def test_any_value_arrives_as_it_was_meant(
+    tmp_path_factory: pytest.TempPathFactory, bound: int, topics: list[str], subject: str
+) -> None:
+    """JSON is YAML: what json.dumps writes is read back, with $$ for a dollar sign."""
+    path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"
+    path.write_text(GOOD)
+    overrides = [
+        f"source.kafka.max_records_per_batch={bound}",
+        f"source.kafka.topics={json.dumps(topics)}",
+        f"decode.avro.subject={json.dumps(subject).replace('$', '$$')}",
+    ]
+    config, found = problems(path, overrides=overrides, environment=ENVIRONMENT)
+    assert found == []
+    assert value(config, "source/kafka/max_records_per_batch") == bound
+    assert value(config, "source/kafka/topics") == topics
+    assert value(config, "decode/avro/subject") == subject
+
+
+@settings(deadline=None)
+@given(override=st.text(max_size=60))
+def test_no_override_can_do_more_than_be_refused(tmp_path_factory: pytest.TempPathFactory, override: str) -> None:
+    path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"
+    path.write_text(GOOD)
+    config, found = problems(path, overrides=[override], environment=ENVIRONMENT)
+    assert (config is None) == any(each.severity == "error" for each in found)
+
+
+@settings(deadline=None)
+@given(text=st.text(max_size=200))
+def test_no_text_can_do_more_than_be_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = Path(tmp_path_factory.getbasetemp()) / "property.yaml"
+    path.write_text(text, "utf-8", errors="replace")
+    config, found = problems(path, environment=ENVIRONMENT)
+    assert config is None
+    assert found

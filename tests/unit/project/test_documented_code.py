@@ -1,0 +1,178 @@
+"""What README and docs show of Python and of pipeline files fits the code: names, arguments, settings."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lakefeed.config.loading.load import read
+from lakefeed.config.loading.problem import errors_of
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+VARIABLES = {
+    "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9092",
+    "SCHEMA_REGISTRY_URL": "http://127.0.0.1:8081",
+    "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/nowhere/lake.db",
+    "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
+    **dict.fromkeys(
+        ("CATALOG_PASSWORD", "CATALOG_CREDENTIAL", "PASSWORD", "DATABASE_PASSWORD", "SEARCH_PASSWORD", "KAFKA_USER"),
+        "not-a-secret",
+    ),
+    "KAFKA_PASSWORD": "not-a-secret",
+}
+# What a fragment stands in. A block that it shows itself takes the place of the one here.
+AROUND: dict[str, Any] = {
+    "name": "trips",
+    "source": {"kafka": {"bootstrap_servers": "${KAFKA_BOOTSTRAP_SERVERS}", "topics": ["trips"]}},
+    "decode": {"avro": {"registry": "${SCHEMA_REGISTRY_URL}"}},  # Its columns are not known here.
+    "sink": {"iceberg": {"table": "lake.nyc.trips"}},
+    "checkpoint": "s3a://lake/checkpoints/trips",
+    "catalogs": {"other": {"type": "rest", "uri": "https://catalog.internal/api", "warehouse": "w"}},
+}
+FUNCTION = "def {name}(rows, **options):\n    return rows\n"
+
+
+def blocks(language: str) -> list[Any]:
+    return [
+        pytest.param(page, match[1], id=f"{page.name}:{page.read_text()[: match.start()].count(chr(10)) + 1}")
+        for page in PAGES
+        for match in re.finditer(rf"```{language}\n(.*?)```", page.read_text(), re.S)
+    ]
+
+
+def names_of_the_page(page: Path) -> dict[str, Any]:
+    """What the page's blocks import from lakefeed: blocks of one page go on from each other."""
+    names: dict[str, Any] = {"lf": importlib.import_module("lakefeed")}
+    for match in re.finditer(r"```python\n(.*?)```", page.read_text(), re.S):
+        for node in ast.walk(ast.parse(match[1])):
+            if isinstance(node, ast.Import):
+                for each in node.names:
+                    if each.name.partition(".")[0] == "lakefeed":
+                        names[each.asname or each.name] = importlib.import_module(each.name)
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "lakefeed":
+                module = importlib.import_module(node.module or "")
+                for each in node.names:
+                    if not hasattr(module, each.name):
+                        importlib.import_module(f"{node.module}.{each.name}")
+                    names[each.asname or each.name] = getattr(module, each.name)
+    return names
+
+
+def found(node: ast.expr, names: dict[str, Any]) -> Any:
+    """The object that an expression names; None for what only a run could tell."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute):
+        owner = found(node.value, names)
+        if owner is None:
+            return None
+        if not hasattr(owner, node.attr):
+            if any(node.attr in getattr(each, "__annotations__", {}) for each in getattr(owner, "__mro__", ())):
+                return None  # A field of a class.
+            raise AssertionError(f"line {node.lineno}: {ast.unparse(node)} does not exist")
+        return getattr(owner, node.attr)
+    if isinstance(node, ast.Call):
+        called = found(node.func, names)
+        result = called if inspect.isclass(called) else _result(called)
+        return result if inspect.isclass(result) and result.__module__.startswith("lakefeed") else None
+    return None
+
+
+def _result(called: Any) -> Any:
+    """The class that a function returns, where it says so; the class itself for a constructor such as from_file."""
+    returns = getattr(called, "__annotations__", {}).get("return")
+    owner = getattr(called, "__self__", None)
+    if returns in ("Self", getattr(owner, "__name__", None)):
+        return owner
+    return getattr(inspect.getmodule(called), returns, None) if isinstance(returns, str) else returns
+
+
+def wrong_in(block: str, names: dict[str, Any]) -> list[str]:
+    wrong = []
+    for node in ast.walk(ast.parse(block)):
+        try:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                names[node.targets[0].id] = None
+            if isinstance(node, ast.Attribute):
+                found(node, names)
+            if isinstance(node, ast.Call) and (called := found(node.func, names)) is not None:
+                _bind(called, node)
+        except (AssertionError, TypeError) as error:
+            wrong.append(f"{ast.unparse(node)}: {error}")
+    return wrong
+
+
+def _bind(called: Any, node: ast.Call) -> None:
+    if not callable(called):
+        raise TypeError("cannot be called")
+    if isinstance(node.func, ast.Attribute) and inspect.isfunction(called) and "." in called.__qualname__:
+        called = inspect.signature(called).replace(parameters=list(inspect.signature(called).parameters.values())[1:])
+    else:
+        called = inspect.signature(called)
+    called.bind(*node.args, **{each.arg: each.value for each in node.keywords if each.arg})
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("python"))
+def test_the_names_and_arguments_of_python_exist(page: Path, block: str) -> None:
+    assert wrong_in(block, names_of_the_page(page)) == []
+
+
+def test_a_wrong_name_and_a_wrong_argument_are_noticed() -> None:
+    names = names_of_the_page(ROOT / "README.md")
+    assert wrong_in("lf.read_topics(spark)", dict(names))
+    assert wrong_in('lf.read_topic(spark, "t", rangs=[])', dict(names))
+    assert wrong_in('lf.Pipeline.from_file("f").run(sparc=spark)', dict(names))
+    assert wrong_in('lf.Pipeline.from_file("f").runs', dict(names))
+    assert wrong_in('lf.Pipeline.from_file("f").run(spark=spark, once=True)', dict(names)) == []
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("yaml"))
+def test_a_pipeline_file_is_right_and_a_fragment_is_in_its_place(page: Path, block: str, tmp_path: Path) -> None:
+    assert wrong_in_yaml(block, tmp_path / "pipeline.yaml") == []
+
+
+def test_a_wrong_setting_is_noticed(tmp_path: Path) -> None:
+    assert wrong_in_yaml("sink: {iceberg: {tabel: lake.nyc.trips}}\n", tmp_path / "pipeline.yaml")
+    assert wrong_in_yaml("    options: {kafka.client.id: me}\n", tmp_path / "pipeline.yaml") == []
+    assert wrong_in_yaml("    no_such_thing: {a: b}\n", tmp_path / "pipeline.yaml")
+
+
+def beside(module: str) -> str | None:
+    """The module that a page shows to be put beside the pipeline file."""
+    comment = f"# beside pipeline.yaml: {module}.py"
+    return next((text for each in blocks("python") if (text := str(each.values[1])).startswith(comment)), None)
+
+
+def wrong_in_yaml(block: str, file: Path) -> list[str]:
+    """The errors of a pipeline file, or of a file around the fragment that the block is.
+
+    An indented block is a part of a block deeper down: of the one that has such a key.
+    """
+    text = block.replace("table: …", "table: lake.nyc.trips")
+    shown = yaml.safe_load(text)
+    if block.startswith(" "):
+        (key,) = shown
+        shown = {
+            "options": {"source": {"kafka": {**AROUND["source"]["kafka"], **shown}}},
+            "properties": {"catalogs": {"lake": {"type": "rest", "uri": "https://c", "warehouse": "w", **shown}}},
+        }.get(key, shown)
+    whole = {**AROUND, **shown} if "name" not in shown or "checkpoint" not in shown else shown
+    if "kafka" in shown.get("source", {}):
+        whole["source"] = {"kafka": {**AROUND["source"]["kafka"], **shown["source"]["kafka"]}}
+        if "topics_pattern" in shown["source"]["kafka"]:
+            del whole["source"]["kafka"]["topics"]
+    if "{topic}" in str(whole["sink"].get("iceberg", {}).get("table")):
+        whole.pop("checkpoint", None)
+    for module, name in re.findall(r"\b(?:path|python): \"(\w+):(\w+)\"", block):
+        (file.parent / f"{module}.py").write_text(beside(module) or FUNCTION.format(name=name))
+    file.write_text(yaml.safe_dump(whole, sort_keys=False))
+    reading = read(file, environment=VARIABLES)
+    return [str(each) for each in errors_of(reading.problems)]

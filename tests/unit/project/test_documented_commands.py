@@ -1,0 +1,159 @@
+"""What README, docs and Makefile tell a stranger to type can be typed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import pytest
+
+from lakefeed.cli import demo
+from lakefeed.cli.main import root
+from lakefeed.config.loading import load
+from lakefeed.local.home import Home, Memory
+from tests.faults import test_sweep
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_two_workers_of_one_run_draw_the_same_seeds_and_two_runs_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEED", raising=False)
+    monkeypatch.setenv("SEEDS", "3")
+    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "one")
+    drawn = test_sweep.seeds()
+    assert len(set(drawn)) == 3
+    assert test_sweep.seeds() == drawn
+    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "two")
+    assert test_sweep.seeds() != drawn
+    monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID")
+    assert test_sweep.seeds() != test_sweep.seeds()
+
+
+def test_what_the_demo_prints_is_enough_for_a_shell_that_knows_nothing(tmp_path: Path) -> None:
+    home = Home(tmp_path / "the demo's home")
+    home.make()
+    home.remember(Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1, "registry": 2, "store": 3}))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("PATH", "/usr/bin:/bin")
+        printed = demo._look_around("lake.nyc.trips", home=home.root, keep=True)
+    commands = [line.strip() for line in printed.splitlines() if line.startswith("  ")]
+    (verify,) = (each for each in commands if each.startswith("lakefeed verify "))
+    # The servers are not there. The command is found, and the file gets each variable that it needs.
+    checked = "\n".join([*commands[: commands.index(verify)], "command -v lakefeed", "env"])
+    ran = subprocess.run(
+        ["/bin/bash", "-euc", checked], env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    environment = dict(line.partition("=")[::2] for line in ran.stdout.splitlines() if "=" in line)
+    read = load.read(Path(shlex.split(verify)[2]), environment=environment)
+    assert list(read.problems) == []
+    assert "KAFKA_BOOTSTRAP_SERVERS=127.0.0.1:1\n" in ran.stdout
+    assert "/catalog.db" in ran.stdout
+
+
+def blocks(page: Path) -> list[str]:
+    """The command blocks of a page, a command a line, without comments and answers."""
+    found = re.findall(r"```(?:sh|bash|console)\n(.*?)```", page.read_text(), re.S)
+    lines = [line for block in found for line in block.replace("\\\n", " ").splitlines()]
+    if "```console" in page.read_text():
+        lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return [line for line in (each.partition(" #")[0].strip() for each in lines) if line and not line.startswith("#")]
+
+
+def lakefeed_commands() -> list[tuple[str, str]]:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [
+        (page.name, line)
+        for page in pages
+        if page.name != "commands.md"
+        for line in blocks(page)
+        if line.startswith("lakefeed ")
+    ]
+
+
+def test_each_lakefeed_command_of_readme_and_docs_parses() -> None:
+    """Its options exist and have the values that they take. What they do is tried by each command's own tests."""
+    commands = lakefeed_commands()
+    assert len(commands) > 40
+    wrong = []
+    for page, line in commands:
+        words = [
+            word
+            for word in shlex.split(line.partition(" && ")[0].partition(" | ")[0].partition(" > ")[0])
+            if word != "…"
+        ]
+        try:
+            _parse(root, words[1:])
+        except click.ClickException as error:
+            wrong.append(f"{page}: {line}: {error.format_message()}")
+    assert wrong == []
+
+
+def _parse(command: click.Command, words: list[str]) -> None:
+    """Resolve and parse a command line, and run nothing."""
+    context = command.make_context(command.name or "", list(words), resilient_parsing=False)
+    if isinstance(command, click.Group):
+        rest = [*context._protected_args, *context.args]
+        _, inner, remaining = command.resolve_command(context, rest)
+        assert inner is not None
+        _parse(inner, remaining)
+
+
+def test_each_make_target_that_is_written_down_is_there_and_what_it_runs_exists() -> None:
+    """``make -n`` names the files and modules; the slow suites run them: make test, demo, examples and faults in CI."""
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.M))
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    named = {
+        name
+        for page in pages
+        for text in (*blocks(page), *re.findall(r"`(make [^`]+)`", page.read_text()))
+        for name in re.findall(r"^make ([a-z-]+)", text)
+    }
+    assert named <= targets, named - targets
+    assert set(re.findall(r"^\.PHONY: (.*)", makefile, re.M)[0].split()) == targets
+    # `make test ARGS=…` hands its own variables to each make below it.
+    bare = {name: value for name, value in os.environ.items() if name not in ("ARGS", "MAKEFLAGS", "MAKEOVERRIDES")}
+    for target in sorted(targets):
+        command = ["make", "-n", target]
+        ran = subprocess.run(command, cwd=ROOT, env=bare, capture_output=True, text=True, check=True).stdout
+        for path in re.findall(r"(?:tools|tests)/[a-z_/]+(?:\.py)?", ran):
+            assert (ROOT / path).exists(), (target, path)
+        for module in re.findall(r"-m (tools\.[a-z_]+)", ran):
+            assert find_spec(module) is not None, (target, module)
+        for line in re.findall(r"bin/(lakefeed .*)", ran):
+            _parse(root, shlex.split(line)[1:])
+
+
+@pytest.mark.slow
+def test_make_faults_collects() -> None:
+    """The other targets of pytest collect what this test is in."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "tests/faults/test_sweep.py",
+    ]
+    environment = {**os.environ, "SEEDS": "3", "SEED": ""}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert re.search(r"\b3 tests collected|\b3/", ran.stdout), ran.stdout
+
+
+def test_the_pipeline_files_that_readme_and_docs_name_exist() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    named = {
+        each for page in pages for each in re.findall(r"examples/[\w/]+\.(?:yaml|py|sql|proto|md)", page.read_text())
+    }
+    assert named
+    assert [each for each in sorted(named) if not (ROOT / each).exists()] == []

@@ -1,0 +1,43 @@
+"""Each example has a comment with the commands that run it, and a result that is held to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lakefeed.config.loading.load import read
+from tools.examples import commands
+from tools.expected import EXAMPLES
+
+ROOT = Path(__file__).parents[3]
+# For the notebooks beside it; one with a test of its own.
+WITHOUT_RESULT = {"notebooks/live.yaml", "kinesis/pipeline.yaml"}
+FILES = sorted(str(each.relative_to(ROOT / "examples")) for each in (ROOT / "examples").glob("*/*.yaml"))
+ADDRESSES = {
+    "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
+    "SCHEMA_REGISTRY_URL": "http://127.0.0.1:1",
+    "LAKEFEED_CATALOG_URI": "jdbc:sqlite:/nowhere/lake.db",
+    "LAKEFEED_WAREHOUSE": "s3://lake/warehouse",
+    "ELASTICSEARCH_URL": "http://127.0.0.1:1",
+    "DATABASE_URL": "jdbc:postgresql://127.0.0.1:1/shop",
+    "DATABASE_USER": "feeder",
+    "DATABASE_PASSWORD": "of a test",
+    "PWD": str(ROOT),
+}
+
+
+def test_each_has_a_result() -> None:
+    assert {each.file for each in EXAMPLES} == set(FILES) - WITHOUT_RESULT
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_it_says_how_to_run_it_and_has_no_mistakes(file: str) -> None:
+    assert commands(ROOT / "examples" / file)
+    assert [str(each) for each in read(ROOT / "examples" / file, environment=ADDRESSES).problems] == []
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_it_is_listed_in_the_documents(file: str) -> None:
+    folder = file.partition("/")[0]
+    assert f"](../examples/{folder}/" in (ROOT / "docs" / "examples.md").read_text("utf-8")

@@ -1,0 +1,18 @@
+"""py4j looks a method up by its name alone: which of two of one name it finds is the JVM's choice of the day."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+JAVA = Path(__file__).parents[3] / "jvm" / "src" / "main" / "java"
+METHOD = re.compile(r"^    public (?P<static>static )?(?:<.+?> )?[\w<>\[\], .?]+ (?P<name>\w+)\(", re.MULTILINE)
+
+
+@pytest.mark.parametrize("source", sorted(JAVA.rglob("*.java")), ids=lambda source: source.stem)
+def test_no_static_method_shares_its_name_with_one_of_an_object(source: Path) -> None:
+    static: set[str] = set()
+    of_object: set[str] = set()
+    for method in METHOD.finditer(source.read_text()):
+        (static if method["static"] else of_object).add(method["name"])
+    assert not static & of_object

@@ -1,0 +1,184 @@
+"""Registered schemas that no table can be made of: the error names subject, version and id, whatever is wrong."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from lakefeed.cli.schema import schema as command
+from lakefeed.config.connections import Registry
+from lakefeed.config.decoding import AvroDecode, Decode
+from lakefeed.errors import ConfigError
+from lakefeed.operations.preflight.connect import _subject, _subjects
+from lakefeed.operations.preflight.discover import _registered
+from lakefeed.records.decode.avro_schema import table_schema
+from lakefeed.records.decode.references import inlined
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from tests.support.registry_in_a_thread import RegistryInAThread
+from tests.unit.records.schema.test_merge import field, record
+from tests.unit.records.schema.test_parse import MALFORMED, bomb, nested_arrays
+
+NAMED = "the schema of subject trips-value, version 3, id 7 cannot be used: "
+JSON_SCHEMAS: list[Any] = [
+    {"type": "object", "properties": []},
+    {"type": 5, "properties": {"a": {}}},
+    {"type": "object", "properties": {"a": {"type": 5}}},
+    {"type": "object", "properties": {"a": {"type": "array", "items": {"$ref": 5}}}},
+    {"type": "object", "properties": {"a": {"type": "string"}}, "required": 5},
+    {"type": "object", "allOf": 5},
+    {"type": "object", "properties": {"a": {"anyOf": 5}}},
+    {"type": "object", "properties": {"a": {"enum": 5}}},
+    [],
+    5,
+]
+
+
+def registered(document: Any, kind: str = "AVRO") -> RegisteredSchema:
+    text = document if isinstance(document, str) else json.dumps(document)
+    return RegisteredSchema(subject="trips-value", version=3, schema_id=7, text=text, kind=kind)
+
+
+@pytest.mark.parametrize("document", [each for each, _ in MALFORMED])
+def test_malformed_avro(document: Any) -> None:
+    with pytest.raises(ConfigError) as refused:
+        table_schema(None, registered(json.dumps(document)), registry="http://registry")
+    assert refused.value.what.startswith(NAMED)
+    assert refused.value.where == "http://registry"
+    assert refused.value.exit_status == 2
+
+
+@pytest.mark.parametrize("document", JSON_SCHEMAS, ids=json.dumps)
+def test_malformed_json_schema(document: Any) -> None:
+    """Some of these say nothing wrong to a lenient reader; none is a traceback."""
+    with suppress(ConfigError):
+        table_schema(None, registered(document, "JSON"), registry="http://registry")
+
+
+def test_an_error_of_json_schema_names_the_schema_too() -> None:
+    with pytest.raises(ConfigError) as refused:
+        table_schema(None, registered(5, "JSON"), registry="http://registry")
+    assert refused.value.what.startswith(NAMED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"properties":{"a":' * 300 + "{}" + "}}" * 300,
+        '{"type":"object","properties":{"a":' * 3_000 + "{}" + "}}" * 3_000,
+        '{"type":"array","items":' * 300 + "{}" + "}" * 300,
+    ],
+)
+def test_deep_json_schema(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"levels|object"):
+        table_schema(None, registered(text, "JSON"), registry="http://registry")
+
+
+def test_names_that_differ_in_case_only_are_an_error_of_the_first_schema_too() -> None:
+    """As they are of a later one (``test_merge``), at any depth."""
+    inner = {"type": "record", "name": "n.Inner", "fields": [field("x", "int"), field("X", "int")]}
+    for schema, names in [
+        (record(field("id"), field("ID")), "R.id and R.ID"),
+        (record(field("a", {"type": "array", "items": ["null", inner]})), "Inner.x and Inner.X"),
+    ]:
+        with pytest.raises(ConfigError, match=f"the fields {names} differ in case only"):
+            table_schema(None, registered(schema), registry="http://registry")
+
+
+def test_commands_name_the_schema(tmp_path: Path) -> None:
+    """``check --connect``, ``schema show`` and ``init`` ask a registry whose schema is wrong."""
+    for document in (5, {"type": "record", "name": "R", "fields": None}, bomb(), json.loads(nested_arrays(300))):
+        with RegistryInAThread() as registry:
+            found = {"subject": "trips-value", "version": 1, "id": 7, "schema": json.dumps(document)}
+            registry.versions["trips-value", 1] = found
+            words = "the schema of subject trips-value, version 1, id 7 cannot be used: "
+            with pytest.raises(ConfigError, match=words):
+                _subject(Registry(url=registry.url), "trips-value", "avro")
+            with pytest.raises(ConfigError, match=words):
+                _registered(SchemaRegistry(registry.url).latest("trips-value"), "", registry=registry.url)
+            pipeline = tmp_path / "pipeline.yaml"
+            pipeline.write_text(
+                f"""
+name: trips
+source: {{kafka: {{bootstrap_servers: "127.0.0.1:1", topics: [trips]}}}}
+decode: {{avro: {{registry: "{registry.url}"}}}}
+sink: {{iceberg: {{table: lake.nyc.trips}}}}
+trigger: 1 minute
+checkpoint: s3a://lake/checkpoints/trips
+catalogs: {{lake: {{type: jdbc, uri: "jdbc:sqlite:{tmp_path}/c.db", warehouse: "s3://lake/w"}}}}
+"""
+            )
+            done = CliRunner().invoke(command, ["show", str(pipeline)])
+            assert isinstance(done.exception, ConfigError), done.output
+            assert words in done.exception.what
+
+
+def test_references_that_loop_are_read_once() -> None:
+    a = {"type": "record", "name": "A", "fields": [field("b", "B")]}
+    b = {"type": "record", "name": "B", "fields": [field("a", ["null", "A"])]}
+    with RegistryInAThread() as registry:
+        to = {name: {"name": name.upper(), "subject": name, "version": 1} for name in "ab"}
+        registry.versions["a", 1] = {
+            "subject": "a",
+            "version": 1,
+            "id": 1,
+            "schema": json.dumps(a),
+            "references": [to["b"]],
+        }
+        registry.versions["b", 1] = {
+            "subject": "b",
+            "version": 1,
+            "id": 2,
+            "schema": json.dumps(b),
+            "references": [to["a"]],
+        }
+        latest = SchemaRegistry(registry.url).latest("a")
+        assert sum(registry.requests.values()) <= 4
+    table_schema(None, latest, registry=registry.url)
+
+
+def test_references_are_bounded() -> None:
+    with RegistryInAThread() as registry:
+        for at in range(100):
+            registry.versions[f"s{at}", 1] = {
+                "subject": f"s{at}",
+                "version": 1,
+                "id": at + 1,
+                "schema": '"int"',
+                "references": [{"name": "x", "subject": f"s{at + 1}", "version": 1}],
+            }
+        with pytest.raises(ConfigError, match="through more than 32"):
+            SchemaRegistry(registry.url).latest("s0")
+
+
+@pytest.mark.parametrize(
+    "referred", ["5", "{", '{"type":"record"}', '{"type":"record","name":"X","fields":5}', nested_arrays(2_000)]
+)
+def test_a_malformed_reference_is_an_error_with_words(referred: str) -> None:
+    whole = json.dumps(record(field("x", "X")))
+    try:
+        text = inlined(whole, [referred])
+    except ConfigError:
+        return
+    with pytest.raises(ConfigError):
+        table_schema(None, registered(text), registry="http://registry")
+
+
+def test_subjects_that_records_may_be_of_have_to_be_there() -> None:
+    with RegistryInAThread() as registry:
+        registry.versions["trips-value", 1] = {
+            "subject": "trips-value",
+            "version": 1,
+            "id": 7,
+            "schema": json.dumps(record(field("a"))),
+        }
+        decode = Decode(avro=AvroDecode(registry=Registry(url=registry.url), subjects=["{topic}-value", "tripz-value"]))
+        checks = _subjects(decode, "decode", "value", "trips")
+        found = [problem for check in checks for problem in check()]
+    assert [each.key for each in found] == ["decode.avro.subjects.1"]
+    assert "no subject tripz-value" in found[0].what
+    assert found[0].hint == "did you mean trips-value?"

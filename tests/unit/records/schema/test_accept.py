@@ -1,0 +1,121 @@
+"""Whose records become rows: ``schema.accept``, and that a table does not follow a schema that is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lakefeed.config.failures import Accept
+from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.records.schema.accept import refusal
+from lakefeed.records.schema.evolution import Evolution, Policy
+from tests.unit.records.schema.test_merge import field, record
+
+TRIP = record(field("id", "long"), field("fare", "double"), name="Trip", namespace="nyc")
+PAYMENT = record(field("amount", "double"), field("currency"), name="Payment", namespace="shop")
+FOREIGN = "the record is a shop.Payment, but the table's rows are nyc.Trip"
+
+
+def fields_of(schema: str) -> list[str]:
+    return [each["name"] for each in json.loads(schema)["fields"]]
+
+
+def why(writer: Any, accept: Accept = "same_record", reader: Any = TRIP) -> str | None:
+    return refusal(json.dumps(reader), json.dumps(writer), accept)
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [
+        TRIP,
+        {**TRIP, "namespace": "nyc.v2"},
+        {**TRIP, "name": "Ride", "aliases": ["Trip"]},
+        {**TRIP, "name": "Ride", "aliases": ["old.Trip"]},
+        record(field("id", "long"), name="Trip"),
+        record({**field("number", "long"), "aliases": ["id"]}, name="Trip"),
+        record(field("id", "string"), field("other"), name="Trip"),  # A type that does not fit is another rule's.
+    ],
+)
+def test_a_version_of_the_same_record_is_taken(writer: Any) -> None:
+    assert why(writer) is None
+
+
+def test_an_alias_of_the_readers_is_enough() -> None:
+    assert why({**TRIP, "name": "Ride"}, reader={**TRIP, "aliases": ["nyc.Ride"]}) is None
+
+
+def test_another_record_is_refused() -> None:
+    assert why(PAYMENT) == FOREIGN
+    # Fields in common are no proof: two kinds of records both have an id.
+    assert why({**TRIP, "name": "Payment", "namespace": "shop"}) == FOREIGN
+    assert why({**PAYMENT, "name": "Trip"}) == "the record shares no field with the table's rows, which are nyc.Trip"
+    assert why(record(name="Trip")) == "the record shares no field with the table's rows, which are nyc.Trip"
+
+
+def test_resolvable_refuses_what_avro_would() -> None:
+    writer = record(field("id", "long"), name="Trip")
+    assert why(writer, "resolvable") == "the record has no field fare, which is required and has no default"
+    with_default = record(field("id", "long"), {**field("fare", "double"), "default": 0.0}, name="Trip")
+    assert why(writer, "resolvable", with_default) is None
+    nullable = record(field("id", "long"), field("fare", ["double", "null"]), name="Trip")
+    assert why(writer, "resolvable", nullable) is None
+
+
+def test_any_takes_all() -> None:
+    assert why(PAYMENT, "any") is None
+
+
+def test_titles_of_json_schemas_are_no_names() -> None:
+    renamed, foreign = {**TRIP, "name": "Fahrt"}, {**PAYMENT, "name": "Trip"}
+    assert refusal(json.dumps(TRIP), json.dumps(renamed), "same_record", by_name=False) is None
+    assert refusal(json.dumps(TRIP), json.dumps(foreign), "same_record", by_name=False) is not None
+
+
+def test_no_record_is_an_error() -> None:
+    with pytest.raises(ConfigError):
+        why(["null", TRIP])
+
+
+@pytest.mark.parametrize("policy", ["evolve", "ignore", "fail"])
+def test_the_table_does_not_follow_a_foreign_schema(policy: Policy) -> None:
+    """Under ``fail`` too: a misrouted record is no change of the schema, so it is judged as an unreadable one."""
+    evolution = Evolution(policy, json.dumps(TRIP), known_ids=[1])
+    assert evolution.meet(2, json.dumps(PAYMENT)) is None
+    assert evolution.reader_schema == json.dumps(TRIP)
+    assert evolution.incompatible[2].what == FOREIGN
+    assert evolution.merged_ids == {1}
+    assert [str(each) for each in evolution.take_warnings()] == [f"schema id 2: {FOREIGN}; its records are not landed"]
+
+
+def test_any_lets_the_table_follow() -> None:
+    evolution = Evolution("evolve", json.dumps(TRIP), known_ids=[1], accept="any")
+    assert evolution.meet(2, json.dumps(PAYMENT)) is not None
+    assert fields_of(evolution.reader_schema) == ["id", "fare", "amount", "currency"]
+
+
+def test_versions_may_come_in_any_order() -> None:
+    """A version that shares no field with the first one may share some with a later one."""
+    first, last = record(field("a"), name="R"), record(field("b"), name="R")
+    between = record(field("a"), field("b"), name="R")
+    evolution = Evolution("evolve", json.dumps(first), known_ids=[1])
+    assert evolution.meet(2, json.dumps(last)) is None
+    assert 2 in evolution.known_ids
+    assert evolution.meet(3, json.dumps(between)) is not None
+    assert 2 not in evolution.known_ids  # It is to be met again,
+    assert evolution.meet(2, json.dumps(last)) is not None  # and fits now.
+    assert evolution.incompatible == {}
+    assert evolution.take_warnings() == ()
+    assert evolution.meet(4, json.dumps(last)) is None
+
+
+def test_a_copy_is_its_own() -> None:
+    evolution = Evolution("evolve", json.dumps(TRIP), known_ids=[1])
+    before = evolution.copy()
+    evolution.refuse(2, SchemaIncompatible("no"))
+    evolution.meet(3, json.dumps(record(field("id", "long"), field("new"), name="Trip")))
+    assert before.known_ids == {1}
+    assert before.incompatible == {}
+    assert before.reader_schema == json.dumps(TRIP)
+    assert before.take_warnings() == ()

@@ -1,0 +1,71 @@
+"""Chains of any schemas: every change is applied or refused with words, and the table can follow what is applied."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from pyspark.sql.types import StructType
+
+from lakefeed.errors import ConfigError, LakefeedError, SchemaIncompatible
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.differences import renames
+from lakefeed.records.schema.evolution import Evolution
+from lakefeed.records.schema.merge import merged
+from tests.support.any_schemas import Schemas
+
+CHAINS = 100
+
+
+def run_of(seed: int) -> dict[str, int]:
+    """One chain through all that a feed does with schemas; counts what became of its versions."""
+    schemas = Schemas(seed)
+    version = schemas.record()
+    reader = json.dumps(version)
+    counts = {"merged": 0, "refused": 0, "first": 0}
+    try:
+        have = columns_of(reader)
+        statements("c.n.t", have=StructType(), want=have)
+    except LakefeedError:
+        counts["first"] += 1
+        return counts
+    evolution = Evolution("evolve", reader, known_ids=[0])
+    for schema_id in range(1, 5):
+        version = schemas.next(version)
+        text = json.dumps(version)
+        try:
+            merge = evolution.meet(schema_id, text)
+        except ConfigError:
+            counts["refused"] += 1
+            continue
+        if schema_id in evolution.incompatible:
+            assert evolution.incompatible[schema_id].what
+            counts["refused"] += 1
+            continue
+        counts["merged"] += 1
+        after = evolution.reader_schema
+        want = columns_of(after)
+        with suppress(SchemaIncompatible):
+            for each in statements("c.n.t", have=have, want=want, changes=renames(after)):
+                assert each.startswith("ALTER TABLE `c`.`n`.`t` ")
+        again = merged(after, text)
+        assert again.changes == (), again.changes
+        for change in merge.changes if merge else ():
+            assert str(change)
+        have = want
+    return counts
+
+
+@pytest.mark.parametrize("begin", [0])
+def test_every_change_is_applied_or_refused_with_words(begin: int) -> None:
+    counts = {"merged": 0, "refused": 0, "first": 0}
+    for seed in range(begin, begin + CHAINS):
+        try:
+            for key, count in run_of(seed).items():
+                counts[key] += count
+        except Exception as failed:
+            raise AssertionError(f"seed {seed}: {type(failed).__name__}: {failed}") from failed
+    assert counts["merged"] > CHAINS
+    assert counts["refused"] > CHAINS / 3

@@ -1,0 +1,193 @@
+"""From the table's columns and the rows' to statements. That Iceberg takes them: tests/integration."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql import types as t
+
+from lakefeed.clients.iceberg.sql import set_properties
+from lakefeed.errors import SchemaIncompatible
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.differences import Change, renames
+from tests.unit.records.schema.test_merge import decimal, field, join, record
+
+TABLE = "lake.nyc.trips"
+ALTER = "ALTER TABLE `lake`.`nyc`.`trips` "
+
+
+def struct(**fields: t.DataType) -> t.StructType:
+    return t.StructType([t.StructField(name, type_) for name, type_ in fields.items()])
+
+
+INT, LONG, TEXT = t.IntegerType(), t.LongType(), t.StringType()
+
+
+def changed(have: t.StructType, want: t.StructType, *changes: Change) -> list[str]:
+    made = statements(TABLE, have=have, want=want, changes=changes)
+    assert all(each.startswith(ALTER) for each in made)
+    return [each.removeprefix(ALTER) for each in made]
+
+
+def test_rows_that_fit_need_nothing() -> None:
+    have = struct(a=LONG, b=TEXT)
+    assert changed(have, have) == []
+    assert changed(have, struct(b=TEXT, a=INT)) == []
+    assert changed(have, struct(B=TEXT)) == []
+
+
+def test_new_columns_come_in_one_statement_at_every_depth() -> None:
+    inner, wider = struct(x=INT), struct(x=INT, y=TEXT)
+    have = struct(s=inner, a=t.ArrayType(inner), m=t.MapType(TEXT, inner))
+    want = struct(s=wider, a=t.ArrayType(wider), m=t.MapType(TEXT, wider), n=struct(z=t.ArrayType(LONG)))
+    assert changed(have, want) == [
+        "ADD COLUMNS (`s`.`y` STRING, `a`.`element`.`y` STRING, `m`.`value`.`y` STRING, `n` STRUCT<`z`: ARRAY<BIGINT>>)"
+    ]
+
+
+def test_types_are_widened() -> None:
+    have = struct(i=INT, f=t.FloatType(), d=t.DecimalType(9, 2), a=t.ArrayType(INT), m=t.MapType(TEXT, INT))
+    want = struct(i=LONG, f=t.DoubleType(), d=t.DecimalType(12, 2), a=t.ArrayType(LONG), m=t.MapType(TEXT, LONG))
+    assert changed(have, want) == [
+        "ALTER COLUMN `i` TYPE BIGINT",
+        "ALTER COLUMN `f` TYPE DOUBLE",
+        "ALTER COLUMN `d` TYPE DECIMAL(12,2)",
+        "ALTER COLUMN `a`.`element` TYPE BIGINT",
+        "ALTER COLUMN `m`.`value` TYPE BIGINT",
+    ]
+    assert changed(want, have) == []
+
+
+def test_columns_are_made_optional() -> None:
+    have = t.StructType(
+        [
+            t.StructField("gone", INT, False),
+            t.StructField("null", t.StructType([t.StructField("x", INT, False)]), False),
+            t.StructField("list", t.ArrayType(INT, False)),
+        ]
+    )
+    want = t.StructType(
+        [
+            t.StructField("null", t.StructType([t.StructField("x", INT, True)]), True),
+            t.StructField("list", t.ArrayType(INT, True)),
+        ]
+    )
+    assert changed(have, want) == [
+        "ALTER COLUMN `null` DROP NOT NULL",
+        "ALTER COLUMN `null`.`x` DROP NOT NULL",
+        "ALTER COLUMN `list`.`element` DROP NOT NULL",
+        "ALTER COLUMN `gone` DROP NOT NULL",
+    ]
+
+
+def test_renames_come_first_and_inside_renamed_structs() -> None:
+    changes = (Change("renamed", "home", "address", "home"), Change("renamed", "home.zip", "z", "zip"))
+    assert changed(struct(address=struct(z=INT)), struct(home=struct(zip=LONG)), *changes) == [
+        "RENAME COLUMN `address` TO `home`",
+        "RENAME COLUMN `home`.`z` TO `zip`",
+        "ALTER COLUMN `home`.`zip` TYPE BIGINT",
+    ]
+    in_list = Change("renamed", "lines.element.price", "cost", "price")
+    lines = struct(lines=t.ArrayType(struct(cost=INT))), struct(lines=t.ArrayType(struct(price=INT)))
+    assert changed(*lines, in_list) == ["RENAME COLUMN `lines`.`element`.`cost` TO `price`"]
+
+
+def test_a_field_renamed_twice() -> None:
+    twice = (Change("renamed", "b", "a", "b"), Change("renamed", "c", "b", "c"))
+    assert changed(struct(a=INT), struct(c=INT), *twice) == ["RENAME COLUMN `a` TO `b`", "RENAME COLUMN `b` TO `c`"]
+    assert changed(struct(b=INT), struct(c=INT), *twice) == ["RENAME COLUMN `b` TO `c`"]
+
+
+def test_a_rename_that_rows_or_table_do_not_show_is_none() -> None:
+    rename = Change("renamed", "b", "a", "b")
+    assert changed(struct(x=INT), struct(x=INT), rename) == []
+    assert changed(struct(a=INT, x=INT), struct(x=INT), rename) == []
+    assert changed(struct(a=INT), struct(a=INT), rename) == []
+    assert changed(struct(a=INT, b=INT), struct(b=INT), rename) == []
+    assert changed(struct(x=INT), struct(b=INT, x=INT), rename) == ["ADD COLUMNS (`b` INT)"]
+
+
+def test_without_growing_columns_are_only_widened() -> None:
+    have, want = struct(a=INT, s=struct(x=INT)), struct(a=LONG, s=struct(x=LONG))
+    assert len(statements(TABLE, have=have, want=want, grow=False)) == 2
+    with pytest.raises(SchemaIncompatible, match=r"the table lacks columns that the rows have: s\.y, b"):
+        statements(TABLE, have=have, want=struct(s=struct(y=INT), b=INT), grow=False)
+    rename = (Change("renamed", "b", "a", "b"),)
+    with pytest.raises(SchemaIncompatible, match="the table lacks columns that the rows have: b"):
+        statements(TABLE, have=struct(a=INT), want=struct(b=INT), changes=rename, grow=False)
+
+
+def test_fields_that_can_only_be_null_get_no_columns() -> None:
+    null = t.NullType()
+    assert changed(struct(a=INT), struct(a=INT, n=null)) == []
+    assert changed(struct(n=INT), struct(n=null)) == []
+    assert changed(struct(), struct(s=struct(x=INT, n=null))) == ["ADD COLUMNS (`s` STRUCT<`x`: INT>)"]
+
+
+@pytest.mark.parametrize(
+    ("have", "want", "words"),
+    [
+        (struct(a=INT), struct(a=TEXT), "column a is int in the table and string in the rows"),
+        (struct(a=INT), struct(a=t.DoubleType()), "column a is int in the table and double in the rows"),
+        (
+            struct(a=t.ArrayType(struct(b=t.DecimalType(9, 2)))),
+            struct(a=t.ArrayType(struct(b=t.DecimalType(12, 3)))),
+            "column a.element.b is decimal(9,2) in the table and decimal(12,3) in the rows",
+        ),
+        (struct(a=t.DateType()), struct(a=t.TimestampType()), "column a is date in the table and timestamp in the"),
+        (struct(a=INT), struct(a=struct(b=INT)), "column a is int in the table and struct<b:int> in the rows"),
+        (struct(), struct(n=t.CharType(3)), "an Iceberg table has no columns of type char"),
+        (struct(a=INT), struct(a=INT, A=INT), "the columns a and A differ in case only"),
+        (struct(), struct(s=t.ArrayType(struct(x=INT, X=INT))), "s.element.x and s.element.X differ in case only"),
+    ],
+)
+def test_what_iceberg_cannot_do(have: t.StructType, want: t.StructType, words: str) -> None:
+    with pytest.raises(SchemaIncompatible) as refused:
+        statements(TABLE, have=have, want=want)
+    assert words in str(refused.value)
+
+
+def test_renames_follow_from_aliases_alone() -> None:
+    """As after a crash, when what has changed is forgotten: the schema's aliases and the table tell."""
+    line = record(field("price", "int", aliases=["cost", "amount"]), field("next", ["null", "Line"]), name="Line")
+    reader = json.dumps(record(field("lines", {"type": "array", "items": line}, aliases=["items"]), field("x")))
+    wanted = columns_of(reader)
+    old = struct(items=t.ArrayType(struct(amount=INT, next=TEXT)), x=TEXT)
+    assert changed(old, wanted, *renames(reader)) == [
+        "RENAME COLUMN `items` TO `lines`",
+        "RENAME COLUMN `lines`.`element`.`amount` TO `price`",
+    ]
+    assert changed(wanted, wanted, *renames(reader)) == []
+    half = struct(lines=t.ArrayType(struct(cost=INT, next=TEXT)), x=TEXT)
+    assert changed(half, wanted, *renames(reader)) == ["RENAME COLUMN `lines`.`element`.`cost` TO `price`"]
+
+
+def test_odd_names_are_only_names() -> None:
+    odd = struct(**{"a.b`; DROP": INT, "s": struct(**{"x y": INT})})
+    assert changed(struct(s=struct(z=INT)), odd) == ["ADD COLUMNS (`a.b``; DROP` INT, `s`.`x y` INT)"]
+    assert set_properties(TABLE, {"k": "it's \\ 1"}) == ALTER + "SET TBLPROPERTIES ('k' = 'it\\'s \\\\ 1')"
+
+
+def test_from_two_avro_schemas_to_statements() -> None:
+    reader = record(field("id", "int"), field("fare", decimal(9)), field("old"))
+    merge = join(reader, record(field("id", "long"), field("fare", decimal(12)), field("new", aliases=["old"])))
+    have, want = columns_of(json.dumps(reader)), columns_of(merge.schema)
+    assert changed(have, want, *merge.changes) == [
+        "RENAME COLUMN `old` TO `new`",
+        "ALTER COLUMN `id` TYPE BIGINT",
+        "ALTER COLUMN `fare` TYPE DECIMAL(12,2)",
+    ]
+
+
+def test_columns_without_data_are_left_out() -> None:
+    """Also where the table has a column of that name: it stays, and becomes optional."""
+    empty = struct(n=t.ArrayType(t.NullType()), s=struct(), m=t.MapType(TEXT, struct(x=t.NullType())))
+    assert statements("c.n.t", have=struct(a=INT), want=struct(a=INT, e=empty, p=struct(x=INT, y=empty))) == (
+        "ALTER TABLE `c`.`n`.`t` ADD COLUMNS (`p` STRUCT<`x`: INT>)",
+    )
+    required = t.StructType([t.StructField("a", TEXT, nullable=False)])
+    assert statements("c.n.t", have=required, want=struct(a=empty)) == (
+        "ALTER TABLE `c`.`n`.`t` ALTER COLUMN `a` DROP NOT NULL",
+    )

@@ -1,0 +1,120 @@
+"""What holds for every chain of compatible versions: any order gives the same schema, and it reads every record."""
+
+from __future__ import annotations
+
+import io
+import json
+from functools import reduce
+from typing import Any
+
+import fastavro
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lakefeed.records.schema.merge import merged
+from tests.support.chains import Json, chains, data
+
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def joined(versions: list[Json]) -> Json:
+    """All versions merged, one after the other."""
+    return json.loads(
+        reduce(lambda so_far, each: merged(so_far, json.dumps(each)).schema, versions[1:], json.dumps(versions[0]))
+    )
+
+
+def meaning(schema: Json, known: dict[str, Json] | None = None) -> Any:
+    """What is left of a schema without the order of things, the names of types, and the values of defaults."""
+    known = {} if known is None else known
+    if isinstance(schema, list):
+        return frozenset(meaning(each, known) for each in schema)
+    if isinstance(schema, str):
+        return known.get(schema, schema)
+    match schema["type"]:
+        case "record":
+            found = frozenset(
+                (field["uid"], field["name"], meaning(field["type"], known), may_be_absent(field))
+                for field in schema["fields"]
+            )
+        case "array":
+            return "array", meaning(schema["items"], known)
+        case "map":
+            return "map", meaning(schema["values"], known)
+        case "enum":
+            found = frozenset(schema["symbols"])
+        case "fixed":
+            found = frozenset([schema["size"]])
+        case _:
+            return tuple(sorted((key, each) for key, each in schema.items()))
+    known[schema["name"]] = found
+    return found
+
+
+def may_be_absent(field: Json) -> bool:
+    nullable = isinstance(field["type"], list) and "null" in field["type"]
+    return nullable or "default" in field
+
+
+@QUICK
+@given(chains(), st.randoms(use_true_random=False))
+def test_the_order_of_versions_does_not_matter(versions: list[Json], random: Any) -> None:
+    shuffled = random.sample(versions, len(versions))
+    assert meaning(joined(shuffled)) == meaning(joined(versions))
+
+
+@QUICK
+@given(chains())
+def test_joining_again_changes_nothing(versions: list[Json]) -> None:
+    schema = json.dumps(joined(versions))
+    for each in versions:
+        merge = merged(schema, json.dumps(each))
+        assert merge.schema is schema
+        assert merge.changes == ()
+
+
+@QUICK
+@given(chains(), st.data())
+def test_every_writers_records_are_read(versions: list[Json], draw: Any) -> None:
+    schema = joined(draw.draw(st.permutations(versions)))
+    for version in versions:
+        value = draw.draw(data(version))
+        buffer = io.BytesIO()
+        fastavro.schemaless_writer(buffer, fastavro.parse_schema(version), value)
+        buffer.seek(0)
+        read = fastavro.schemaless_reader(buffer, fastavro.parse_schema(version), fastavro.parse_schema(schema))
+        assert read == expected(value, version, schema)
+
+
+def expected(value: Any, writer: Json, reader: Json) -> Any:
+    """The value as the reader's schema has to show it: its own fields, found by uid, and else defaults."""
+    if value is None:
+        return None
+    reader, writer = member(value, reader), member(value, writer)
+    if isinstance(writer, str):
+        return value
+    match writer["type"]:
+        case "record":
+            theirs = {each["uid"]: each for each in writer["fields"]}
+            return {
+                each["name"]: expected(value[theirs[each["uid"]]["name"]], theirs[each["uid"]]["type"], each["type"])
+                if each["uid"] in theirs
+                else each["default"]
+                for each in reader["fields"]
+            }
+        case "array":
+            return [expected(each, writer["items"], reader["items"]) for each in value]
+        case "map":
+            return {key: expected(each, writer["values"], reader["values"]) for key, each in value.items()}
+    return value
+
+
+def member(value: Any, schema: Json) -> Json:
+    """The member of a union that holds the value; another schema is its own only member."""
+    if not isinstance(schema, list):
+        return schema
+    some = [each for each in schema if each != "null"]
+    if len(some) == 1:
+        return some[0]
+    kinds = {str: ("string",), int: ("int", "long"), dict: ()}[type(value)]
+    return next(each for each in some if (each in kinds if isinstance(each, str) else isinstance(value, dict)))

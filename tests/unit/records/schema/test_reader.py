@@ -1,0 +1,141 @@
+"""A running feed meets writers' schemas that its table cannot take: the id is refused, and the feed continues."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StructType
+
+from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
+from lakefeed.records.decode import ConfluentAvro
+from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import ReaderSchema, Recorded
+from tests.unit.records.schema import test_merge
+from tests.unit.records.schema.test_merge import record
+from tests.unit.records.schema.test_parse import MALFORMED, bomb, deep
+
+of = test_merge.field
+V1 = record(of("id", "int"), name="Trip")
+V2 = record(of("id", "int"), of("fare", "double"), name="Trip")
+
+
+@dataclass
+class Keeper:
+    """A table whose columns only grow; ``broken`` makes it refuse everything."""
+
+    columns: StructType | None = None
+    broken: bool = False
+    recorded: Recorded | None = None
+
+    def recorded_schema(self) -> Recorded | None:
+        return self.recorded
+
+    def follow(self, rows: StructType, recorded: Recorded | None, entries: Sequence[Entry]) -> None:
+        if self.broken:
+            raise SchemaIncompatible("the table was changed by hand")
+        have = self.columns or StructType()
+        statements("a.b.c", have=have, want=rows)
+        self.columns = StructType([*have.fields, *(each for each in rows.fields if each.name not in have.names)])
+        self.recorded = recorded
+
+
+@dataclass
+class Rows:
+    schema: StructType
+
+
+@dataclass
+class Feed:
+    """A reader's schema over a registry of these writers."""
+
+    writers: dict[int, Any]
+    keeper: Keeper = field(default_factory=Keeper)
+    taken: frozenset[str] = frozenset({"kafka_offset"})
+
+    def __post_init__(self) -> None:
+        spec = ConfluentAvro(registry_url="http://r", reader_schema=json.dumps(V1))
+        self.schema = ReaderSchema(spec, latest_id=1, writer_schema=self.writer, keeper=self.keeper)
+        self.schema.begin(self.rows)
+
+    def writer(self, schema_id: int) -> str:
+        if schema_id not in self.writers:
+            raise ResourceMissing(f"The schema registry has no schema id {schema_id}")
+        return json.dumps(self.writers[schema_id])
+
+    def rows(self) -> Any:
+        spec: Any = self.schema.spec
+        columns = columns_of(spec.reader_schema)
+        for each in columns.names:
+            if each.lower() in self.taken:
+                raise ConfigError(f"The value has a field {each} already")
+        return Rows(columns)
+
+    def meet(self, *ids: int) -> tuple[str, ...]:
+        self.schema.meet(ids, rows_of=self.rows)
+        return self.schema.notes()
+
+    @property
+    def names(self) -> list[str]:
+        assert self.keeper.columns is not None
+        return self.keeper.columns.names
+
+
+def test_one_schema_that_does_not_fit_does_not_hold_up_the_others() -> None:
+    feed = Feed({2: V2, 3: record(of("id", "int"), of("KAFKA_offset", "long"), name="Trip"), 4: V2})
+    notes = feed.meet(2, 3, 4)
+    assert feed.names == ["id", "fare"]
+    assert feed.schema.refused_ids == {3: "The value has a field KAFKA_offset already"}
+    assert set(feed.schema.covered_ids or ()) == {1, 2, 3, 4}
+    assert feed.keeper.recorded is not None
+    assert feed.keeper.recorded.ids == {1, 2, 4}
+    assert list(notes) == [
+        "schema id 2: fare added (double or null)",
+        "schema id 3: The value has a field KAFKA_offset already; its records are not landed",
+    ]
+    assert feed.meet(3) == ()
+
+
+def test_a_column_that_was_changed_by_hand_refuses_the_schema_that_needs_another() -> None:
+    feed = Feed({2: V2})
+    assert feed.keeper.columns is not None
+    feed.keeper.columns.add("fare", "string")
+    feed.meet(2)
+    assert list(feed.schema.refused_ids) == [2]
+    assert "fare is string in the table and double in the rows" in feed.schema.refused_ids[2]
+
+
+def test_a_table_that_takes_nothing_stops_the_feed() -> None:
+    feed = Feed({2: V2})
+    feed.keeper.broken = True
+    with pytest.raises(SchemaIncompatible, match="changed by hand"):
+        feed.meet(2)
+
+
+def test_a_schema_that_is_none_is_passed_over() -> None:
+    """Its records are the decoder's to refuse, and the decoder says why."""
+    documents = [*(each for each, _ in MALFORMED), bomb(), deep(300), ["null", V1], "int"]
+    writers: dict[int, Any] = {at + 2: each for at, each in enumerate(documents)}
+    feed = Feed(writers)
+    notes = feed.meet(*writers, 9_999)
+    assert len(notes) == len(documents) + 1
+    assert all(each.startswith("schema id ") for each in notes)
+    assert feed.names == ["id"]
+    assert set(feed.schema.covered_ids or ()) == {1, 9_999, *writers}
+    assert feed.keeper.recorded is not None
+    assert feed.keeper.recorded.ids == {1}
+
+
+def test_a_foreign_schema_is_refused() -> None:
+    feed = Feed({2: record(of("amount", "int"), name="Payment"), 3: V2})
+    feed.meet(2, 3)
+    assert feed.names == ["id", "fare"]
+    assert list(feed.schema.refused_ids) == []  # Judged again, since the reader's schema has grown,
+    assert set(feed.schema.covered_ids or ()) == {1, 3}
+    feed.meet(2)
+    assert feed.schema.refused_ids == {2: "the record is a Payment, but the table's rows are Trip"}
