@@ -18,8 +18,8 @@ from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.errors import translating
 from lakefeed.clients.spark.session import default_environment, pools, session
 from lakefeed.config.loading.load import load
-from lakefeed.config.loading.problem import raise_first_error
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import raise_first_error
 from lakefeed.config.secrets import keys_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.bounded import BatchSummary, run_bounded

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from lakefeed.cli.check import check
 from lakefeed.config.loading.load import read
-from lakefeed.config.loading.problem import errors_of
+from lakefeed.config.problem import errors_of
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
 from lakefeed.operations.analysis import analysed
 from lakefeed.operations.preflight.connect import preflight

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.loading.problem import raise_first_error
+from lakefeed.config.problem import raise_first_error
 from lakefeed.errors import ConfigError
 from tests.support.feed import Feed
 

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from lakefeed.config.loading.load import read
-from lakefeed.config.loading.problem import errors_of
+from lakefeed.config.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
 from lakefeed.ledger.checkpoint_store import StoredFiles
 from lakefeed.operations.preflight.connect import preflight

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lakefeed.config.loading.problem import Problem
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem
 
 GOOD = """\
 name: taxi

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.config.loading.load import read
-from lakefeed.config.loading.problem import Problem
+from lakefeed.config.problem import Problem
 from lakefeed.config.models import PipelineConfig
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
 

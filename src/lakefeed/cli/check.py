@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from lakefeed.config.connections import Connections
     from lakefeed.config.loading.load import Reading
-    from lakefeed.config.loading.problem import Problem
+    from lakefeed.config.problem import Problem
 
 
 @click.command()
@@ -44,7 +44,7 @@ def check(
     Each is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
     a mistake, 1 if only something outside does not answer, 0 otherwise; warnings count for nothing.
     """
-    from lakefeed.config.loading.problem import errors_of, exit_status
+    from lakefeed.config.problem import errors_of, exit_status
 
     if schema:
         from lakefeed.config.schema import json_schema
@@ -77,7 +77,7 @@ def _static(file: Path, overrides: tuple[str, ...]) -> list[Problem]:
 def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
     from lakefeed.clients.spark.session import default_environment
     from lakefeed.config.loading.load import read
-    from lakefeed.config.loading.problem import errors_of
+    from lakefeed.config.problem import errors_of
 
     environment = default_environment()
     reading = read(file, overrides=overrides, environment=environment)

@@ -6,22 +6,21 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lakefeed.config import upserts
+from lakefeed.config.blocks import PipelineBlocks, SinkChoice
 from lakefeed.config.ddl import columns_of_ddl
-from lakefeed.config.loading.problem import Problem
+from lakefeed.config.keyed import DELETED
+from lakefeed.config.decoding import Encoded
 from lakefeed.config.partitions import PartitionTransform
+from lakefeed.config.problem import Problem
 from lakefeed.config.sorting import SortColumn
-
-if TYPE_CHECKING:
-    from lakefeed.config.decoding import Encoded
-    from lakefeed.config.models import PipelineConfig, SinkChoice
 
 MAX_FILE_BYTES = 10 << 20
 
 
-def missing_columns(config: PipelineConfig, columns: Sequence[str] | None = None) -> list[Problem]:
+def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> list[Problem]:
     """Settings that name a column which the rows do not have; none where the columns are not known.
 
     Args:
@@ -38,7 +37,7 @@ def missing_columns(config: PipelineConfig, columns: Sequence[str] | None = None
     return found
 
 
-def decoded_columns(config: PipelineConfig) -> list[str] | None:
+def decoded_columns(config: PipelineBlocks) -> list[str] | None:
     """The columns of decoded records, or of the source's rows; None where the file does not tell."""
     source = config.source
     if source.numbered is not None:
@@ -74,17 +73,17 @@ def _of_file(file: Path) -> list[str] | None:
         return None
 
 
-def _added(config: PipelineConfig) -> list[str]:
+def _added(config: PipelineBlocks) -> list[str]:
     """What stands beside the decoded fields."""
     added = [f"kafka_{name}" for name in upserts.kept_metadata(config)]
     if config.decode.key is not None:
         added.append("kafka_key")
     if upserts.upserting(config) is not None:
-        added.append(upserts.DELETED)
+        added.append(DELETED)
     return added
 
 
-def _before_the_transform(config: PipelineConfig) -> Iterator[tuple[str, str]]:
+def _before_the_transform(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
     transform = config.transform
     if transform is not None and transform.watermark is not None:
         yield "transform.watermark.column", transform.watermark.column

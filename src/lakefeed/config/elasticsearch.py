@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, complain
+from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.names import Count
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.config.upserts import Deletes, in_sink
 from lakefeed.config.urls import refuse_credentials
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")

@@ -6,15 +6,12 @@ import ast
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from lakefeed.config.loading.problem import Problem
-
-if TYPE_CHECKING:
-    from lakefeed.config.models import PipelineConfig
+from lakefeed.config.blocks import PipelineBlocks
+from lakefeed.config.problem import Problem
 
 
-def function_problems(config: PipelineConfig, folder: Path, *, static: bool = False) -> list[Problem]:
+def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> list[Problem]:
     """Functions and classes that are not there.
 
     Args:
@@ -25,7 +22,7 @@ def function_problems(config: PipelineConfig, folder: Path, *, static: bool = Fa
     return [problem for key, path in _named(config) for problem in _problems(key, path, folder, static=static)]
 
 
-def _named(config: PipelineConfig) -> Iterator[tuple[str, str]]:
+def _named(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
     transforms = {"transform": config.transform}
     for topic, special in (config.tables.topics if config.tables is not None else {}).items():
         transforms[f"tables.topics.{topic}.transform"] = special.transform

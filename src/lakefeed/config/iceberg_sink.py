@@ -8,12 +8,12 @@ from typing import ClassVar, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from lakefeed.config.base import complain
+from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.names import TableTemplate, catalog_of
 from lakefeed.config.partitions import PartitionTransforms
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.sorting import SortOrder
 from lakefeed.config.transform import OutputMode
-from lakefeed.config.upserts import Deletes, in_sink
 
 
 class IcebergSinkConfig(SinkConfig):

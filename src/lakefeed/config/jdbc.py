@@ -10,9 +10,9 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 
 from lakefeed.config import tls
 from lakefeed.config.base import complain
+from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.config.upserts import Deletes, in_sink
 from lakefeed.config.urls import refuse_credentials
 from lakefeed.errors import ConfigError
 

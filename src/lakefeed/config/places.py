@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 from lakefeed.config.base import Complaint
-from lakefeed.config.jdbc import Address
+from lakefeed.config.blocks import PipelineBlocks, SinkChoice
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.config.names import TOPIC_MARK
-
-if TYPE_CHECKING:
-    from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-    from lakefeed.config.jdbc import JdbcSinkConfig
-    from lakefeed.config.models import PipelineConfig, SinkChoice
+from lakefeed.config.topic_tables import config_of
 
 Use = Literal["rows", "dead letters", "source"]
 
@@ -50,7 +48,7 @@ class Place:
         return self.is_at(other) and not letters
 
 
-def shared_places(config: PipelineConfig) -> Iterator[Complaint]:
+def shared_places(config: PipelineBlocks) -> Iterator[Complaint]:
     """Each place that the pipeline uses for two things, which would mix, or feed each other."""
     found: list[Place] = []
     for place in _all(config):
@@ -76,7 +74,7 @@ def servers_of(brokers: str) -> frozenset[str]:
     return frozenset(each.strip().casefold() for each in brokers.split(",") if each.strip())
 
 
-def _all(config: PipelineConfig) -> Iterator[Place]:
+def _all(config: PipelineBlocks) -> Iterator[Place]:
     yield from _sources(config)
     for place, block in config.sink_blocks:
         yield from _of_sink(place, block, config)
@@ -86,7 +84,7 @@ def _all(config: PipelineConfig) -> Iterator[Place]:
         yield from _letters_in_a_circle(topic, part, config)
 
 
-def _sources(config: PipelineConfig) -> Iterator[Place]:
+def _sources(config: PipelineBlocks) -> Iterator[Place]:
     source = config.source
     if source.iceberg is not None:
         yield Place("source.iceberg.table", "table", source.iceberg.table.casefold(), "source")
@@ -95,7 +93,7 @@ def _sources(config: PipelineConfig) -> Iterator[Place]:
     # Topics are compared by rules of their own, since a source may read a pattern of them.
 
 
-def _of_sink(place: str, block: SinkChoice, config: PipelineConfig) -> Iterator[Place]:
+def _of_sink(place: str, block: SinkChoice, config: PipelineBlocks) -> Iterator[Place]:
     sink = block.chosen
     if block.iceberg is not None:
         if not config.has_many_tables:
@@ -116,7 +114,7 @@ def _of_sink(place: str, block: SinkChoice, config: PipelineConfig) -> Iterator[
         yield Place(place, block.kind, ", ".join([sink.target, *options]), "rows")
 
 
-def _of_dead_letters(config: PipelineConfig) -> Iterator[Place]:
+def _of_dead_letters(config: PipelineBlocks) -> Iterator[Place]:
     letters = config.dead_letters
     if letters is None:
         return
@@ -127,18 +125,16 @@ def _of_dead_letters(config: PipelineConfig) -> Iterator[Place]:
         yield Place("dead_letters.topic", "topic", letters.topic, "dead letters", servers=servers)
 
 
-def _parts(config: PipelineConfig) -> Iterator[tuple[str, PipelineConfig]]:
+def _parts(config: PipelineBlocks) -> Iterator[tuple[str, PipelineBlocks]]:
     """The pipeline of each topic that the file names, and of any other one that a pattern may match."""
     if not config.has_many_tables or config.source.kafka is None:
         return
-    from lakefeed.config.topic_tables import config_of
-
     named = [*(config.source.kafka.topics or (TOPIC_MARK,)), *(config.tables.topics if config.tables else ())]
     for topic in dict.fromkeys(named):
         yield topic, config_of(config, topic)
 
 
-def tables_of_topic(topic: str, part: PipelineConfig) -> Iterator[Place]:
+def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
     """The tables that a topic uses, where each topic has its own.
 
     Args:
@@ -158,7 +154,7 @@ def tables_of_topic(topic: str, part: PipelineConfig) -> Iterator[Place]:
         yield Place(f"dead_letters.table{of}", "table", letters.casefold(), "dead letters", part.name)
 
 
-def _letters_in_a_circle(topic: str, part: PipelineConfig, config: PipelineConfig) -> Iterator[Place]:
+def _letters_in_a_circle(topic: str, part: PipelineBlocks, config: PipelineBlocks) -> Iterator[Place]:
     """A dead-letter topic of a topic's own that the source reads; what all share is looked at by another rule."""
     letters = part.dead_letters
     own = letters.topic if letters is not None and letters != config.dead_letters else None

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
+from lakefeed.config.blocks import PipelineBlocks
 from lakefeed.config.failures import seconds_of
+from lakefeed.config.keyed import in_sink
 from lakefeed.config.many import OneTable, OnFailure, Tables
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.names import table_of
-from lakefeed.config.upserts import in_pipeline, in_sink
+from lakefeed.config.upserts import in_pipeline
 from lakefeed.errors import ConfigError
+
+Pipeline = TypeVar("Pipeline", bound=PipelineBlocks)
 
 OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "history")
 """What a topic may have of its own that is said of the sink."""
 
 
-def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
+def config_of(config: Pipeline, topic: str) -> Pipeline:
     """The pipeline of one topic alone.
 
     Its name is the feed's in the ledgers, so it has the topic's in it: tables of dead letters may be shared.
@@ -56,7 +59,7 @@ def config_of(config: PipelineConfig, topic: str) -> PipelineConfig:
     )
 
 
-def require_fit(config: PipelineConfig) -> None:
+def require_fit(config: PipelineBlocks) -> None:
     """Refuses what is special to one topic and does not go with the rest.
 
     Args:
@@ -71,22 +74,22 @@ def require_fit(config: PipelineConfig) -> None:
         raise ConfigError(each.what, where=f"topic {', '.join(config.kafka.topics or ())}", hint=each.hint)
 
 
-def on_failure(config: PipelineConfig, topic: str) -> OnFailure:
+def on_failure(config: PipelineBlocks, topic: str) -> OnFailure:
     """What happens when the topic's table cannot be written."""
     tables = _tables(config)
     special = tables.topics.get(topic)
     return (special.on_failure if special else None) or tables.on_failure
 
 
-def retry_seconds(config: PipelineConfig) -> int:
+def retry_seconds(config: PipelineBlocks) -> int:
     """How long a paused table waits."""
     return seconds_of(_tables(config).retry_after)
 
 
-def at_once(config: PipelineConfig) -> int:
+def at_once(config: PipelineBlocks) -> int:
     """How many tables are written at the same time."""
     return _tables(config).at_once
 
 
-def _tables(config: PipelineConfig) -> Tables:
+def _tables(config: PipelineBlocks) -> Tables:
     return config.tables or Tables()

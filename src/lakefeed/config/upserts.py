@@ -4,100 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeAlias
 
-from pydantic import Field, model_validator
-
-from lakefeed.config.base import Complaint, Model
+from lakefeed.config.base import Complaint
+from lakefeed.config.blocks import PipelineBlocks, SinkChoice
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.jdbc import JdbcSinkConfig
+from lakefeed.config.keyed import DELETED, ONLY_CHANGES, POSITION, POSITION_COLUMNS, TIMESTAMP_COLUMN
 from lakefeed.config.names import TOPIC_MARK
-from lakefeed.errors import ConfigError
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-    from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-    from lakefeed.config.iceberg_sink import IcebergSinkConfig
-    from lakefeed.config.jdbc import JdbcSinkConfig
-    from lakefeed.config.models import PipelineConfig, SinkChoice
-
-    KeyedSink: TypeAlias = IcebergSinkConfig | JdbcSinkConfig | ElasticsearchSinkConfig
-
-DELETED = "lakefeed_deleted"
-"""Column that says of each change whether it deletes the row of its key."""
-
-POSITION = ("topic", "partition", "offset")
-"""The metadata that each row of an upsert table keeps; what is newer is told by it."""
-
-POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
-TIMESTAMP_COLUMN = "kafka_timestamp"
-ONLY_CHANGES = ("order_by", "delete", "on_delete", "history")
-ONLY_UPSERTS = ("keys", "write", *ONLY_CHANGES)
+KeyedSinkConfig = IcebergSinkConfig | JdbcSinkConfig | ElasticsearchSinkConfig
+"""The blocks that have ``mode: upsert``."""
 
 
-class Deletes(Model):
-    """Which records of an upsert feed delete the row of their key, beside the deletes of ``envelope: debezium``."""
-
-    tombstones: bool | None = Field(
-        None,
-        description="Records with a null value, whose key columns come from the record's key. Default: if decode.key "
-        "says how keys are read; else decode.on_null decides.",
-    )
-    column: str | None = Field(None, description="A decoded column (before the transform) that says it.")
-    equals: list[str | int | bool] = Field(
-        default_factory=list, description="Its values that mean a delete, such as [d]."
-    )
-
-    @model_validator(mode="after")
-    def _column_and_values(self) -> Deletes:
-        if (self.column is None) != (not self.equals):
-            raise ValueError("delete wants column and equals together, such as {column: op, equals: [d]}")
-        return self
-
-
-def upserting(config: PipelineConfig) -> KeyedSink | None:
+def upserting(config: PipelineBlocks) -> KeyedSinkConfig | None:
     """The sink, where each record is a change of the row of its key; not where a query with state makes the rows."""
     return by_key(config.sink) if config.output_mode == "append" else None
 
 
-def by_key(sink: SinkChoice) -> KeyedSink | None:
+def by_key(sink: SinkChoice) -> KeyedSinkConfig | None:
     """The sink's block, where it keeps one row for each key."""
     block = sink.iceberg or sink.jdbc or sink.elasticsearch
     return block if block is not None and block.mode == "upsert" else None
 
 
-def in_sink(sink: KeyedSink) -> Iterator[Complaint]:
-    """What does not go together in the sink's own block."""
-    if sink.mode != "upsert":
-        says = "this sink appends" if sink.mode == "append" else "this sink replaces all rows"
-        for name in ONLY_UPSERTS:
-            if name in sink.model_fields_set:
-                yield Complaint(key=name, what=f"{name} is for mode: upsert", hint=says)
-        return
-    if not sink.keys and TOPIC_MARK not in sink.table:
-        yield Complaint(
-            key="keys", what="mode: upsert wants keys: the columns that a row is known by", hint="keys: [id]"
-        )
-    if repeated := sorted({key for key in sink.keys if [each.lower() for each in sink.keys].count(key.lower()) > 1}):
-        yield Complaint(key="keys", what=f"the key {repeated[0]} is there twice")
-    for key in sink.keys:
-        if key.lower() in (*POSITION_COLUMNS, DELETED):
-            yield Complaint(key="keys", what=f"{key} is of the record, not of what it tells; it cannot be a key")
-    history: str | None = getattr(sink, "history", None)
-    if history is not None and history.lower() == sink.table.lower():
-        yield Complaint(
-            key="history",
-            what="the history is a table of its own, and this is the sink's",
-            hint=f"history: {sink.table}_history",
-        )
-    if sink.order_by and sink.on_delete == "remove":
-        yield Complaint(
-            key="order_by",
-            what="with order_by an older change may come after the delete of its key, and bring it back",
-            hint="on_delete: mark remembers deletes",
-        )
-
-
-def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
+def in_pipeline(config: PipelineBlocks) -> Iterator[Complaint]:
     """What does not go together in the whole file."""
     if config.output_mode != "append":
         yield from _of_groups(config)
@@ -139,7 +70,7 @@ def in_pipeline(config: PipelineConfig) -> Iterator[Complaint]:
         yield from _transform(config.transform.sql, sink)
 
 
-def _without_keys(config: PipelineConfig) -> str | None:
+def _without_keys(config: PipelineBlocks) -> str | None:
     """A topic that names no keys of its own, where the sink names none; of those that are known before a start."""
     own = {topic for topic, special in (config.tables.topics if config.tables else {}).items() if special.keys}
     kafka = config.source.kafka
@@ -148,7 +79,7 @@ def _without_keys(config: PipelineConfig) -> str | None:
     return None if own else "no topic has any"
 
 
-def _transform(sql: str, sink: KeyedSink) -> Iterator[Complaint]:
+def _transform(sql: str, sink: KeyedSinkConfig) -> Iterator[Complaint]:
     """A guess from the text: without ``*`` it has to name what it keeps. The feed's start looks at the rows."""
     if "*" in sql:
         return
@@ -161,7 +92,7 @@ def _transform(sql: str, sink: KeyedSink) -> Iterator[Complaint]:
             )
 
 
-def _of_groups(config: PipelineConfig) -> Iterator[Complaint]:
+def _of_groups(config: PipelineBlocks) -> Iterator[Complaint]:
     """What means nothing where each batch has its groups' newest rows."""
     sink = by_key(config.sink)
     for name in ONLY_CHANGES:
@@ -172,12 +103,7 @@ def _of_groups(config: PipelineConfig) -> Iterator[Complaint]:
             )
 
 
-def keyed(sink: KeyedSink) -> str:
-    """What makes a row of the sink; it cannot change once there are rows."""
-    return f"{','.join(sink.keys)} {sink.on_delete}" if sink.mode == "upsert" else sink.mode
-
-
-def tombstones_delete(config: PipelineConfig) -> bool:
+def tombstones_delete(config: PipelineBlocks) -> bool:
     """Whether null values delete the row of their key."""
     sink = upserting(config)
     if sink is None:
@@ -185,7 +111,7 @@ def tombstones_delete(config: PipelineConfig) -> bool:
     return config.decode.key is not None if sink.delete.tombstones is None else sink.delete.tombstones
 
 
-def kept_metadata(config: PipelineConfig) -> tuple[str, ...]:
+def kept_metadata(config: PipelineBlocks) -> tuple[str, ...]:
     """``decode.metadata``, and what else the sink wants: an upsert keeps it; headers or a document's id tell it."""
     wanted: list[str] = list(config.decode.metadata)
     sink = upserting(config)
@@ -201,53 +127,3 @@ def kept_metadata(config: PipelineConfig) -> tuple[str, ...]:
 def is_named_by_position(sink: SinkChoice) -> bool:
     """Whether the sink knows each row by the record that it is made of."""
     return sink.elasticsearch is not None and sink.elasticsearch.mode == "append"
-
-
-def in_rows(sink: KeyedSink, rows: StructType) -> None:
-    """Refuses rows that cannot be upserted.
-
-    Raises:
-        ConfigError: naming the column that is missing, or has values that are no key.
-    """
-    from pyspark.sql import types as t
-
-    have = {each.name.lower(): each for each in rows.fields}
-    for column in (*sink.keys, *sink.order_by, *POSITION_COLUMNS, DELETED):
-        if column.lower() not in have:
-            raise ConfigError(
-                f"an upsert needs the column {column}, which the rows do not have",
-                where=f"table {sink.table}, columns {', '.join(rows.names)}",
-                hint="name another key, or let transform.sql keep the column: SELECT *, …",
-            )
-    keys_in_rows(sink, rows)
-    for column in sink.order_by:
-        type_ = have[column.lower()].dataType
-        if isinstance(type_, t.StructType | t.ArrayType | t.MapType | t.NullType):
-            raise ConfigError(
-                f"the column {column} is {type_.simpleString()}, which has no order", where=f"table {sink.table}"
-            )
-
-
-def keys_in_rows(sink: KeyedSink, rows: StructType) -> None:
-    """Refuses rows whose keys are not there, or have values that are no key.
-
-    Raises:
-        ConfigError: naming the column.
-    """
-    from pyspark.sql import types as t
-
-    have = {each.name.lower(): each for each in rows.fields}
-    for key in sink.keys:
-        if key.lower() not in have:
-            raise ConfigError(
-                f"keys names the column '{key}', which the rows do not have",
-                where=f"table {sink.table}, columns {', '.join(rows.names)}",
-            )
-        type_ = have[key.lower()].dataType
-        if isinstance(type_, t.FloatType | t.DoubleType | t.StructType | t.ArrayType | t.MapType | t.NullType):
-            raise ConfigError(
-                f"the column {key} is {type_.simpleString()}, which can be no key",
-                where=f"table {sink.table}",
-                hint="keys are whole numbers, decimals, strings, bytes, booleans, dates or timestamps; cast it in "
-                "transform.sql",
-            )

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from lakefeed.config import triggers, upserts
 from lakefeed.config.base import Complaint
+from lakefeed.config.blocks import PipelineBlocks
 from lakefeed.config.names import TOPIC_MARK
 from lakefeed.config.places import servers_of, shared_places
 
-if TYPE_CHECKING:
-    from lakefeed.config.models import PipelineConfig
 
-
-def misfits(config: PipelineConfig) -> Iterator[Complaint]:
+def misfits(config: PipelineBlocks) -> Iterator[Complaint]:
     """All that does not fit in a pipeline whose blocks are right, each by itself."""
     for rule in RULES:
         yield from rule(config)
 
 
-def _place_for_dead_letters(config: PipelineConfig) -> Iterator[Complaint]:
+def _place_for_dead_letters(config: PipelineBlocks) -> Iterator[Complaint]:
     if config.dead_letters is not None:
         return
     wanted = [f"expect.{name}" for name, each in config.expect.items() if each.on_violation == "dead_letter"]
@@ -29,17 +26,40 @@ def _place_for_dead_letters(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(what=f"{wanted[0]} makes dead letters, and dead_letters does not say where they go")
 
 
-def _no_circle(config: PipelineConfig) -> Iterator[Complaint]:
+def _no_circle(config: PipelineBlocks) -> Iterator[Complaint]:
     kafka, topic = config.source.kafka, config.dead_letters.topic if config.dead_letters else None
     if kafka is not None and topic is not None and kafka.reads(topic):
         yield Complaint(what=f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
 
 
-def _real_time(config: PipelineConfig) -> Iterator[Complaint]:
-    yield from (Complaint(what=why) for why in triggers.misfits(config))
+def _real_time(config: PipelineBlocks) -> Iterator[Complaint]:
+    """Refuse what needs micro-batches in a pipeline that forwards each record by itself."""
+    if triggers.interval_of(config.trigger) is None:
+        return
+    why = f"trigger: {triggers.REAL_TIME} hands each record on by itself, from Kafka to Kafka"
+    if config.source.kafka is None or config.sink.kafka is None or config.sinks:
+        what = f"source.{config.source.kind}" if config.source.kafka is None else f"sink.{config.sink.kind}"
+        yield Complaint(what=f"{why}; {'several sinks' if config.sinks else what} wants batches: trigger: 1 second")
+        return
+    blocks = {
+        "dead_letters": "are written when a batch is judged",
+        "expect": "counts what a batch has",
+        "schema_": "on_change adapts between two batches; in real time the columns are those of the start",
+    }
+    for name, does in blocks.items():
+        if name in config.model_fields_set and getattr(config, name):
+            yield Complaint(what=f"{why}; {name.rstrip('_')} {does}")
+    if config.output_mode != "append":
+        yield Complaint(what=f"{why}; output_mode: {config.output_mode} is for groups, which change with a batch")
+    source = config.source.kafka
+    for setting in ("deduplicate", "max_records_per_batch", "min_records_per_batch", "monitoring_group"):
+        if setting in source.model_fields_set and getattr(source, setting):
+            yield Complaint(what=f"{why}; source.kafka.{setting} is for batches")
+    if config.decode.is_sampled:
+        yield Complaint(what=f"{why}; decode.json.schema: sample is settled with a batch: give schema_ddl")
 
 
-def _topics_to_write_to(config: PipelineConfig) -> Iterator[Complaint]:
+def _topics_to_write_to(config: PipelineBlocks) -> Iterator[Complaint]:
     source = config.source.kafka
     for place, block in config.sink_blocks:
         if (sink := block.kafka) is None:
@@ -62,13 +82,13 @@ def _one_cluster(given: str | None, source: str) -> bool:
     return given is None or bool(servers_of(given) & servers_of(source))
 
 
-def _tables_to_look_after(config: PipelineConfig) -> Iterator[Complaint]:
+def _tables_to_look_after(config: PipelineBlocks) -> Iterator[Complaint]:
     letters = config.dead_letters.table if config.dead_letters else None
     if config.upkeep is not None and config.sink.iceberg is None and letters is None:
         yield Complaint(what="upkeep looks after Iceberg tables, and this pipeline writes to none")
 
 
-def _sinks_take_the_output(config: PipelineConfig) -> Iterator[Complaint]:
+def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[Complaint]:
     for place, block in config.sink_blocks:
         sink = block.chosen
         if config.output_mode not in sink.modes:
@@ -79,7 +99,7 @@ def _sinks_take_the_output(config: PipelineConfig) -> Iterator[Complaint]:
             )
 
 
-def _sinks_beside(config: PipelineConfig) -> Iterator[Complaint]:
+def _sinks_beside(config: PipelineBlocks) -> Iterator[Complaint]:
     if config.sinks and config.has_many_tables:
         yield Complaint(what=f"with {TOPIC_MARK} in sink.iceberg.table there are no sinks beside it")
     for name, each in config.sinks.items():
@@ -89,7 +109,7 @@ def _sinks_beside(config: PipelineConfig) -> Iterator[Complaint]:
             yield Complaint(what=f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
 
 
-def _streams_of_topics(config: PipelineConfig) -> Iterator[Complaint]:
+def _streams_of_topics(config: PipelineBlocks) -> Iterator[Complaint]:
     streams = config.transform.streams if config.transform is not None else {}
     if not streams:
         return
@@ -104,7 +124,7 @@ def _streams_of_topics(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(what="transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
 
 
-def _what_records_want(config: PipelineConfig) -> Iterator[Complaint]:
+def _what_records_want(config: PipelineBlocks) -> Iterator[Complaint]:
     if config.source.numbered is None:
         return
     if "decode" not in config.model_fields_set:
@@ -113,7 +133,7 @@ def _what_records_want(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(what="decode.metadata: records of Kafka have no sequence_number, but an offset")
 
 
-def _kinesis(config: PipelineConfig) -> Iterator[Complaint]:
+def _kinesis(config: PipelineBlocks) -> Iterator[Complaint]:
     """What goes with topics of Kafka, and not with a stream of Kinesis."""
     if config.source.kinesis is None:
         return
@@ -139,7 +159,7 @@ def _kinesis(config: PipelineConfig) -> Iterator[Complaint]:
             )
 
 
-def _rows_that_come_decoded(config: PipelineConfig) -> Iterator[Complaint]:
+def _rows_that_come_decoded(config: PipelineBlocks) -> Iterator[Complaint]:
     """What goes with records, and not with rows."""
     kind = config.source.kind
     if config.source.numbered is not None:
@@ -160,7 +180,7 @@ def _rows_that_come_decoded(config: PipelineConfig) -> Iterator[Complaint]:
             )
 
 
-def _one_table_or_many(config: PipelineConfig) -> Iterator[Complaint]:
+def _one_table_or_many(config: PipelineBlocks) -> Iterator[Complaint]:
     if not config.has_many_tables:
         if config.tables is not None:
             yield Complaint(key="tables", what=f"means nothing without {TOPIC_MARK} in sink.iceberg.table")
@@ -173,7 +193,7 @@ def _one_table_or_many(config: PipelineConfig) -> Iterator[Complaint]:
         yield Complaint(key="checkpoint", what=what, hint="remove it")
 
 
-RULES: tuple[Callable[[PipelineConfig], Iterator[Complaint]], ...] = (
+RULES: tuple[Callable[[PipelineBlocks], Iterator[Complaint]], ...] = (
     _place_for_dead_letters,
     upserts.in_pipeline,
     _no_circle,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark import jvm
 from lakefeed.config.kafka_sink import KafkaSinkConfig
+from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.triggers import interval_of
-from lakefeed.config.upserts import POSITION_COLUMNS
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart

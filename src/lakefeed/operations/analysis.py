@@ -11,8 +11,8 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.file_sinks import FilesSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
-from lakefeed.config.loading.problem import Problem
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import FormatSinkConfig, PythonSinkConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.triggers import interval_of

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.connections import Connections
+from lakefeed.config.keyed import DELETED
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.upserts import DELETED, kept_metadata, upserting
+from lakefeed.config.upserts import kept_metadata, upserting
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.debezium import row_type

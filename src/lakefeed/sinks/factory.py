@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
+from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.file_sinks import FilesSinkConfig, ParquetSinkConfig
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
-from lakefeed.config.models import PipelineConfig, SecondarySinkChoice, SinkChoice
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.names import catalog_of
 from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig, PythonSinkConfig
 from lakefeed.ledger.checkpoint import Claim

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.config.kafka_sink import KafkaSinkConfig
-from lakefeed.config.upserts import POSITION_COLUMNS
+from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.records.encode import avro

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lakefeed.config.models import SinkChoice
+from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.schema import json_schema
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lakefeed.config.loading.load import read
-from lakefeed.config.loading.problem import errors_of
+from lakefeed.config.problem import errors_of
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

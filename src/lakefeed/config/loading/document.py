@@ -14,8 +14,8 @@ from yaml.nodes import MappingNode, Node, ScalarNode
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.interpolate import interpolate
 from lakefeed.config.loading.nodes import OVERRIDE, Location, refuse
-from lakefeed.config.loading.problem import Problem
 from lakefeed.config.loading.shape import Place, dotted
+from lakefeed.config.problem import Problem
 from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets
 from lakefeed.config.urls import credentials_in
 from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember

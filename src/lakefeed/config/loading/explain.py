@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from lakefeed.config.base import Complaint, Complaints
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document, problem_at
-from lakefeed.config.loading.problem import Problem
 from lakefeed.config.loading.shape import Place, dotted
+from lakefeed.config.problem import Problem
 from lakefeed.messages.redaction import redacted
 
 EXAMPLES = {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from yaml.nodes import Node
 
+from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.columns import missing_columns
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.functions import function_problems
@@ -16,9 +17,9 @@ from lakefeed.config.loading import overrides as override
 from lakefeed.config.loading.document import Document, convert
 from lakefeed.config.loading.mistakes import Mistakes, mistakes_of
 from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, compose
-from lakefeed.config.loading.problem import Problem, errors_of, raise_first_error
-from lakefeed.config.models import PipelineConfig, SinkChoice
-from lakefeed.config.urls import in_clear
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.plain_text import plain_text_logins
+from lakefeed.config.problem import Problem, errors_of, raise_first_error
 from lakefeed.errors import ConfigError
 
 __all__ = ["Problem", "Reading", "load", "problems", "read"]
@@ -94,7 +95,7 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
             *function_problems(config, path.absolute().parent, static=environment is None),
         ]
         if not errors_of([*found, *later]):
-            named += in_clear(config, config.connections(environment or {}))
+            named += plain_text_logins(config, config.connections(environment or {}))
         later += [document.located(each) for each in named]
         found += [each for each in later if not mistakes.is_noise(each)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))

@@ -19,9 +19,9 @@ from lakefeed.config.base import Complaint, Complaints, OneOf
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document
 from lakefeed.config.loading.explain import explain, nearest, place_of, told
-from lakefeed.config.loading.problem import Problem
 from lakefeed.config.loading.shape import Place
 from lakefeed.config.models import RULES_OF_THE_FILE, PipelineConfig
+from lakefeed.config.problem import Problem
 
 # More than a file can have blocks below each other; each round replaces all that the round before has found.
 MAX_ROUNDS = 20

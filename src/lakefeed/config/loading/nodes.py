@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import yaml
 from yaml.nodes import Node
 
-from lakefeed.config.loading.problem import Problem
+from lakefeed.config.problem import Problem
 
 # A pipeline is a page of text. The limits stop documents that unfold into gigabytes ("billion laughs").
 MAX_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from lakefeed.config.base import OneOf
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.nodes import OVERRIDE, Unreadable, compose
-from lakefeed.config.loading.problem import Problem
+from lakefeed.config.problem import Problem
 
 _MAP, _SEQ, _STR = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"))
 

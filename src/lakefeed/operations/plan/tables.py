@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.errors import translated
-from lakefeed.config.models import SinkChoice
+from lakefeed.config.blocks import SinkChoice
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.feed import Feed
 from lakefeed.operations.status import Survey

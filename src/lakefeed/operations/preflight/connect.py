@@ -32,8 +32,8 @@ from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.config.loading.problem import Problem, raise_first_error
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem, raise_first_error
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.operations.preflight import table_probe

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed.config.loading.problem import Problem
+from lakefeed.config.problem import Problem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from lakefeed.config.connections import Connections
-from lakefeed.config.loading.problem import Problem
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.names import catalog_of
+from lakefeed.config.problem import Problem
 from lakefeed.errors import ConfigError, LakefeedError
 
 Require = Callable[[str, list[str]], None]

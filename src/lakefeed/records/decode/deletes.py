@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.upserts import DELETED, tombstones_delete, upserting
+from lakefeed.config.keyed import DELETED
+from lakefeed.config.upserts import tombstones_delete, upserting
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode.debezium import DELETE, OP
 from lakefeed.records.decode.key import KEY

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from lakefeed.clients.spark.decode_failures import BAD_TIMESTAMP_REASON, POSITION
-from lakefeed.config.upserts import DELETED
+from lakefeed.config.keyed import DELETED
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import RECORD
 from lakefeed.records.decode.debezium import unwrapped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.selection import moment
-from lakefeed.config.models import Source
+from lakefeed.config.blocks import Source
 from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
 
 if TYPE_CHECKING:

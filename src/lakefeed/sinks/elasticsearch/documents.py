@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.config.upserts import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows, keys_in_rows
 from lakefeed.errors import ConfigError
 from lakefeed.records.encode.encode import json_of
 

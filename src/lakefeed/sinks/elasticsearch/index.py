@@ -19,7 +19,7 @@ from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.config.upserts import POSITION_COLUMNS, keyed
+from lakefeed.config.keyed import POSITION_COLUMNS, keyed
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import is_last

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.config.loading.problem import Problem
+from lakefeed.config.problem import Problem
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
 from lakefeed.sinks.elasticsearch.layout import Layout
 from lakefeed.sinks.elasticsearch.server import Server

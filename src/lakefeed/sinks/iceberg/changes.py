@@ -8,7 +8,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.config.upserts import DELETED, POSITION_COLUMNS
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.records.schema.ddl import type_sql

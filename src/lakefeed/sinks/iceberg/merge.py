@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lakefeed.clients.iceberg.sql import quoted
-from lakefeed.config.upserts import DELETED, POSITION_COLUMNS
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 
 TOPIC, PARTITION, OFFSET = POSITION_COLUMNS
 KEY_MOVED = "lakefeed: a key has changes in more than one partition"

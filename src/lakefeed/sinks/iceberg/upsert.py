@@ -17,7 +17,7 @@ from lakefeed.clients.iceberg.conflicts import run_in_turn
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.upserts import DELETED, POSITION_COLUMNS, in_rows
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, SnapshotProperties
 from lakefeed.records.schema.fit import aligned, find

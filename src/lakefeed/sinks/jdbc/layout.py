@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakefeed.config.jdbc import JdbcSinkConfig
-from lakefeed.config.upserts import keyed
+from lakefeed.config.keyed import keyed
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.sinks.jdbc.columns import DatabaseColumn, columns_of, engine_of, misfit, type_sql, unique_keys, widens
 from lakefeed.sinks.jdbc.ledger import JdbcLedger

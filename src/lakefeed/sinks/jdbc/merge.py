@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakefeed.config.jdbc import JdbcSinkConfig
-from lakefeed.config.upserts import DELETED, POSITION_COLUMNS
+from lakefeed.config.keyed import DELETED, POSITION_COLUMNS
 from lakefeed.sinks.jdbc.dialect import Dialect
 from lakefeed.sinks.jdbc.session import Session
 

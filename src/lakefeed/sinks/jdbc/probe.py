@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from lakefeed.config.jdbc import Address, JdbcSinkConfig
-from lakefeed.config.loading.problem import Problem
+from lakefeed.config.problem import Problem
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
 from lakefeed.sinks.jdbc.columns import misfit

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
 from lakefeed.config.jdbc import JdbcSinkConfig
-from lakefeed.config.upserts import DELETED, in_rows, keyed
+from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
 from lakefeed.ledger.continuity import made_again
 from lakefeed.ledger.feed_position import Position

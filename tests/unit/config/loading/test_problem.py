@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.config.loading.problem import Problem, exit_status, raise_first_error
+from lakefeed.config.problem import Problem, exit_status, raise_first_error
 from lakefeed.errors import (
     AccessDenied,
     ConfigError,

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.config.loading.problem import exit_status
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import exit_status
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.operations.preflight.connect import _catalog, _server, _sqlite, _topics, preflight
 

@@ -1,0 +1,249 @@
+"""The blocks of a pipeline file together, without the rules between them.
+
+The rules take these blocks, and ``models.PipelineConfig`` runs the rules: so neither imports the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from lakefeed.config.base import Complaint, Complaints, Model, OneOf, complain
+from lakefeed.config.connections import S3, Catalog, Connections
+from lakefeed.config.decoding import Decode, RawDecode
+from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
+from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
+from lakefeed.config.file_sinks import FilesSinkConfig, ParquetSinkConfig, s3a_path
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.jdbc import JdbcSinkConfig
+from lakefeed.config.kafka_sink import KafkaSinkConfig
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.kinesis import KinesisSource
+from lakefeed.config.many import Tables
+from lakefeed.config.names import TOPIC_MARK, Identifier
+from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
+from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig, PythonSinkConfig, SinkConfig
+from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
+from lakefeed.config.transform import OutputMode, Transform
+from lakefeed.config.triggers import AVAILABLE_NOW, INTERVAL, REAL_TIME, known
+from lakefeed.config.upkeep import Upkeep
+from lakefeed.errors import ConfigError
+
+
+class Source(OneOf):
+    """Where records come from."""
+
+    __kinds__ = ("kafka", "kinesis", "files", "rate", "socket", "iceberg", "format")
+    kafka: KafkaSource | None = None
+    kinesis: KinesisSource | None = None
+    files: FilesSource | None = None
+    rate: RateSource | None = None
+    socket: SocketSource | None = None
+    iceberg: IcebergSource | None = None
+    format: FormatSource | None = None
+
+    @property
+    def numbered(self) -> KafkaSource | KinesisSource | None:
+        """The source, if its records are bytes that ``decode`` reads, and known by topic, partition and offset."""
+        return self.kafka or self.kinesis
+
+
+class SinkChoice(OneOf):
+    """Where rows go."""
+
+    __kinds__ = (
+        "iceberg",
+        "parquet",
+        "files",
+        "jdbc",
+        "elasticsearch",
+        "kafka",
+        "memory",
+        "console",
+        "format",
+        "python",
+    )
+    iceberg: IcebergSinkConfig | None = None
+    parquet: ParquetSinkConfig | None = None
+    files: FilesSinkConfig | None = None
+    jdbc: JdbcSinkConfig | None = None
+    elasticsearch: ElasticsearchSinkConfig | None = None
+    kafka: KafkaSinkConfig | None = None
+    memory: MemorySinkConfig | None = None
+    console: ConsoleSinkConfig | None = None
+    format: FormatSinkConfig | None = None
+    python: PythonSinkConfig | None = None
+
+    @property
+    def chosen(self) -> SinkConfig:
+        """The block of the kind that it is."""
+        block: SinkConfig = getattr(self, self.kind)
+        return block
+
+    @property
+    def logged_path(self) -> str | None:
+        """Where files are that Spark's log of batches lists; None for other sinks."""
+        block = self.parquet or self.files
+        return block.path if block is not None else None
+
+
+class SecondarySinkChoice(SinkChoice):
+    """Another sink of the same rows, beside the feed's own."""
+
+    on_failure: Literal["stop", "pause"] = Field(
+        "stop",
+        description="When it cannot be written, the feed stops; or continues without it, and it catches up later by "
+        "itself. To pause, a sink has to keep a ledger (iceberg, jdbc, elasticsearch), and the transform no state.",
+    )
+
+    @model_validator(mode="after")
+    def _can_be_beside(self) -> SecondarySinkChoice:
+        if self.logged_path is not None:
+            hint = "make it the pipeline's sink, and the other one of sinks; or sink.iceberg"
+            what = f"{self.kind} cannot be beside another sink: its log knows batch ids, and no offsets"
+            raise Complaints([Complaint(key=self.kind, what=what, hint=hint)])
+        if self.can_lag and not (self.iceberg or self.jdbc or self.elasticsearch):
+            what = f"{self.kind} keeps no ledger that it could catch up from"
+            raise Complaints([Complaint(key="on_failure", what=what, hint="on_failure: stop")])
+        return self
+
+    @property
+    def can_lag(self) -> bool:
+        """Whether the feed continues without it when it fails."""
+        return self.on_failure == "pause"
+
+
+class Budget(Model):
+    """What a feed should use at most. More than that warns, and never stops it."""
+
+    s3_requests_per_batch: int | None = Field(
+        None, ge=1, le=2**31 - 1, description="Requests to S3 in one micro-batch, of driver and executors."
+    )
+
+
+class PipelineBlocks(Model):
+    """All blocks of a pipeline, each valid by itself."""
+
+    name: str = Field(description="The feed's name: it marks commits and the checkpoint. Do not change it later.")
+    source: Source
+    decode: Decode = Field(
+        default_factory=lambda: Decode(raw=RawDecode()),
+        description="How records become columns. Wanted for Kafka and Kinesis alone: others' rows come decoded.",
+    )
+    schema_: SchemaChange = Field(
+        default_factory=SchemaChange,
+        alias="schema",
+        description="What happens when the records' schema becomes another.",
+    )
+    expect: dict[str, Expectation] = Field(
+        default_factory=dict, description="Rules by name that each decoded record has to meet, in this order."
+    )
+    dead_letters: DeadLetters | None = Field(
+        None, description="Where records go that cannot be decoded. Default: such a record stops the feed."
+    )
+    transform: Transform | None = None
+    sink: SinkChoice
+    sinks: dict[str, SecondarySinkChoice] = Field(
+        default_factory=dict, description="Further sinks of the same rows, by name; each batch is read once for all."
+    )
+    trigger: str = Field(
+        "1 minute",
+        description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka to "
+        f"Kafka {REAL_TIME}, which hands on each record at once and notes each {INTERVAL} how far it is ('{REAL_TIME}, "
+        "10 seconds').",
+    )
+    tables: Tables | None = Field(
+        None,
+        description="With {topic} in the sink's table: what becomes of one that fails, and what is special to some.",
+    )
+    checkpoint: str = Field(
+        "",
+        description="Checkpoint location: s3a://bucket/path, for this pipeline alone. Wanted, unless each topic has a "
+        "table of its own: then the tables' ledgers are all that there is; or the sink is memory or console: then each "
+        "run may begin anew.",
+    )
+    budget: Budget | None = Field(None, description="What a batch should use at most; more than that warns.")
+    upkeep: Upkeep | None = Field(
+        None, description="Look after the tables while the feed runs. Default: lakefeed tables maintain does it."
+    )
+    s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
+    catalogs: dict[str, Catalog] = Field(
+        default_factory=dict,
+        description="Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE.",
+    )
+    spark: dict[str, Scalar] = Field(
+        default_factory=dict,
+        description="Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and "
+        "plugins are added to lakefeed's own.",
+    )
+
+    @field_validator("name")
+    @classmethod
+    def _name_is_identifier(cls, name: str) -> str:
+        if not re.fullmatch(Identifier, name):
+            raise ValueError("a name has letters, digits and underscores, and starts with a letter")
+        return name
+
+    @field_validator("trigger")
+    @classmethod
+    def _known_trigger(cls, trigger: str) -> str:
+        return known(trigger)
+
+    @field_validator("checkpoint")
+    @classmethod
+    def _s3a(cls, path: str) -> str:
+        return s3a_path(path) if path else path
+
+    @field_validator("spark", mode="before")
+    @classmethod
+    def _spark_keys(cls, settings: Any) -> Any:
+        complaints = []
+        for key in settings if isinstance(settings, dict) else ():
+            if not key.startswith("spark."):
+                what, hint = f"'{key}' is no Spark setting", "they start with 'spark.'"
+                complaints.append(Complaint(key=key, what=what, hint=hint))
+            elif isinstance(settings[key], SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
+                what = f"'{key}' stands on the JVM's command line, which everybody on the machine can read"
+                hint = "write it without ${…}; a secret goes into a file that Java reads"
+                complaints.append(Complaint(key=key, what=what, hint=hint))
+        complain(complaints)
+        return settings
+
+    @property
+    def sink_blocks(self) -> list[tuple[str, SinkChoice]]:
+        """Each sink with its place in the file, the feed's own first."""
+        return [("sink", self.sink), *((f"sinks.{name}", each) for name, each in self.sinks.items())]
+
+    @property
+    def output_mode(self) -> OutputMode:
+        """What a batch hands to the sink."""
+        return self.transform.output_mode if self.transform is not None else "append"
+
+    @property
+    def kafka(self) -> KafkaSource:
+        """The source, where it is Kafka.
+
+        Raises:
+            ConfigError: it is another, of which what is asked for cannot be told.
+        """
+        if self.source.kafka is None:
+            raise ConfigError(
+                f"pipeline '{self.name}' reads {self.source.kind}, and this is for topics of Kafka: other sources have "
+                "no offsets that could be asked for, chosen or compared",
+                where=f"source.{self.source.kind}",
+            )
+        return self.source.kafka
+
+    @property
+    def has_many_tables(self) -> bool:
+        """Whether each topic goes to a table of its own."""
+        return self.sink.iceberg is not None and TOPIC_MARK in self.sink.iceberg.table
+
+    def connections(self, environment: Mapping[str, str]) -> Connections:
+        """Store and catalogs: as declared, the rest from the environment."""
+        default = Connections.from_environment(environment)
+        kinesis = self.source.kinesis.completed(environment) if self.source.kinesis is not None else None
+        return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, kinesis=kinesis)
