@@ -11,8 +11,8 @@ from typing import Any
 from lakefeed.config import upserts
 from lakefeed.config.blocks import PipelineBlocks, SinkChoice
 from lakefeed.config.ddl import columns_of_ddl
-from lakefeed.config.keyed import DELETED
 from lakefeed.config.decoding import Encoded
+from lakefeed.config.keyed import DELETED
 from lakefeed.config.partitions import PartitionTransform
 from lakefeed.config.problem import Problem
 from lakefeed.config.sorting import SortColumn
