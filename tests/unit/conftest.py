@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakefeed.config.loading.load import read
-from lakefeed.config.problem import Problem
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
 
 if TYPE_CHECKING:
