@@ -165,12 +165,12 @@ def dependency(coordinate: str, *, exclude: tuple[str, ...] = (), bom: bool = Fa
 def pom(recipe: Recipe) -> str:
     """A pom whose runtime class path is the recipe's closure."""
     managed = "".join(dependency(bom, bom=True) for bom in recipe.boms)
-    wanted = "".join(dependency(root, exclude=recipe.exclude) for root in recipe.closure)
+    requested = "".join(dependency(root, exclude=recipe.exclude) for root in recipe.closure)
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>lock</groupId><artifactId>lock</artifactId><version>1</version>"
         f"<dependencyManagement><dependencies>{managed}</dependencies></dependencyManagement>"
-        f"<dependencies>{wanted}</dependencies></project>"
+        f"<dependencies>{requested}</dependencies></project>"
     )
 
 

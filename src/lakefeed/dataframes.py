@@ -107,8 +107,8 @@ def read_topic(
     if stream or (stream is None and not chosen):
         records = read_stream(spark, source, headers=headers)
     else:
-        wanted = None if selection == Selection() else offset_ranges(source, selection)
-        records = read_batch(spark, source, ranges=wanted, headers=headers)
+        requested = None if selection == Selection() else offset_ranges(source, selection)
+        records = read_batch(spark, source, ranges=requested, headers=headers)
         records = newest_per_key(records) if latest_per_key else records
     put_credentials(spark, how)
     values = decoded(

@@ -296,7 +296,7 @@ class Pipeline:
 
     def backfill(
         self,
-        wanted: Wanted | None = None,
+        requested: Wanted | None = None,
         *,
         spark: SparkSession | None = None,
         dry_run: bool = False,
@@ -307,7 +307,7 @@ class Pipeline:
         """Lands old records that the table has not and the feed will never read; may run beside the feed.
 
         Args:
-            wanted: which of them. Default: all that the topics still have.
+            requested: which of them. Default: all that the topics still have.
             spark: the session to run in. Default: a new one.
             dry_run: only say what there is to do.
             stop: set it to end after the commit at hand.
@@ -343,10 +343,12 @@ class Pipeline:
                 dead_letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
             )
             if dry_run:
-                return job.tell(wanted or Wanted())
-            job.plan(wanted or Wanted())  # Before anything is made or changed.
+                return job.tell(requested or Wanted())
+            job.plan(requested or Wanted())  # Before anything is made or changed.
             writer = self.feed.begin_writer(spark, sink, job.records(), fenced=False)
-            return job.run(writer, wanted or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step)
+            return job.run(
+                writer, requested or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step
+            )
 
     def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> Survey:
         """Where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.

@@ -198,14 +198,14 @@ def test_keys_are_decoded_as_values(spark: SparkSession, case: Case) -> None:
     read = decoded(made, String(), key=case.spec)
     good, null, bad = read.orderBy("offset").collect()
     one_value = isinstance(case.spec, String | Raw)
-    wanted = case.row["value"] if one_value else case.row
-    assert (good.decoded_key if one_value else good.decoded_key.asDict()) == wanted
+    expected = case.row["value"] if one_value else case.row
+    assert (good.decoded_key if one_value else good.decoded_key.asDict()) == expected
     assert (good.decoded.value.value, null.decoded.value.value, null.decoded_key) == ("v", "v", None)
     if not case.takes_any:
         assert bad.decoded.value is None
         assert bad.decoded.error.startswith("key: ")
     kept = rows(read.filter("offset < 2"), keep=["key"]).collect()
-    assert [row.asDict(recursive=True)["kafka_key"] for row in kept] == [wanted, None]
+    assert [row.asDict(recursive=True)["kafka_key"] for row in kept] == [expected, None]
 
 
 def test_references_of_protobuf_and_json_schema(spark: SparkSession, registry: SchemaRegistry) -> None:

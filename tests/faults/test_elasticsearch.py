@@ -182,9 +182,9 @@ def test_a_driver_that_wakes_up_when_another_has_taken_over(
         awake.set()
         for each in (sleeps.process.pid, *children(sleeps.process.pid)):
             os.kill(each, signal.SIGCONT)
-        told = sleeps.ended()
-        assert told is not None
-        assert "another driver has taken over" in told
+        message = sleeps.ended()
+        assert message is not None
+        assert "another driver has taken over" in message
     assert versions(search, feed) == before
     assert ids(search, feed) == list(range(BATCH))
 

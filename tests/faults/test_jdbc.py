@@ -133,12 +133,12 @@ def test_a_database_that_is_away_holds_up_no_other_sink(feed: Feed, server: Serv
     try:
         found = preflight(both.config, connections=both.connections)
         assert [(each.key, each.severity) for each in found] == [("sinks.copy.jdbc.url", "warning")]
-        told: list[str] = []
-        summary = both.run(spark=here, once=True, on_note=told.append)
+        notes: list[str] = []
+        summary = both.run(spark=here, once=True, on_note=notes.append)
     finally:
         process.start_again()
     assert list(summary.paused) == ["copy"]
-    assert any("'copy' waits" in each for each in told)
+    assert any("'copy' waits" in each for each in notes)
     assert len(feed.rows()) == 200
     assert ids(server) == list(range(100, 150))
 

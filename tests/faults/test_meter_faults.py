@@ -34,13 +34,13 @@ def test_errors_are_attempts_without_a_good_answer(
 def test_an_attempt_that_reaches_nobody_counts_as_an_error(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy
 ) -> None:
-    nobody = replace(
+    unreachable = replace(
         bucket, name="nobody", store=replace(bucket.store, endpoint=f"http://127.0.0.1:{choose_free(avoid=())}")
     )
-    introduce(spark, nobody)
+    introduce(spark, unreachable)
     with pytest.raises(Py4JJavaError):
-        Checkpoint.at(nobody.url("c"), spark=spark).exists("metadata")
-    tried = s3_requests(spark).below([nobody.name])
+        Checkpoint.at(unreachable.url("c"), spark=spark).exists("metadata")
+    tried = s3_requests(spark).below([unreachable.name])
     assert tried.total == tried.errors > 1
     assert (tried.bytes_in, proxy.counted()) == (0, {})
 

@@ -190,8 +190,8 @@ def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: F
 
 def test_what_is_wanted_is_chosen_and_what_is_not_the_backfills_is_refused(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed)
-    told = pipeline.backfill(Wanted(start=25), spark=lake, dry_run=True)
-    assert [(each.partition, each.start, each.end) for each in told.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
+    result = pipeline.backfill(Wanted(start=25), spark=lake, dry_run=True)
+    assert [(each.partition, each.start, each.end) for each in result.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
     assert len(feed.rows()) == 10
     some = (OffsetRange(feed.topic, 0, 5, 10), OffsetRange(feed.topic, 0, 20, 22))
     done = pipeline.backfill(Wanted(ranges=some), spark=lake)
@@ -263,9 +263,9 @@ def test_old_records_with_a_field_that_was_dropped_since_change_the_table_beside
 def test_the_command_killed_and_called_again(lake: SparkSession, feed: Feed) -> None:
     begun_at_latest(lake, feed, size=5)
     file = feed.write_file(**blocks(feed, size=5))
-    told = lakefeed("backfill", file, "--dry-run", "--output", "json", environment=feed.environment)
-    assert told.returncode == 0, told.stderr
-    document = json.loads(told.stdout)
+    result = lakefeed("backfill", file, "--dry-run", "--output", "json", environment=feed.environment)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
     assert (document["dry_run"], document["planned"]["offsets"], document["commits"]) == (True, 60, 12)
     assert document["planned"]["ranges"] == [f"{feed.topic}:0:0:30", f"{feed.topic}:1:0:30"]
     first = Running(["backfill", file], feed.environment, feed.folder / "first.log")

@@ -176,9 +176,9 @@ def test_no_secret_gets_out(feed: Feed) -> None:
         assert places[f"lakefeed {command[0]}"].startswith("0\n"), places[f"lakefeed {command[0]}"]
     for name, settings in WRONG.items():
         overrides = [each for setting in settings for each in ("--set", setting)]
-        told = said("run", path, "--once", *overrides)
-        assert not told.startswith("0\n"), (name, told)
-        places[f"run with another {name}"] = told
+        message = said("run", path, "--once", *overrides)
+        assert not message.startswith("0\n"), (name, message)
+        places[f"run with another {name}"] = message
     overrides = ["--set", "source.kafka.bootstrap_servers=127.0.0.1:1", "--set", "s3.endpoint=http://127.0.0.1:1"]
     places["check"] = said("check", path, "--connect", "--output", "json", *overrides)
     assert len(json.loads(places["check"].partition("\n")[2])) == 2

@@ -61,11 +61,11 @@ def said(path: Path, text: str) -> tuple[int, str]:
 @pytest.mark.quick
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_told_with_its_line(shell: None, tmp_path: Path, name: str) -> None:
-    right, wrong, line, told = MISTAKES[name]
+    right, wrong, line, message = MISTAKES[name]
     status, text = said(tmp_path / "pipeline.yaml", FILE.replace(right, wrong))
     assert status == 2
     assert f"pipeline.yaml:{line}:" in text
-    assert told in text
+    assert message in text
 
 
 @pytest.mark.quick
@@ -111,7 +111,9 @@ def test_sql_is_parsed_whatever_else_is_wrong(shell: None, tmp_path: Path) -> No
     registry = FILE.replace('json: {schema_ddl: "zip STRING, at TIMESTAMP"}', 'avro: {registry: "http://127.0.0.1:1"}')
     wrong = registry.replace("SELECT zip", "SELECT zip zip zip") + "expect: {a: {rule: zip >}}\n"
     for text, mistakes in ((wrong, 2), (f"{wrong}foo: 1\n", 3)):
-        status, told = said(tmp_path / "pipeline.yaml", text)
-        assert (status, "zip" in told, told.splitlines()[-1].endswith(f"{mistakes} errors")) == (2, True, True), told
-        assert "pipeline.yaml:5:8: error: Spark cannot read this SQL" in told
-        assert "pipeline.yaml:9:20: error: Spark cannot read this expression" in told
+        status, message = said(tmp_path / "pipeline.yaml", text)
+        assert (status, "zip" in message, message.splitlines()[-1].endswith(f"{mistakes} errors")) == (2, True, True), (
+            message
+        )
+        assert "pipeline.yaml:5:8: error: Spark cannot read this SQL" in message
+        assert "pipeline.yaml:9:20: error: Spark cannot read this expression" in message

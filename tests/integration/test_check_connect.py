@@ -242,9 +242,9 @@ def test_preflight_raises_the_right_class(case: Case) -> None:
 def test_columns_that_the_registered_schema_does_not_have(case: Case) -> None:
     """A warning: the table may have them from an earlier version."""
     status, found = case.found(*(each for column in COLUMNS for each in ("--set", column)))
-    told = [(each["key"], each["severity"], each["hint"]) for each in found if "column" in each["what"]]
+    message = [(each["key"], each["severity"], each["hint"]) for each in found if "column" in each["what"]]
     assert status == 0
-    assert told == [
+    assert message == [
         ("sink.iceberg.partition_by.0", "warning", "did you mean 'id'?"),
         ("sink.iceberg.sort_by.1", "warning", "they have id"),
         ("sink.iceberg.sort_by.2", "warning", "they have id"),

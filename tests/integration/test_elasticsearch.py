@@ -61,9 +61,9 @@ def test_a_feed_goes_on_where_the_index_is(feed: Feed, search: OpenSearch, opene
         with pytest.raises(ConfigError):
             refused()
     # What is secret is nowhere that Spark shows.
-    told = [value for _, value in lake.sparkContext.getConf().getAll()]
-    told += [str(row) for row in lake.sql("SET -v").collect()]
-    assert not any(opened.password in each or opened.login in each for each in told)
+    problem = [value for _, value in lake.sparkContext.getConf().getAll()]
+    problem += [str(row) for row in lake.sql("SET -v").collect()]
+    assert not any(opened.password in each or opened.login in each for each in problem)
     # Somebody removes the index: the checkpoint takes for landed what is not there.
     search.ask("DELETE", f"/{feed.name}")
     feed.send(feed.avro(trips(1)))
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_found_before_a_run(feed: Feed, search: OpenSearch, ope
     feed.create_topic()
     feed.send(feed.avro(trips(1)))
 
-    def told(
+    def problem(
         change: dict[str, Any], *, password: str | None = None, status: type[Exception] = ConfigError, sql: str = ""
     ) -> str:
         environment = environment_of(feed, opened)
@@ -146,12 +146,12 @@ def test_what_is_wrong_is_found_before_a_run(feed: Feed, search: OpenSearch, ope
         assert opened.password not in text
         return text
 
-    assert "did you mean 'keys'" in told({"mode": "upsert", "keys": ["id"], "kyes": ["id"]})
-    assert "refuses the login" in told({}, password="wrong", status=AccessDenied)
-    assert "does not answer" in told({"url": "http://127.0.0.1:1"}, status=Unreachable)
-    assert "not as Elasticsearch" in told({"url": feed.stack.schema_registry_url})
-    assert "rows lack kafka_topic" in told({}, sql=f"SELECT zone FROM {feed.name}")
-    assert "several of one" in told({}, sql=f"SELECT *, explode(array(1, 2)) AS n FROM {feed.name}")
-    assert "which the rows do not have" in told({"mode": "upsert", "keys": ["ids"]})
+    assert "did you mean 'keys'" in problem({"mode": "upsert", "keys": ["id"], "kyes": ["id"]})
+    assert "refuses the login" in problem({}, password="wrong", status=AccessDenied)
+    assert "does not answer" in problem({"url": "http://127.0.0.1:1"}, status=Unreachable)
+    assert "not as Elasticsearch" in problem({"url": feed.stack.schema_registry_url})
+    assert "rows lack kafka_topic" in problem({}, sql=f"SELECT zone FROM {feed.name}")
+    assert "several of one" in problem({}, sql=f"SELECT *, explode(array(1, 2)) AS n FROM {feed.name}")
+    assert "which the rows do not have" in problem({"mode": "upsert", "keys": ["ids"]})
     search.ask("PUT", f"/{feed.name}", {"settings": {"index.translog.durability": "async"}})
-    assert "before they are on disk" in told({})
+    assert "before they are on disk" in problem({})

@@ -22,7 +22,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.support.feed import Feed
-from tests.support.starts import run_as_told
+from tests.support.starts import run_as_planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +74,7 @@ class History:
             self.ends[partition] += 1
 
     def run(self, *, accept_loss: bool = False) -> None:
-        run_as_told(self.pipeline(), self.lake, [], accept_loss=accept_loss, counts=True)
+        run_as_planned(self.pipeline(), self.lake, [], accept_loss=accept_loss, counts=True)
         self._landed()
 
     def run_batch(self) -> None:

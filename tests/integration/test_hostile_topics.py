@@ -238,10 +238,10 @@ def test_a_stop_names_the_record(lake: SparkSession, feed: Feed, kind: str) -> N
     text = json.loads(json.dumps(own).replace("{table}", feed.table))
     with pytest.raises(Exception) as stopped:  # noqa: PT011  # Which one is of no matter here.
         feed.pipeline(**text).run(spark=lake, once=True)
-    told = str(stopped.value)
-    assert why in told
-    assert "partition 1, offset 3" in told or f"{feed.topic}:1:3" in told, told
-    assert feed.topic in told
+    said = str(stopped.value)
+    assert why in said
+    assert "partition 1, offset 3" in said or f"{feed.topic}:1:3" in said, said
+    assert feed.topic in said
 
 
 def test_the_sinks_topic_is_known_by_its_id(feed: Feed) -> None:

@@ -57,9 +57,9 @@ def test_a_feed_goes_on_where_the_database_is_and_is_proven(feed: Feed, server: 
     with pytest.raises(ConfigError, match="cannot be rewound"):
         pipeline.plan_rewind("earliest")
     # What is secret is nowhere that Spark shows.
-    told = [value for _, value in lake.sparkContext.getConf().getAll()]
-    told += [str(row) for row in lake.sql("SET -v").collect()]
-    assert not any(server.password in each for each in told)
+    problem = [value for _, value in lake.sparkContext.getConf().getAll()]
+    problem += [str(row) for row in lake.sql("SET -v").collect()]
+    assert not any(server.password in each for each in problem)
     # Somebody takes a row away, and restores the database to before the last batch.
     server.execute(f"DELETE FROM {TABLE} WHERE id = 7")
     assert [each.kind for each in pipeline.verify(deep=True).faults] == ["missing"]
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server) -> None
     quote = '"' if server.jdbc_url.startswith("jdbc:postgresql") else "`"
     server.execute(f"CREATE TABLE {TABLE} (id INT PRIMARY KEY, zone DATE, {quote}kafka_offset{quote} BIGINT)")
 
-    def told(change: Callable[[dict[str, Any]], None], *, password: str | None = None, connect: bool = False) -> str:
+    def problem(change: Callable[[dict[str, Any]], None], *, password: str | None = None, connect: bool = False) -> str:
         sink = sink_of(server)
         change(sink["jdbc"])
         environment = environment_of(feed, server)
@@ -144,16 +144,18 @@ def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server) -> None
         assert server.password not in text
         return text
 
-    assert "keys" in (misspelt := told(lambda sink: sink.update(mode="upsert", kyes=["id"]))).replace("kyes", "")
+    assert "keys" in (misspelt := problem(lambda sink: sink.update(mode="upsert", kyes=["id"]))).replace("kyes", "")
     assert "kyes" in misspelt
-    assert "wants keys" in told(lambda sink: sink.update(mode="upsert"))
-    assert "credentials do not belong in a URL" in told(lambda sink: sink.update(url=f"{server.jdbc_url}?password=x"))
-    assert "refuses the user or the password" in told(lambda sink: None, connect=True, password="wrong")
+    assert "wants keys" in problem(lambda sink: sink.update(mode="upsert"))
+    assert "credentials do not belong in a URL" in problem(
+        lambda sink: sink.update(url=f"{server.jdbc_url}?password=x")
+    )
+    assert "refuses the user or the password" in problem(lambda sink: None, connect=True, password="wrong")
     away = server.jdbc_url.replace(f":{server.port}", ":1")
-    assert "does not answer" in told(lambda sink: sink.update(url=away), connect=True)
-    assert "no such database" in told(lambda sink: sink.update(url=f"{server.jdbc_url}_not"), connect=True)
-    misfits = told(lambda sink: None, connect=True)
+    assert "does not answer" in problem(lambda sink: sink.update(url=away), connect=True)
+    assert "no such database" in problem(lambda sink: sink.update(url=f"{server.jdbc_url}_not"), connect=True)
+    misfits = problem(lambda sink: None, connect=True)
     assert "column id is bigint" in misfits
     assert "column zone is string" in misfits
-    keyless = told(lambda sink: sink.update(mode="upsert", keys=["zone"]), connect=True)
+    keyless = problem(lambda sink: sink.update(mode="upsert", keys=["zone"]), connect=True)
     assert "no unique index" in keyless

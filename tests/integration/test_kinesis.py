@@ -68,8 +68,8 @@ def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_made_anew(
     stream.kinesis.split(stream.name)
     stream.put(*range(12, 20))
     notes: list[str] = []
-    anew = stream.job(checkpoint=f"{stream.checkpoint}-2")
-    summary = anew.run(spark=lake, once=True, on_note=notes.append)
+    restarted = stream.job(checkpoint=f"{stream.checkpoint}-2")
+    summary = restarted.run(spark=lake, once=True, on_note=notes.append)
     assert "resumes where the table is" in notes[0]
     assert summary.records == 10
     assert stream.ids() == list(range(20))
@@ -105,14 +105,14 @@ def test_splits_merges_deaths_and_a_lost_checkpoint_land_each_record_once(
     stream.kinesis.split(stream.name)
     stream.put(*range(60, 70))
     notes: list[str] = []
-    anew = stream.job(
+    restarted = stream.job(
         decode=job.config.decode.model_dump(by_alias=True, exclude_none=True), checkpoint=f"{stream.checkpoint}-2"
     )
-    anew.run(spark=lake, once=True, on_note=notes.append)
+    restarted.run(spark=lake, once=True, on_note=notes.append)
     assert "resumes where the table is" in notes[0]
     assert stream.ids() == list(range(70))
 
-    found = anew.verify(deep=True)
+    found = restarted.verify(deep=True)
     assert found.faults == ()
     assert found.records == found.rows == 70
     rows = stream.rows()
@@ -162,19 +162,21 @@ def test_what_retention_has_removed_is_refused_and_can_be_given_up(stream: Strea
     assert "--accept-loss" in str(refused.value)
     notes: list[str] = []
 
-    def told(note: str) -> None:
+    def message(note: str) -> None:
         notes.append(note)
         stream.kinesis.keep(stream.name, hours=24)
 
-    job.run(spark=lake, once=True, accept_loss=True, on_note=told)
+    job.run(spark=lake, once=True, accept_loss=True, on_note=message)
     assert "resumes although records are lost" in notes[0]
     assert stream.ids() == list(range(15))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("later", "told"), [((), "there are"), (range(10, 60), "they end at")], ids=["short", "other"])
+@pytest.mark.parametrize(
+    ("later", "message"), [((), "there are"), (range(10, 60), "they end at")], ids=["short", "other"]
+)
 def test_a_planned_batch_whose_records_are_gone_is_refused(
-    stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch, later: Sequence[int], told: str
+    stream: StreamFeed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch, later: Sequence[int], message: str
 ) -> None:
     job = stream.job()
     stream.put(*range(10))
@@ -184,7 +186,7 @@ def test_a_planned_batch_whose_records_are_gone_is_refused(
             job.run(spark=lake, once=True)
     stream.kinesis.remove_first(stream.name)
     stream.put(*later)
-    with pytest.raises(RecordsLost, match=f"planned for a batch {told}"):
+    with pytest.raises(RecordsLost, match=f"planned for a batch {message}"):
         job.run(spark=lake, once=True)
 
 
@@ -224,7 +226,7 @@ def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamF
 
 
 @pytest.mark.parametrize(
-    ("blocks", "told"),
+    ("blocks", "message"),
     [
         ({"decode": {"json": {"schema": "sample"}}}, "samples topics of Kafka"),
         ({"dead_letters": {"topic": "letters"}}, "kept in a table"),
@@ -233,8 +235,8 @@ def test_credentials_are_refused_in_a_sentence_and_stand_nowhere(stream: StreamF
         ({"kinesis": {"stream": "arn:aws:kinesis:stream/x"}}, "stream's name"),
     ],
 )
-def test_what_does_not_go_with_a_stream(stream: StreamFeed, blocks: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_does_not_go_with_a_stream(stream: StreamFeed, blocks: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         stream.job(**blocks)
 
 

@@ -135,15 +135,15 @@ def test_a_table_that_is_not_the_topics_is_left_alone(lake: SparkSession, shop: 
     send("a_b", 3)
     named = {shop.topic("legacy"): {"table": shop.table("legacy")}}
     second = run(**letters, tables={"topics": named})
-    told = failures(second)
-    assert sorted(told) == sorted(shop.topic(name) for name in ("a-b", "UPPER", "letters"))
-    assert {"would go to one table" in each for each in told.values()} == {True}
+    message = failures(second)
+    assert sorted(message) == sorted(shop.topic(name) for name in ("a-b", "UPPER", "letters"))
+    assert {"would go to one table" in each for each in message.values()} == {True}
     assert [row["id"] for row in shop.rows("legacy")] == [1]
     assert sorted(row["id"] for row in shop.rows("a_b")) == [1, 3]
     plans = shop.pipeline(decode={"json": {"schema_ddl": "id BIGINT"}}, **letters, tables={"topics": named}).plan(
         spark=lake
     )
-    assert sorted(each.topics[0] for each in plans.tables if each.refusal) == sorted(told)
+    assert sorted(each.topics[0] for each in plans.tables if each.refusal) == sorted(message)
 
 
 def test_letters_and_rows_of_two_feeds_do_not_mix(lake: SparkSession, feed: Feed) -> None:

@@ -60,8 +60,8 @@ def test_upkeep_and_letters_of_one_topic_or_all(
             return whole(job, **how)
 
         broken.setattr(Maintenance, "run", fails_on_one)
-        told = run(*compact)
-    assert [each["table"] for each in told["failed"]] == [shop.table("orders")]
+        message = run(*compact)
+    assert [each["table"] for each in message["failed"]] == [shop.table("orders")]
     assert files(shop.table("users")) == 1
     assert verified(only)
 

@@ -21,7 +21,7 @@ from lakefeed.operations.rewind.execute import RewindPlan
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
-from tests.support.starts import run_as_told
+from tests.support.starts import run_as_planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +54,7 @@ class Lettered:
     def run(self) -> RunSummary:
         """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
         self.notes: list[str] = []
-        return run_as_told(self.pipeline(), self.lake, self.notes, plans=False)
+        return run_as_planned(self.pipeline(), self.lake, self.notes, plans=False)
 
     def land(self, ids: Iterable[int]) -> None:
         self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=0)
@@ -316,8 +316,8 @@ def test_the_commands_show_and_plan_without_spark(lettered: Lettered) -> None:
     shown = lakefeed("offsets", "show", file, environment=lettered.feed.environment)
     assert shown.returncode == 0, shown.stderr
     assert "a start resumes where the last batch ended" in shown.stdout
-    told = lakefeed("offsets", "show", file, "--output", "json", environment=lettered.feed.environment)
-    [partition] = json.loads(told.stdout)["partitions"]
+    result = lakefeed("offsets", "show", file, "--output", "json", environment=lettered.feed.environment)
+    [partition] = json.loads(result.stdout)["partitions"]
     assert (partition["checkpoint"], partition["table"], partition["group"], partition["lag"]) == (4, 4, 4, 0)
     planned = lakefeed(
         *("offsets", "rewind", file, "--to", "earliest", "--delete-rows", "--dry-run"),

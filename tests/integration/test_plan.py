@@ -171,10 +171,10 @@ def test_a_start_that_is_refused_is_told_with_its_status(planned: Planned) -> No
         planned.run(pipeline)
     assert str(rolled_back.refusal) == str(refused.value)
     with planned.unchanged():
-        told = lakefeed("plan", planned.feed.write_file(), environment=planned.feed.environment)
-    assert told.returncode == 2
-    assert "would be refused" in told.stdout
-    assert "lakefeed offsets rewind pipeline.yaml --to table" in told.stdout
+        result = lakefeed("plan", planned.feed.write_file(), environment=planned.feed.environment)
+    assert result.returncode == 2
+    assert "would be refused" in result.stdout
+    assert "lakefeed offsets rewind pipeline.yaml --to table" in result.stdout
 
     # Another pipeline's checkpoint: what differs is said.
     other = planned.feed.pipeline(sink={"iceberg": {"table": f"{planned.feed.table}_2"}})
@@ -301,9 +301,9 @@ def test_many_topics_are_summed_up_and_each_is_told_alone(planned: Planned) -> N
         assert commits[0] == plan.first_ranges
         planned.assert_made_as_planned(plan)
 
-    told = CliRunner().invoke(command, [str(file)], env=feed.environment)
-    assert told.exit_code == 1, told.output
-    assert f"{names['loud']}" in told.output
+    result = CliRunner().invoke(command, [str(file)], env=feed.environment)
+    assert result.exit_code == 1, result.output
+    assert f"{names['loud']}" in result.output
     alone = CliRunner().invoke(command, [str(file), "--topic", names["loud"], "--output", "json"], env=feed.environment)
     assert alone.exit_code == 0, alone.output
     [only] = json.loads(alone.stdout)["tables"]
@@ -323,10 +323,10 @@ def test_what_the_command_prints_is_what_the_document_shows(
         )
     assert done.exit_code == 0, done.output
     # Which number the registry gives, depends on what the other tests have registered.
-    told = re.sub(r"'lakefeed.schema-ids' = '\d+'", "'lakefeed.schema-ids' = '1'", done.output)
+    result = re.sub(r"'lakefeed.schema-ids' = '\d+'", "'lakefeed.schema-ids' = '1'", done.output)
     document = Path(__file__).parents[2] / "docs" / "plan.md"
     [shown] = re.findall(r"```text\n(.*?)```", document.read_text("utf-8"), re.DOTALL)
-    assert told == shown
+    assert result == shown
 
 
 def _path(planned: Planned) -> str:

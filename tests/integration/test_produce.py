@@ -127,8 +127,8 @@ def test_files_in_the_store(lake: SparkSession, stack: Endpoints, topic: str, fo
     records = to_records(again, topic=topic, format="json", schema=taxi_schema(), key=KEY)
     produce(records, topic, bootstrap_servers=stack.bootstrap_servers)
     got = [json.loads(message.value() or b"") for message in read(stack, topic)]
-    wanted = [row.asDict() for row in rows.drop(KEY).collect()]
-    assert sorted(got, key=str) == sorted(wanted, key=str)
+    required = [row.asDict() for row in rows.drop(KEY).collect()]
+    assert sorted(got, key=str) == sorted(required, key=str)
 
 
 @pytest.mark.quick

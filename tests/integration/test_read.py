@@ -219,11 +219,11 @@ def test_the_command_on_a_pipeline_and_on_a_topic(sent: Feed) -> None:
     assert shown.stdout.splitlines()[0].split() == ["id", "zone", "kafka_partition", "kafka_offset"]
     assert len(shown.stdout.splitlines()) == 6
     assert "5 records of 5 offsets in 2 partitions, 5 rows" in shown.stderr
-    told = lakefeed(
+    result = lakefeed(
         "read", sent.topic, "--last", "1h", "--limit", "7", "--output", "json", environment=sent.environment
     )
-    assert told.returncode == 0, told.stderr
-    document = json.loads(told.stdout)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
     assert (document["whole"], document["rows"], len(document["shown"]), document["records"]) == (False, 7, 7, None)
     assert set(document["shown"][0]) == {"id", "zone", "kafka_partition", "kafka_offset"}
     missing = lakefeed("read", file, "--range", f"{sent.topic}:0:10:1000", environment=sent.environment)

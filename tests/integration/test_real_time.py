@@ -39,7 +39,7 @@ def settings(feed: Feed, **blocks: Any) -> dict[str, Any]:
 @pytest.mark.slow
 def test_records_go_through_and_a_second_run_goes_on(feed: Feed, lake: SparkSession) -> None:
     feed.create_topic(partitions=2)
-    told: list[str] = []
+    notes: list[str] = []
 
     def run(numbers: range) -> int:
         stop = threading.Event()
@@ -52,12 +52,12 @@ def test_records_go_through_and_a_second_run_goes_on(feed: Feed, lake: SparkSess
 
         seen: list[int] = []
         feed.send(json.dumps({"id": number}).encode() for number in numbers)
-        summary = feed.pipeline(**settings(feed)).run(spark=lake, stop=stop, on_batch=on_batch, on_note=told.append)
+        summary = feed.pipeline(**settings(feed)).run(spark=lake, stop=stop, on_batch=on_batch, on_note=notes.append)
         return summary.rows
 
     assert run(range(500)) >= 500
     assert run(range(500, 800)) >= 300
-    assert any("at-least-once" in each for each in told)
+    assert any("at-least-once" in each for each in notes)
     reader = lake.read.format("kafka").option("kafka.bootstrap.servers", feed.stack.bootstrap_servers)
     records = reader.option("subscribe", f"{feed.topic}-out").option("includeHeaders", "true").load()
     once = [json.loads(each.value)["id"] for each in lakefeed.deduplicated(records).collect()]
@@ -71,18 +71,18 @@ def test_records_go_through_and_a_second_run_goes_on(feed: Feed, lake: SparkSess
 
 @pytest.mark.quick
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "notes"),
     [
         ("SELECT id, explode(array(1, 2)) AS n FROM {name}", "without joins, groups and explode"),
         ("SELECT id FROM {name}", "which record they are made of"),
     ],
 )
 def test_what_is_no_row_for_a_record_is_refused_before_anything_is_sent(
-    feed: Feed, lake: SparkSession, sql: str, told: str
+    feed: Feed, lake: SparkSession, sql: str, notes: str
 ) -> None:
     feed.create_topic(partitions=1)
     transform = {"sql": sql.format(name=feed.name)}
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=notes):
         feed.pipeline(**settings(feed, transform=transform)).run(spark=lake)
 
 

@@ -127,9 +127,9 @@ def test_what_iceberg_refuses_is_refused_before(lake: SparkSession) -> None:
 
     table = Table(lake, "a INT, b DATE, c DECIMAL(9,2), d STRUCT<e: STRING>")
     before = table.schema
-    for name, wanted in (("a", "double"), ("b", "timestamp"), ("c", "decimal(12,3)"), ("d.e", "binary")):
+    for name, expected in (("a", "double"), ("b", "timestamp"), ("c", "decimal(12,3)"), ("d.e", "binary")):
         with pytest.raises((PySparkException, Py4JJavaError)):
-            lake.sql(f"ALTER TABLE {table.name} ALTER COLUMN {name} TYPE {wanted}")
+            lake.sql(f"ALTER TABLE {table.name} ALTER COLUMN {name} TYPE {expected}")
     for want in (record(field("a", "double")), record(field("a", "string")), record(field("d", "string"))):
         with pytest.raises(SchemaIncompatible, match="Iceberg cannot make the one of the other"):
             table.follow(columns_of(json.dumps(want)))

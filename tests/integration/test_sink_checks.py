@@ -36,7 +36,7 @@ def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: 
 
 
 @pytest.mark.parametrize(
-    ("sinks", "told"),
+    ("sinks", "message"),
     [
         ({"a": {"console": {}, "on_failure": "pause"}}, "keeps no ledger"),
         ({"a": {"parquet": {"path": "s3a://lake/x"}}}, "cannot be beside another sink"),
@@ -44,8 +44,8 @@ def test_a_topic_and_a_registry_that_are_not_there_are_found_before_a_run(feed: 
         ({"a": {"iceberg": {"table": "nowhere.a.b"}}}, "no catalog is called"),
     ],
 )
-def test_what_cannot_be_beside_another_sink(feed: Feed, sinks: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_cannot_be_beside_another_sink(feed: Feed, sinks: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         feed.pipeline(**beside(feed, **json.loads(json.dumps(sinks).replace("{table}", feed.table))))
 
 
@@ -64,7 +64,7 @@ def test_what_needs_no_session_is_refused_when_the_file_is_read(feed: Feed, chan
 
 
 @pytest.mark.parametrize(
-    ("changed", "told", "key"),
+    ("changed", "message", "key"),
     [
         ({"transform": {"sql": "SELEC zip FROM {name}"}}, "SELEC", "transform.sql"),
         ({"transform": {"sql": "SELECT zipp FROM {name}"}}, "zipp", "transform.sql"),
@@ -84,7 +84,7 @@ def test_what_needs_no_session_is_refused_when_the_file_is_read(feed: Feed, chan
     ],
 )
 def test_check_tells_what_only_spark_knows(
-    feed: Feed, lake: SparkSession, changed: dict[str, Any], told: str, key: str
+    feed: Feed, lake: SparkSession, changed: dict[str, Any], message: str, key: str
 ) -> None:
     named = json.loads(json.dumps(changed).replace("{name}", feed.name))
     pipeline = feed.pipeline(**{"decode": DECODE, **named})
@@ -92,7 +92,7 @@ def test_check_tells_what_only_spark_knows(
         pipeline.config, connections=feed.connections, spark=lambda: lake, folder=feed.folder, connect=False
     )
     assert [each.key for each in found] == [key]
-    assert told in f"{found[0].what} {found[0].hint}"
+    assert message in f"{found[0].what} {found[0].hint}"
 
 
 def test_a_sink_that_does_not_take_the_output_mode_is_refused_by_the_file_alone(feed: Feed) -> None:

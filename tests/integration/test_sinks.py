@@ -236,13 +236,13 @@ def test_a_sink_that_pauses_catches_up_and_the_others_go_on(
             raise ConnectionError("the store is away")
         return land(self, *arguments, **named)
 
-    told: list[str] = []
+    notes: list[str] = []
     feed.send(hits("3011", "6003"))
     with monkeypatch.context() as outage:
         outage.setattr(IcebergTable, "land", away)
-        summary = feed.pipeline(**settings).run(spark=lake, once=True, on_note=told.append)
+        summary = feed.pipeline(**settings).run(spark=lake, once=True, on_note=notes.append)
     assert list(summary.paused) == ["slow"]
-    assert any("'slow' waits" in each for each in told)
+    assert any("'slow' waits" in each for each in notes)
     assert (len(feed.rows()), len(feed.rows(slow))) == (3, 1)
 
     # Nothing new has come: the next start alone lets it catch up.

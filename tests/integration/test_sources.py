@@ -64,9 +64,9 @@ def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
     assert summary.batches == 1
     assert sorted(each["zip"] for each in feed.rows()) == ["6003", "7000", "8001"]
 
-    anew = pipeline(feed, source=source, checkpoint=f"{feed.checkpoint}-2")
+    restarted = pipeline(feed, source=source, checkpoint=f"{feed.checkpoint}-2")
     with pytest.raises(CheckpointMismatch, match="read of a source without offsets"):
-        anew.run(spark=lake, once=True)
+        restarted.run(spark=lake, once=True)
     with pytest.raises(ConfigError, match="this is for topics of Kafka"):
         job.verify()
 
@@ -161,7 +161,7 @@ def test_words_from_a_socket_are_counted(
 
 
 @pytest.mark.parametrize(
-    ("blocks", "told"),
+    ("blocks", "message"),
     [
         ({"dead_letters": {"table": "lake.a.b"}}, "dead_letters is for records of Kafka and Kinesis"),
         ({"sink": {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["zip"]}}}, "rows of rate have none"),
@@ -169,6 +169,6 @@ def test_words_from_a_socket_are_counted(
         ({"source": {"files": {"path": "/x", "format": "text", "done": "archive"}}}, "archive is where files go"),
     ],
 )
-def test_what_does_not_go_with_other_sources(feed: Feed, blocks: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_does_not_go_with_other_sources(feed: Feed, blocks: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         pipeline(feed, **{"source": {"rate": {}}, **blocks})

@@ -20,7 +20,7 @@ from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.checkpoint import OWNER_FILE
 from lakefeed.ledger.checkpoint_store import StoredFiles
 from tests.support.feed import Feed
-from tests.support.starts import run_as_told
+from tests.support.starts import run_as_planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,7 +60,7 @@ class Started:
     def run(self, **blocks: Any) -> int:
         self.notes = []
         pipeline = self.feed.pipeline(**{"decode": DECODE, **blocks})
-        return run_as_told(pipeline, self.lake, self.notes).rows
+        return run_as_planned(pipeline, self.lake, self.notes).rows
 
     def delete(self, name: str) -> None:
         gateway: Any = self.lake._jvm
@@ -148,13 +148,13 @@ def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
     started.send(1)
     started.run()
     pipeline = started.feed.pipeline(decode=DECODE, name="another")
-    told = []
+    messages = []
     for start in (pipeline.survey, lambda: pipeline.run(spark=started.lake, once=True)):
         with pytest.raises(CheckpointMismatch, match="the checkpoint belongs to feed") as refused:
             start()
-        told.append(str(refused.value))
+        messages.append(str(refused.value))
     [plan] = pipeline.plan(spark=started.lake).tables
-    assert told == [str(plan.refusal)] * 2
+    assert messages == [str(plan.refusal)] * 2
     started.delete(OWNER_FILE)
 
 

@@ -75,8 +75,8 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     feed.send(hits(13, 19, 60), partition=1)
     pipeline.run(spark=lake, once=True)
     found = counts(feed)
-    told = expected([0, 1, 4, 6, 11, 30, 13, 19], closed_by=50)
-    late = {key: told[key] for key in told if key[0] + timedelta(minutes=10) > START + timedelta(minutes=20)}
+    message = expected([0, 1, 4, 6, 11, 30, 13, 19], closed_by=50)
+    late = {key: message[key] for key in message if key[0] + timedelta(minutes=10) > START + timedelta(minutes=20)}
     assert found == {**late, **expected([0, 1, 4, 6, 11, 30], closed_by=20)}
 
     verification = pipeline.verify()
@@ -180,7 +180,7 @@ def test_other_state_than_the_checkpoint_has_is_refused_with_what_differs(feed: 
 
 
 @pytest.mark.parametrize(
-    ("transform", "told"),
+    ("transform", "message"),
     [
         ({"watermark": None}, "without watermark"),
         ({"sql": "SELECT zip, hittime FROM {view} ORDER BY hittime"}, "Sorting is not supported"),
@@ -194,12 +194,12 @@ def test_other_state_than_the_checkpoint_has_is_refused_with_what_differs(feed: 
     ],
 )
 def test_what_cannot_run_is_refused_before_anything_is_made(
-    feed: Feed, lake: SparkSession, transform: dict[str, Any], told: str
+    feed: Feed, lake: SparkSession, transform: dict[str, Any], message: str
 ) -> None:
     feed.send(hits(1))
     sql = {"sql": transform["sql"].format(view=feed.name)} if "sql" in transform else {}
     pipeline = feed.pipeline(**settings(feed, transform={**transform, **sql}))
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         pipeline.run(spark=lake, once=True)
     assert not lake.catalog.tableExists(feed.table)
 
@@ -276,7 +276,7 @@ def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSes
     sink = {"iceberg": {"table": feed.table, "mode": "upsert", "keys": ["zone"]}}
     feed.send(feed.avro([{"id": 1, "zone": "a"}, {"id": 2, "zone": "b"}]))
     pipeline, stop = feed.pipeline(transform=transform, sink=sink), threading.Event()
-    told: list[str] = []
+    message: list[str] = []
     seen: list[int] = []
 
     def on_batch(batch: BatchProgress) -> None:
@@ -286,8 +286,8 @@ def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSes
         if sum(seen) >= 3:
             stop.set()
 
-    pipeline.run(spark=lake, stop=stop, on_batch=on_batch, on_note=told.append)
-    assert any("begin again" in each for each in told)
+    pipeline.run(spark=lake, stop=stop, on_batch=on_batch, on_note=message.append)
+    assert any("begin again" in each for each in message)
     assert {each["zone"]: each["trips"] for each in feed.rows()} == {"a": 2, "b": 1}
     assert pipeline.verify().faults == ()
 

@@ -148,7 +148,7 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "told"),
+    ("blocks", "message"),
     [
         ({"sql": OUTER, "delay": None}, "watermark"),
         ({"sql": INNER.replace("JOIN orders", "JOIN clicks AS orders")}, "more than once, or not at all"),
@@ -156,10 +156,10 @@ def test_a_stream_is_joined_with_a_table_a_path_and_a_database(feed: Feed, lake:
     ],
 )
 def test_what_cannot_be_joined_is_refused_before_anything_is_made(
-    joined: Feed, lake: SparkSession, blocks: dict[str, Any], told: str
+    joined: Feed, lake: SparkSession, blocks: dict[str, Any], message: str
 ) -> None:
     job = joined.pipeline(**settings(joined, blocks.pop("sql"), **blocks))
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         job.run(spark=lake, once=True)
     assert not lake.catalog.tableExists(joined.table)
 

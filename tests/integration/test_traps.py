@@ -21,7 +21,7 @@ from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed
-from tests.support.starts import run_as_told
+from tests.support.starts import run_as_planned
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ class Case:
         """Runs the pipeline, and compares how it starts with what ``offsets show`` and ``plan`` say."""
         self.notes = []
         pipeline = self.pipeline(**blocks)
-        return run_as_told(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)
+        return run_as_planned(pipeline, self.lake, self.notes, accept_loss=accept_loss, plans=False)
 
     def send(self, ids: Iterable[int], *, partition: int = 0) -> None:
         self.feed.send([json.dumps({"id": each}).encode() for each in ids], partition=partition)
@@ -306,9 +306,11 @@ def test_open_and_aborted_transactions(case: Case) -> None:
 def test_table_rolled_back(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
-    with pytest.raises(CheckpointMismatch, match="landed up to 9 for the checkpoint, and up to 5 in the table") as told:
+    with pytest.raises(
+        CheckpointMismatch, match="landed up to 9 for the checkpoint, and up to 5 in the table"
+    ) as failure:
         case.run()
-    assert "lakefeed offsets rewind pipeline.yaml --to table" in str(told.value)
+    assert "lakefeed offsets rewind pipeline.yaml --to table" in str(failure.value)
     # Without its checkpoint there is nothing that disagrees with the table.
     case.delete()
     case.run()

@@ -141,9 +141,9 @@ def test_a_replayed_letter_does_not_undo_what_came_after_it(lake: SparkSession, 
     assert sorted(row["id"] for row in feed.rows()) == [1, 3]
     # The rule is given up, and the letters come back: one to a key that has changed since, one to a new key.
     del blocks["expect"]
-    mended = feed.pipeline(**blocks, sink=sink)
-    replayed = mended.replay(DeadLetterFilter(feed=feed.name), spark=lake)
+    repaired = feed.pipeline(**blocks, sink=sink)
+    replayed = repaired.replay(DeadLetterFilter(feed=feed.name), spark=lake)
     assert replayed.rows == 2
     assert sorted((row["id"], row["city"]) for row in feed.rows()) == [(1, "b"), (2, ""), (3, "c")]
     assert len(feed.rows(f"{feed.table}_history")) == 4
-    assert mended.verify(deep=True).faults == ()
+    assert repaired.verify(deep=True).faults == ()

@@ -74,9 +74,9 @@ def test_dead_letters_skipped_replayed_and_dropped_add_up(lake: SparkSession, fe
     assert "letters-dropped" in shown.stdout
 
     lake.sql(f"INSERT INTO {dead} SELECT * FROM {dead} LIMIT 1")
-    told = lakefeed("verify", file, "--output", "json", environment=feed.environment)
-    assert told.returncode == 1, told.stderr
-    document = json.loads(told.stdout)
+    result = lakefeed("verify", file, "--output", "json", environment=feed.environment)
+    assert result.returncode == 1, result.stderr
+    document = json.loads(result.stdout)
     assert document["verified"] is False
     assert "letters-twice" in {each["kind"] for each in document["findings"] if each["fault"]}
 

@@ -89,24 +89,24 @@ def test_values_that_are_no_events_are_named(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "rule", "wanted"),
+    ("keys", "rule", "expected"),
     [
         (Json(schema="id INT, other STRING"), RULE, [1, 2, None]),
         (Raw(), DeleteRule(tombstones=True, keys=("id",)), None),
     ],
 )
 def test_tombstones_have_the_key_of_their_record(
-    spark: SparkSession, keys: Any, rule: DeleteRule, wanted: list[int | None] | None
+    spark: SparkSession, keys: Any, rule: DeleteRule, expected: list[int | None] | None
 ) -> None:
     spec = Json(schema="id BIGINT, city STRING, debezium_op STRING")
     rule = DeleteRule(tombstones=True, keys=rule.keys)
     values = [b'{"id": 1, "city": "a"}', None, None]
     records = decoded(frame(spark, values, [b'{"id": 9}', b'{"id": 2}', b"{}"]), spec, key=keys)
     rows = judged(records, Policy(on_null="keep", deletes=rule))
-    if wanted is None:
+    if expected is None:
         # Bytes are no number: such a change has no key, which stops the feed.
-        wanted = [1, None, None]
-    assert [key for (key,) in found(rows, "id")] == wanted
+        expected = [1, None, None]
+    assert [key for (key,) in found(rows, "id")] == expected
     assert [deleted for (deleted,) in found(rows, "lakefeed_deleted")] == [False, True, True]
 
 

@@ -189,7 +189,7 @@ READER = {
 
 
 @pytest.mark.parametrize(
-    ("fields", "datum", "wanted"),
+    ("fields", "datum", "required"),
     [
         pytest.param(
             [("id", "int"), ("distance", "float"), ("rider", "string")],
@@ -212,13 +212,13 @@ READER = {
     ],
 )
 def test_the_writers_schema_is_resolved_to_the_readers(
-    spark: SparkSession, fields: list[tuple[str, Any]], datum: dict[str, Any], wanted: dict[str, Any]
+    spark: SparkSession, fields: list[tuple[str, Any]], datum: dict[str, Any], required: dict[str, Any]
 ) -> None:
     writer = {"type": "record", "name": "Trip", "fields": [{"name": name, "type": kind} for name, kind in fields]}
     spec = PlainAvro(writer_schema=json.dumps(writer), reader_schema=json.dumps(READER))
     [result] = results(decoded(records(spark, [avro_bytes(writer, datum)]), spec))
     assert result.error is None
-    assert result.value.asDict() == wanted
+    assert result.value.asDict() == required
 
 
 def test_a_writer_that_does_not_fit_is_an_error_of_the_record(spark: SparkSession) -> None:

@@ -118,10 +118,10 @@ def test_a_moment_that_no_column_holds_is_an_error(probe: Probe) -> None:
 
 
 def test_decimals_of_another_scale_are_the_same_number_or_an_error(probe: Probe) -> None:
-    def read(unscaled: int, scale: int, precision: int, wanted: int) -> str:
+    def read(unscaled: int, scale: int, precision: int, expected: int) -> str:
         size = max(1, (unscaled.bit_length() + 8) // 8)
         writer = logical("bytes", "decimal", precision=60, scale=scale)
-        given = options(writer, logical("bytes", "decimal", precision=precision, scale=wanted))
+        given = options(writer, logical("bytes", "decimal", precision=precision, scale=expected))
         # Padded by the sign: the same number.
         data = [unscaled.to_bytes(size, "big", signed=True), unscaled.to_bytes(size + 30, "big", signed=True)]
         one, padded = probe.decode(given, [text_bytes(each) for each in data])

@@ -93,7 +93,7 @@ def _one(value: Any, field: Any) -> Any:
 
 def same(row: Row, message: Any) -> bool:
     """Whether a decoded row is what the message means; text that stands for JSON is compared as JSON."""
-    found, wanted = plain(row), expected(message)
+    found, required = plain(row), expected(message)
     for name in ("extra", "folder"):
         if name == "folder" and found["folder"] is not None:
             # A Folder inside a Folder is JSON text, whose fields are all there.
@@ -101,7 +101,7 @@ def same(row: Row, message: Any) -> bool:
             found["folder"] = {**found["folder"], "inside": inside}
         if name == "extra" and found["extra"] is not None:
             found["extra"] = json.loads(found["extra"])
-    return bool(found == wanted)
+    return bool(found == required)
 
 
 @pytest.fixture
@@ -337,7 +337,7 @@ def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: Reg
     assert same(short.value, order()(**FULL))
     assert (short.schema_id, short.error, unset.error) == (1, None, None)
     assert (null.value, null.schema_id, null.error) == (None, None, None)
-    wanted = [
+    required = [
         "the record is a shop.v1.Other, but the table's rows are shop.v1.Order",
         "message indexes [-64] mean no message",
         "the header claims -1 message indexes",
@@ -346,7 +346,7 @@ def test_the_wire_format_with_message_indexes(spark: SparkSession, registry: Reg
         "unknown schema id 9",
         "empty: 0 bytes",
     ]
-    for result, why in zip(wrong, wanted, strict=True):
+    for result, why in zip(wrong, required, strict=True):
         assert result.value is None
         assert why in result.error
     assert registry.requests["/schemas/ids/1"] == 1

@@ -99,13 +99,13 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
         registry.put(1, V1)
         registry.failing = 503
 
-        def mend() -> None:
+        def repair() -> None:
             while not registry.requests:
                 time.sleep(0.05)
             time.sleep(1)
             registry.failing = None
 
-        mending = threading.Thread(target=mend)
+        mending = threading.Thread(target=repair)
         mending.start()
         [result] = results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec_for(registry)))
         mending.join()
@@ -286,8 +286,8 @@ def test_a_flood_of_unknown_ids_takes_seconds(spark: SparkSession) -> None:
     )
     with RegistryInAThread() as registry:
         began = time.monotonic()
-        told = sf.col("decoded.error").startswith(sf.concat(sf.lit("unknown schema id "), sf.col("offset") + 1000))
-        [row] = decoded(flood, spec_for(registry)).agg(sf.count_if(told & sf.col("decoded.value").isNull())).collect()
+        bad = sf.col("decoded.error").startswith(sf.concat(sf.lit("unknown schema id "), sf.col("offset") + 1000))
+        [row] = decoded(flood, spec_for(registry)).agg(sf.count_if(bad & sf.col("decoded.value").isNull())).collect()
         assert row[0] == count
         assert time.monotonic() - began < 30
         assert registry.requests.total() < 10_000

@@ -87,11 +87,11 @@ def test_a_union_is_read(probe: Probe, name: str) -> None:
     options = {"writer-schema": schema, "reader-schema": schema}
     assert probe.type_of(options) == columns_of(schema).jsonValue()
     found = probe.decode(options, [avro_bytes("long", branch) + data for branch, (data, _, _) in branches.items()])
-    for (_, member, wanted), each in zip(branches.values(), found, strict=True):
+    for (_, member, expected), each in zip(branches.values(), found, strict=True):
         assert each["error"] is None
         [[field, value]] = each["value"]
         assert field == "u"
-        assert (dict(value)[member] if member else value) == wanted
+        assert (dict(value)[member] if member else value) == expected
         assert not member or [key for key, each in value if each is not None] == [member]
 
 

@@ -31,15 +31,15 @@ def read(part: str) -> str | None:
     return text
 
 
-def parts(told: str) -> list[str]:
+def parts(message: str) -> list[str]:
     """An id's parts, at slashes that stand for themselves."""
     found, at = [""], 0
-    while at < len(told):
-        step = 2 if told[at] == "\\" else 1
-        if told[at] == "/":
+    while at < len(message):
+        step = 2 if message[at] == "\\" else 1
+        if message[at] == "/":
             found.append("")
         else:
-            found[-1] += told[at : at + step]
+            found[-1] += message[at : at + step]
         at += step
     return found
 
@@ -55,7 +55,7 @@ def test_an_id_tells_its_key(spark: SparkSession, keys: list[Key]) -> None:
     columns = [(frame[each.name], each.dataType) for each in frame.schema.fields]
     ids = [str(row[0]) for row in frame.select(id_of(columns)).collect()]
     assert len(set(ids)) == len(keys)
-    for told, (a, b, c) in zip(ids, keys, strict=True):
-        assert 0 < len(told.encode()) <= LONGEST_ID
-        if not told.startswith("\\#"):
-            assert list(map(read, parts(told))) == [a, b, None if c is None else str(c)]
+    for message, (a, b, c) in zip(ids, keys, strict=True):
+        assert 0 < len(message.encode()) <= LONGEST_ID
+        if not message.startswith("\\#"):
+            assert list(map(read, parts(message))) == [a, b, None if c is None else str(c)]

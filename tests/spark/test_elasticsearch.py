@@ -202,10 +202,10 @@ def test_no_type_of_field_lets_a_refusal_show_the_document(shop: SearchFeed) -> 
         rows = shop.rows(1).selectExpr("id", f"{value} AS v", "kafka_topic", "kafka_partition", "kafka_offset")
         with pytest.raises(ConfigError, match=r"document topic/0/0: \w+") as raised:
             shop.land(shop.started(), rows)
-        told = str(raised.value)
+        message = str(raised.value)
         # Some reasons have the text's bytes as numbers.
-        assert secret not in told, (kind, told)
-        assert ", ".join(str(each) for each in secret.encode()) not in told, (kind, told)
+        assert secret not in message, (kind, message)
+        assert ", ".join(str(each) for each in secret.encode()) not in message, (kind, message)
 
 
 @pytest.mark.quick
@@ -313,8 +313,8 @@ def test_a_new_column_gets_a_field_and_an_index_of_others_is_left_as_it_is(shop:
 
 @pytest.mark.slow
 def test_what_an_index_has_to_be(shop: SearchFeed) -> None:
-    def refused(told: str) -> None:
-        with pytest.raises(ConfigError, match=told):
+    def refused(message: str) -> None:
+        with pytest.raises(ConfigError, match=message):
             shop.started()
 
     shop.server.ask("PUT", f"/{shop.index}", {"settings": {"index.translog.durability": "async"}})

@@ -32,8 +32,8 @@ def test_columns_are_the_schemas_fields_and_the_key(spark: SparkSession) -> None
     rows = taxi_rows(spark, 1)
     assert rows.columns == [*FIELDS, KEY]
     assert [field["name"] for field in json.loads(taxi_schema())["fields"]] == FIELDS
-    wanted = avro.struct_of(spark, taxi_schema())
-    assert [each.dataType for each in rows.schema.fields[:-1]] == [each.dataType for each in wanted.fields]
+    expected = avro.struct_of(spark, taxi_schema())
+    assert [each.dataType for each in rows.schema.fields[:-1]] == [each.dataType for each in expected.fields]
     avro.require_fit(rows, taxi_schema(), key=KEY)
 
 

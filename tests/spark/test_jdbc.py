@@ -60,12 +60,12 @@ def test_batches_land_once_and_the_ledger_says_what_of(shop: JdbcFeed) -> None:
 def test_a_batch_lands_only_where_the_last_one_ended(shop: JdbcFeed) -> None:
     table = shop.started()
     shop.land(table, shop.rows(10))
-    for start, topic_id, told in (
+    for start, topic_id, message in (
         (11, "id-one", "begins at 11, the table ends at 10"),
         (9, "id-one", "begins at 9, the table ends at 10"),
         (10, "id-two", "another one now"),
     ):
-        with pytest.raises(CheckpointMismatch, match=told):
+        with pytest.raises(CheckpointMismatch, match=message):
             shop.land(table, shop.rows(5), 5, start=start, topic_id=topic_id)
     assert len(shop.select("id")) == 10
     assert shop.tables() == {"rows_of_shop", "lakefeed_feeds", "lakefeed_commits"}

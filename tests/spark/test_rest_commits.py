@@ -87,8 +87,8 @@ def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(
     table.land(0, 2)
     catalog.server.held.hold(b'"lakefeed.upkeep.lease"')
     late = Lease(table.spark, table.ledger().loaded(), name=table.name)
-    told: list[str | None] = []
-    taking = threading.Thread(target=lambda: told.append(late._take()))
+    notes: list[str | None] = []
+    taking = threading.Thread(target=lambda: notes.append(late._take()))
     taking.start()
     assert catalog.server.held.arrived.wait(60)
     # It has looked, and the server has not yet seen it.
@@ -96,7 +96,7 @@ def test_an_upkeep_lease_that_was_on_its_way_when_another_was_taken_is_refused(
     assert first._take() is None
     catalog.server.held.release()
     taking.join(60)
-    [held] = told
+    [held] = notes
     assert held is not None
     assert held.startswith(first._who)
     assert first._take() is None

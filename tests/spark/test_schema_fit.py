@@ -231,12 +231,12 @@ def same_columns_as_the_decoder(spark: SparkSession, seeds: range) -> None:
         with suppress(SchemaIncompatible, ConfigError):
             reader = merged(reader, json.dumps(schemas.next(version))).schema
         try:
-            wanted = columns_of(reader)
+            expected = columns_of(reader)
         except ConfigError:
             continue
         made: Any = decoded(empty, PlainAvro(writer_schema=reader)).schema["decoded"].dataType
         found = made["value"].dataType
-        assert found.jsonValue() == wanted.jsonValue(), f"seed {seed}: {reader}"
+        assert found.jsonValue() == expected.jsonValue(), f"seed {seed}: {reader}"
 
 
 def test_columns_agree_with_the_decoder(spark: SparkSession) -> None:

@@ -234,19 +234,19 @@ def test_of_those_who_take_the_lease_together_one_has_it(table: Table) -> None:
     table.land()
     takers = [Lease(table.spark, table.java(), name=table.name) for _ in range(4)]
     together = threading.Barrier(len(takers))
-    told: list[tuple[str, str | None]] = []
+    notes: list[tuple[str, str | None]] = []
 
     def take(lease: Lease) -> None:
         together.wait(60)
-        told.append((lease._who, lease._take()))
+        notes.append((lease._who, lease._take()))
 
     threads = [threading.Thread(target=take, args=(each,)) for each in takers]
     for each in threads:
         each.start()
     for each in threads:
         each.join(120)
-    [has] = [who for who, held in told if held is None]
-    assert [held.startswith(f"{has} ") for _, held in told if held is not None] == [True] * 3
+    [has] = [who for who, held in notes if held is None]
+    assert [held.startswith(f"{has} ") for _, held in notes if held is not None] == [True] * 3
     assert table.whole()
 
 

@@ -324,8 +324,8 @@ def test_the_history_has_every_change_and_the_same_ranges(checked: SparkSession)
     first: list[Change] = [(1, "a", "x", 0, 0), (1, "a", "y", 0, 1), (1, None, None, 0, 2)]
     upserts.land(0, 3, first)
     upserts.land(3, 5, [(2, "a", "z", 0, 4)])
-    wanted = [(0, 1, "x", False), (1, 1, "y", False), (2, 1, None, True), (4, 2, "z", False)]
-    assert upserts.rows("kafka_offset, id, v, lakefeed_deleted", upserts.history) == wanted
+    expected = [(0, 1, "x", False), (1, 1, "y", False), (2, 1, None, True), (4, 2, "z", False)]
+    assert upserts.rows("kafka_offset, id, v, lakefeed_deleted", upserts.history) == expected
     assert upserts.rows() == [(2, "a", "z", 4)]
 
 

@@ -129,13 +129,13 @@ class Model:
         )
 
 
-def differences(found: pa.Table, wanted: pa.Table) -> list[Any]:
+def differences(found: pa.Table, expected: pa.Table) -> list[Any]:
     """Rows that only one of the two has, counted as often as they are there; the first few."""
     import duckdb
 
     connection = duckdb.connect()
-    connection.register("found", found.select(wanted.column_names))
-    connection.register("wanted", wanted)
+    connection.register("found", found.select(expected.column_names))
+    connection.register("expected", expected)
     rows: list[Any] = connection.execute(
         "(SELECT 'too much', * FROM (FROM found EXCEPT ALL FROM wanted)) UNION ALL "
         "(SELECT 'missing', * FROM (FROM wanted EXCEPT ALL FROM found)) LIMIT 20"

@@ -48,11 +48,11 @@ def mark() -> dict[str, str]:
 
 def marked(name: str) -> list[int]:
     """The processes that have inherited the mark of this name."""
-    wanted = f"{VARIABLE}={name}".encode()
+    expected = f"{VARIABLE}={name}".encode()
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+            if expected in (folder / "environ").read_bytes().split(b"\0"):
                 found.append(int(folder.name))
     return found
 

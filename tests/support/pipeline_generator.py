@@ -103,13 +103,13 @@ def places(values: Any, place: Place = ()) -> Iterator[tuple[Place, Any]]:
 
 def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str, Any], list[Mistake]]:
     """The same with 1 to 5 mistakes, none of them within another or beside it."""
-    wanted = dice.randint(1, 5)
+    expected = dice.randint(1, 5)
     made: list[Mistake] = []
     taken: list[Place] = []
     all_places = [place for place, _ in places(values)]
     dice.shuffle(all_places)
     for place in all_places:
-        if len(made) == wanted:
+        if len(made) == expected:
             break
         if any(_near(place, each) or _near(each, place) for each in taken):
             continue
@@ -224,7 +224,7 @@ def text_of(values: Any) -> str:
     return yaml.dump(values, Dumper=Plain, sort_keys=False, allow_unicode=True)
 
 
-def is_told(mistake: Mistake, keys: list[str]) -> bool:
+def is_reported(mistake: Mistake, keys: list[str]) -> bool:
     """Whether one of the problems is about it."""
     place = dotted(mistake.place)
     return any(key == place or key.startswith(f"{place}.") for key in keys)

@@ -139,24 +139,24 @@ def _instant(seconds: int, nanos: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}".rjust(19, "0") + f"{fraction}Z"
 
 
-def same(found: Any, wanted: Any) -> bool:
+def same(found: Any, expected: Any) -> bool:
     """Whether a value in the form of ``Canonical.java`` is this one."""
-    if wanted is None or found is None:
-        return wanted is None and found is None
-    if isinstance(wanted, Struct):
-        return [each[0] for each in found] == [name for name, _ in wanted.fields] and all(
-            same(mine[1], theirs[1]) for mine, theirs in zip(found, wanted.fields, strict=True)
+    if expected is None or found is None:
+        return expected is None and found is None
+    if isinstance(expected, Struct):
+        return [each[0] for each in found] == [name for name, _ in expected.fields] and all(
+            same(mine[1], theirs[1]) for mine, theirs in zip(found, expected.fields, strict=True)
         )
-    if isinstance(wanted, dict):
-        return found.keys() == wanted.keys() and all(same(found[key], wanted[key]) for key in wanted)
-    if isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    if isinstance(wanted, Json):
-        return bool(json.loads(found) == wanted.value)
-    if isinstance(wanted, bytes):
-        return bool(found == wanted.hex())
-    if isinstance(wanted, bool):
-        return bool(found == str(wanted).lower())
-    if isinstance(wanted, float):
-        return float(found) == wanted or (math.isnan(wanted) and found == "NaN")
-    return Decimal(found) == wanted if isinstance(wanted, (int, Decimal)) else bool(found == wanted)
+    if isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(same(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(same, found, expected))
+    if isinstance(expected, Json):
+        return bool(json.loads(found) == expected.value)
+    if isinstance(expected, bytes):
+        return bool(found == expected.hex())
+    if isinstance(expected, bool):
+        return bool(found == str(expected).lower())
+    if isinstance(expected, float):
+        return float(found) == expected or (math.isnan(expected) and found == "NaN")
+    return Decimal(found) == expected if isinstance(expected, (int, Decimal)) else bool(found == expected)

@@ -99,8 +99,8 @@ class RegistryInAThread:
         if self.failing is not None:
             return self.failing, {"message": "made to fail"}
         if self.credentials is not None:
-            wanted = "Basic " + base64.b64encode(self.credentials.encode()).decode()
-            if authorization != wanted:
+            expected = "Basic " + base64.b64encode(self.credentials.encode()).decode()
+            if authorization != expected:
                 return 401, {"error_code": 401, "message": "Unauthorized"}
         parts = path.strip("/").split("/")
         found: dict[str, Any] | None = None

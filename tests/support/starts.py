@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run_as_told(
+def run_as_planned(
     pipeline: Pipeline,
     lake: SparkSession,
     notes: list[str],
@@ -33,18 +33,18 @@ def run_as_told(
         counts: the plan's offsets all hold a record, so that the run has to read as many.
     """
     survey = pipeline.survey(spark=lake)
-    told = survey.decided.message if survey.decided is not None else None
+    text = survey.decided.message if survey.decided is not None else None
     refusal = survey.refusal
     planned: int | None = None
-    if plans or told or refusal:
+    if plans or text or refusal:
         [plan] = pipeline.plan(spark=lake).tables
         assert (str(plan.refusal), plan.kind == "refused") == (str(refusal), refusal is not None)
         assert refusal is not None or plan.start == survey.start
         planned = sum(each.end - each.start for each in plan.partitions)
     if refusal is None or accept_loss:
         summary = pipeline.run(spark=lake, once=True, accept_loss=accept_loss, on_note=notes.append)
-        assert refusal is not None or [each for each in notes if each == told] == ([told] if told else [])
-        assert told or not [each for each in notes if "resumes where" in each]
+        assert refusal is not None or [each for each in notes if each == text] == ([text] if text else [])
+        assert text or not [each for each in notes if "resumes where" in each]
         assert not counts or refusal is not None or summary.records == planned
         return summary
     assert survey.start == "refused"

@@ -141,12 +141,12 @@ def table(measured: Sequence[Latency], load: Load) -> str:
         for each in measured
     ]
     partitions = f"{load.partitions} partition{'s' if load.partitions > 1 else ''}"
-    told = f"{load.rate} records a second for {load.seconds} s after {load.warm_up} s, {partitions}"
+    text = f"{load.rate} records a second for {load.seconds} s after {load.warm_up} s, {partitions}"
     return "\n".join(
         [
             *aligned(lines, left=0),
             "",
-            f"From the producer's call to a reader of the sink's topic; {told}. At-least-once both.",
+            f"From the producer's call to a reader of the sink's topic; {text}. At-least-once both.",
         ]
     )
 

@@ -91,8 +91,8 @@ def _run(job: Job, connection: Connection, arguments: tuple[Any, ...], environme
     try:
         job(connection, *arguments)
     except Exception as error:
-        told = translated(error)
-        connection.send(_Failed(told.what, told.where, told.hint))
+        failure = translated(error)
+        connection.send(_Failed(failure.what, failure.where, failure.hint))
         raise
     finally:
         connection.close()

@@ -63,7 +63,7 @@ def backfill(
     from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
 
-    wanted = _wanted(start, ranges)
+    request = _request(start, ranges)
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     declared = declared.of_topic(topic) if topic is not None else declared
     name = f"{declared.config.name} backfill"
@@ -82,11 +82,11 @@ def backfill(
             )
 
         with stop_on_signals(view.note) as stop:
-            done = declared.backfill(wanted, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
+            done = declared.backfill(request, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
     emit(output, done.as_dict(), lambda: _print(declared.config.name, done))
 
 
-def _wanted(start: str, ranges: tuple[str, ...]) -> Wanted:
+def _request(start: str, ranges: tuple[str, ...]) -> Wanted:
     from lakefeed.clients.kafka.selection import moment
     from lakefeed.offsets.ranges import OffsetRange
     from lakefeed.operations.missing import Wanted

@@ -13,7 +13,7 @@ import sys
 import click
 
 from lakefeed import __version__
-from lakefeed.cli.output import fail, wants_json
+from lakefeed.cli.output import fail, is_json_output
 from lakefeed.clients.spark.signals import exit_status, is_starting
 from lakefeed.errors import LakefeedError, WorldError
 
@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> None:
             sys.stdout.flush()
         sys.exit(status if isinstance(status, int) else 0)
     except LakefeedError as error:
-        sys.exit(fail(error, as_json=wants_json(arguments)))
+        sys.exit(fail(error, as_json=is_json_output(arguments)))
     except (click.exceptions.Abort, KeyboardInterrupt):
         sys.exit(_interrupted(arguments))
     except click.ClickException as error:
@@ -121,7 +121,7 @@ def _interrupted(arguments: list[str]) -> int:
     if not is_starting() or not any(tuple(arguments[: len(each)]) == each for each in _ENDING_WELL):
         return exit_status()
     click.echo("stopped at the start: nothing was read or written", err=True)
-    if wants_json(arguments):
+    if is_json_output(arguments):
         click.echo(json.dumps({"stopped": True}))
     return 0
 

@@ -110,8 +110,8 @@ def rewind(
         _print_plan(agreed, err=True)
         click.confirm("Move the feed?", abort=True, err=True)
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-rewind"))
-    if told := declared.rewind(agreed, spark=spark):
-        echo(told, err=True)
+    if message := declared.rewind(agreed, spark=spark):
+        echo(message, err=True)
 
     def text() -> None:
         _print_plan(agreed)

@@ -38,7 +38,7 @@ def emit(output: str, document: Any, text: Callable[[], None]) -> None:
         text()
 
 
-def wants_json(argv: list[str]) -> bool:
+def is_json_output(argv: list[str]) -> bool:
     """Whether the command line asks for JSON: errors then are JSON too."""
     return "--output=json" in argv or any(pair == ("--output", "json") for pair in itertools.pairwise(argv))
 

@@ -131,7 +131,7 @@ def maintain(
                     connections=chosen.connections,
                     settings=chosen.settings,
                     stop=stop,
-                    tell=lambda told: _tell(told, output),
+                    tell=lambda failure: _tell(failure, output),
                     say=view.note,
                 )
                 return
@@ -147,11 +147,11 @@ def maintain(
                 try:
                     reports.append(job.run(dry_run=dry_run, measure_scan=measure_scan, wait=wait))
                 except Exception as error:
-                    told = translated(error)
+                    failure = translated(error)
                     if len(names) == 1:
-                        raise told from error
-                    failed.append({"table": table, **told.as_dict()})
-                    view.note(f"{table} failed: {told}")
+                        raise failure from error
+                    failed.append({"table": table, **failure.as_dict()})
+                    view.note(f"{table} failed: {failure}")
                 if stop.is_set():
                     break
     document = {"tables": [each.as_dict() for each in reports], "failed": failed}
@@ -166,7 +166,7 @@ class _Chosen:
     tables: tuple[str, ...]
     connections: Connections
     settings: Upkeep
-    wanted: bool = True
+    requested: bool = True
     """Whether the first has to be there: not where each of many topics has tables of its own."""
 
     @property
@@ -184,7 +184,7 @@ class _Chosen:
         from lakefeed.errors import ResourceMissing
 
         found = []
-        if self.wanted:
+        if self.requested:
             open_table(self.tables[0], connections=self.connections)
         for table in self.tables:
             try:
@@ -209,8 +209,8 @@ def _chosen(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
         names = tables_of(*(each.config for each in parts))
         if not names:
             raise ConfigError("the pipeline writes to no Iceberg table", where=target)
-        wanted = len(parts) == 1
-        return _Chosen(names, declared.connections, _tuned(declared.config.upkeep or Upkeep(), options), wanted)
+        requested = len(parts) == 1
+        return _Chosen(names, declared.connections, _tuned(declared.config.upkeep or Upkeep(), options), requested)
     if topic is not None:
         raise ConfigError("--topic is for a pipeline file", where=target)
     if target.count(".") < 2:
@@ -334,16 +334,16 @@ def _print_report(report: Report) -> None:
         echo(f"  {'scan_seconds'.ljust(COLUMN + 2)}{report.scan_seconds[0]:>14,} -> {report.scan_seconds[1]:>14,}")
 
 
-def _tell(told: Report | LakefeedError, output: str) -> None:
+def _tell(failure: Report | LakefeedError, output: str) -> None:
     """One look of a job that runs forever: a line for people, or one JSON document a line."""
     from lakefeed.errors import LakefeedError
 
     if output == "json":
-        echo(json.dumps(told.as_dict(), default=str))
-    elif isinstance(told, LakefeedError):
-        echo(f"failed, and continues: {told}", err=True)
+        echo(json.dumps(failure.as_dict(), default=str))
+    elif isinstance(failure, LakefeedError):
+        echo(f"failed, and continues: {failure}", err=True)
     else:
-        echo(f"{told.table}: {told.sentence}")
+        echo(f"{failure.table}: {failure.sentence}")
 
 
 def _size(count: float) -> str:

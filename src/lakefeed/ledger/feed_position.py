@@ -24,17 +24,17 @@ class Covered:
     intervals: Mapping[tuple[str, int], tuple[tuple[int, int], ...]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
 
-    def missing(self, wanted: OffsetRange) -> list[OffsetRange]:
+    def missing(self, requested: OffsetRange) -> list[OffsetRange]:
         """The parts of a range that are not here."""
-        parts, at = [], wanted.start
-        for start, end in self.intervals.get((wanted.topic, wanted.partition), ()):
-            if start >= wanted.end:
+        parts, at = [], requested.start
+        for start, end in self.intervals.get((requested.topic, requested.partition), ()):
+            if start >= requested.end:
                 break
             if at < start:
-                parts.append(OffsetRange(wanted.topic, wanted.partition, at, start))
+                parts.append(OffsetRange(requested.topic, requested.partition, at, start))
             at = max(at, end)
-        if at < wanted.end:
-            parts.append(OffsetRange(wanted.topic, wanted.partition, at, wanted.end))
+        if at < requested.end:
+            parts.append(OffsetRange(requested.topic, requested.partition, at, requested.end))
         return parts
 
 

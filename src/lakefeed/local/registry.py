@@ -66,10 +66,10 @@ class Registry(Part):
     def finish(self) -> None:
         if self._compatibility_set.exists():  # From then on it is the user's to change.
             return
-        wanted = {"compatibility": "BACKWARD"}
+        requested = {"compatibility": "BACKWARD"}
         request = urllib.request.Request(  # noqa: S310 (our own server)
             f"{self.url}/config",
-            data=json.dumps(wanted).encode(),
+            data=json.dumps(requested).encode(),
             headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
             method="PUT",
         )

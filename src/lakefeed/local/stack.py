@@ -46,7 +46,7 @@ class Stack:
             raise ConfigError("two parts cannot have the same port", hint="choose another port for one of them")
         self.home = Home((home or default_home()).expanduser().absolute())
         self._store = store
-        self._wanted_ports = dict(ports or {})
+        self._requested_ports = dict(ports or {})
 
     def up(self, *, progress: Progress | None = None) -> Endpoints:
         """Starts what is not running, and returns when everything answers.
@@ -153,10 +153,10 @@ class Stack:
 
     def _refuse_other_ports(self, part: Part) -> None:
         for name in part.port_names:
-            wanted, actual = self._wanted_ports.get(name), part.around.ports[name]
-            if wanted not in (None, actual):
+            requested, actual = self._requested_ports.get(name), part.around.ports[name]
+            if requested not in (None, actual):
                 raise ConfigError(
-                    f"{part.name} already runs on port {actual}, not on {wanted}",
+                    f"{part.name} already runs on port {actual}, not on {requested}",
                     where=str(self.home.root),
                     hint="stop it first: lakefeed local down",
                 )
@@ -170,13 +170,13 @@ class Stack:
             if supervision.stop(part) is not None:  # Before its ports are looked at: it still has them.
                 report(Step(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
-                wanted, remembered = self._wanted_ports.get(name), memory.ports.get(name)
-                if wanted is not None:
-                    if not is_free(wanted):
-                        raise taken(wanted, part=name)
-                    ports[name] = wanted
+                requested, remembered = self._requested_ports.get(name), memory.ports.get(name)
+                if requested is not None:
+                    if not is_free(requested):
+                        raise taken(requested, part=name)
+                    ports[name] = requested
                 elif remembered is None or not is_free(remembered):
-                    ports[name] = choose_free(avoid=[*ports.values(), *self._wanted_ports.values()])
+                    ports[name] = choose_free(avoid=[*ports.values(), *self._requested_ports.values()])
                     if remembered is not None:
                         owner = owner_of(remembered) or "another process"
                         detail = f"port {remembered} is now {owner}'s; using {ports[name]}"

@@ -162,15 +162,15 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
         settings: what is to stay beside that.
         now: seconds since 1970.
     """
-    wanted = now - seconds_of(settings.older_than)
+    requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
     for depth, each in enumerate(ancestors):
         if each.holds is not None and each.at >= now - HELD_DAYS * 86_400:
             newest.setdefault(each.holds, depth)
     deepest = max(newest.values(), default=-1)
-    before = min([wanted, *(each.at for each in ancestors[: deepest + 1])])
+    before = min([requested, *(each.at for each in ancestors[: deepest + 1])])
     kept = _kept(ancestors, before=before, keep=settings.keep)
-    held = kept > _kept(ancestors, before=wanted, keep=settings.keep)
+    held = kept > _kept(ancestors, before=requested, keep=settings.keep)
     return Expiry(
         before=before,
         keep=settings.keep,

@@ -127,18 +127,18 @@ def _count(counted: _Counted, table: Table, manifest: ManifestFile, *, small_bel
 def _ancestors(table: Table) -> Iterator[Ancestor]:
     for snapshot in reversed(ancestors(table)[0]):
         summary = snapshot.summary
-        told = summary.additional_properties if summary is not None else {}
+        message = summary.additional_properties if summary is not None else {}
         holds = None
-        if RANGES in told and FEED in told:
-            holds = told[FEED]
-        elif REPLAY in told and REPLAY_OF in told:
-            holds = f"{told[REPLAY_OF]}, replays"
+        if RANGES in message and FEED in message:
+            holds = message[FEED]
+        elif REPLAY in message and REPLAY_OF in message:
+            holds = f"{message[REPLAY_OF]}, replays"
         yield Ancestor(
             snapshot_id=snapshot.snapshot_id,
             at=snapshot.timestamp_ms / 1000,
             holds=holds,
-            files=int(told.get("added-data-files", 0)),
-            bytes=int(told.get("added-files-size", 0)),
-            rows=int(told.get("added-records", 0)),
+            files=int(message.get("added-data-files", 0)),
+            bytes=int(message.get("added-files-size", 0)),
+            rows=int(message.get("added-records", 0)),
             replaces=summary is not None and summary.operation.value == "replace",
         )

@@ -154,10 +154,10 @@ class Health:
     def growth(self) -> Growth | None:
         """Over the last 7 days, or as far back as the snapshots go; None if they tell nothing."""
         since = max((each.at for each in self.ancestors), default=0) - 7 * 86_400
-        told = [each for each in self.ancestors if each.at >= since]
+        failure = [each for each in self.ancestors if each.at >= since]
         # What the oldest one added came before the time that is looked at.
-        added = [each for each in told[:-1] if not each.replaces]
-        days = (told[0].at - told[-1].at) / 86_400 if told else 0.0
+        added = [each for each in failure[:-1] if not each.replaces]
+        days = (failure[0].at - failure[-1].at) / 86_400 if failure else 0.0
         if not added or days <= 0:
             return None
         return Growth(

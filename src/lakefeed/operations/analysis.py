@@ -82,7 +82,7 @@ def analysed(
         except ConfigError as error:
             found.append(Problem.of(error, key="sink.python.path"))
     for part in _parts(config, connect=connect):
-        why = _only_told_by_others(part.config)
+        why = _why_not_analysed(part.config)
         if why is not None and not connect:
             key = part.place if part.config.transform is not None else "sink"
             what = f"the {key.rpartition('.')[2]} was not looked at: {why}"
@@ -95,8 +95,8 @@ def analysed(
 def _parts(config: PipelineConfig, *, connect: bool) -> list[_Part]:
     """What has a transform. Of topics with nothing special one, or with ``connect`` all, whose schemas differ."""
     if not config.has_many_tables:
-        told = config.transform is not None or _topics(config) or _searched(config)
-        return [_Part(config)] if told else []
+        message = config.transform is not None or _topics(config) or _searched(config)
+        return [_Part(config)] if message else []
     special = config.tables.topics if config.tables is not None else {}
     kafka = config.kafka
     topics = list(kafka.topics or (SourceTopics(kafka).names() if connect else ()))
@@ -165,7 +165,7 @@ def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     return rate.selectExpr("'' AS value") if source.files is not None else read_rows(spark, source)
 
 
-def _only_told_by_others(config: PipelineConfig) -> str | None:
+def _why_not_analysed(config: PipelineConfig) -> str | None:
     decode, transform, source = config.decode, config.transform, config.source
     if source.iceberg is not None or (source.format is not None and source.format.schema_ddl is None):
         return "the source knows the columns"
@@ -205,11 +205,11 @@ def _searched(config: PipelineConfig) -> list[tuple[str, ElasticsearchSinkConfig
 
 def _key(part: _Part, error: LakefeedError) -> str:
     """The setting that an error's text names, so that it is told with its line."""
-    told = f"{error.what} {error.where or ''}"
+    message = f"{error.what} {error.where or ''}"
     if error.where is not None and error.where.startswith("sink"):
         return error.where
     steps = part.config.transform.steps if part.config.transform is not None else {}
-    step = next((each for each in steps if f"transform.steps.{each}" in told), None)
+    step = next((each for each in steps if f"transform.steps.{each}" in message), None)
     if step is not None:
         return f"{part.place}.steps.{step}"
     return part.place if steps else f"{part.place}.sql"

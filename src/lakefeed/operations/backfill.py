@@ -109,7 +109,7 @@ class BackfillJob:
     headers: bool
     dead_letters: DeadLetterStore | None
 
-    def plan(self, wanted: Wanted) -> Missing:
+    def plan(self, request: Wanted) -> Missing:
         """What there is to land now.
 
         Raises:
@@ -118,15 +118,15 @@ class BackfillJob:
         position = self._position()
         topics = topics_of(self.source)
         starts: dict[tuple[str, int], int | None] = {}
-        if wanted.since is not None:
+        if request.since is not None:
             cluster = Topics(self.source.bootstrap_servers, options=dict(self.source.options))
             for name in topics:
-                starts |= {(name, at): offset for at, offset in cluster.offsets_at(name, wanted.since).items()}
-        return missing(position, topics, wanted, starts=starts, where=self.source.bootstrap_servers)
+                starts |= {(name, at): offset for at, offset in cluster.offsets_at(name, request.since).items()}
+        return missing(position, topics, request, starts=starts, where=self.source.bootstrap_servers)
 
-    def tell(self, wanted: Wanted) -> Backfilled:
+    def tell(self, request: Wanted) -> Backfilled:
         """What ``run`` would do now."""
-        planned = self.plan(wanted)
+        planned = self.plan(request)
         return Backfilled(dry_run=True, planned=planned, commits=len(list(self._cut(planned))))
 
     def records(self, ranges: Sequence[OffsetRange] | None = None) -> DataFrame:
@@ -136,7 +136,7 @@ class BackfillJob:
     def run(
         self,
         writer: BatchWriter,
-        wanted: Wanted,
+        request: Wanted,
         *,
         stop: threading.Event,
         on_commit: Callable[[Portion], None] = lambda portion: None,
@@ -146,7 +146,7 @@ class BackfillJob:
 
         Args:
             writer: the feed's, begun.
-            wanted: which of the missing records.
+            request: which of the missing records.
             stop: set it to end after the commit at hand.
             on_commit: called after each commit and its dead letters.
             step: told when a commit's rows are ``landed``; for tests that cut a backfill off.
@@ -158,7 +158,7 @@ class BackfillJob:
         started = time.monotonic()
         fence = self.table.take_fence(BACKFILLS)
         settled = self._settle(writer)
-        planned = self.plan(wanted)
+        planned = self.plan(request)
         cut = list(self._cut(planned))
         counts, rows, commits = ZERO, 0, 0
         for number, ranges in enumerate(cut, 1):

@@ -98,15 +98,15 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
     versions = registry.versions(subject)
     if not versions:
         raise ResourceMissing(f"subject {subject} has no versions", where=registry.url)
-    wanted = KINDS[decode.kind]
-    if other := next((each.kind for each in versions if each.kind != wanted), None):
+    requested = KINDS[decode.kind]
+    if other := next((each.kind for each in versions if each.kind != requested), None):
         raise ConfigError(
-            f"subject {subject} has {other} schemas, and this pipeline decodes {wanted}",
+            f"subject {subject} has {other} schemas, and this pipeline decodes {requested}",
             where=registry.url,
             hint="name another subject, or another format below decode",
         )
     message = decode.protobuf.message if decode.protobuf else None
-    spark: Any = session("lakefeed-schema", log_file=log_path("schema")) if wanted == "PROTOBUF" else None
+    spark: Any = session("lakefeed-schema", log_file=log_path("schema")) if requested == "PROTOBUF" else None
     return [replace(each, text=table_schema(spark, each, registry=registry.url, message=message)) for each in versions]
 
 

@@ -69,7 +69,7 @@ class Missing:
 def missing(
     position: Position,
     topics: Mapping[str, TopicDescription],
-    wanted: Wanted,
+    requested: Wanted,
     *,
     starts: Mapping[tuple[str, int], int | None] | None = None,
     where: str,
@@ -79,7 +79,7 @@ def missing(
     Args:
         position: where the feed stands in its table.
         topics: the topics as they are now.
-        wanted: which of the missing ones.
+        requested: which of the missing ones.
         starts: for ``wanted.since``, the offset by topic and partition at that time; None where there is none so late.
         where: the brokers, for errors.
 
@@ -111,13 +111,13 @@ def missing(
         if found.id == each.partition
     ]
     absent = subtracted(below, has)
-    if wanted.ranges is not None:
-        _require_behind(wanted.ranges, position.ranges, where=where)
-        absent = subtracted(wanted.ranges, has)
+    if requested.ranges is not None:
+        _require_behind(requested.ranges, position.ranges, where=where)
+        absent = subtracted(requested.ranges, has)
         _require_same({each.topic for each in absent}, position.ranges, topics, where=where)
         require_held(absent, same, where=where)
-    elif wanted.start is not None or wanted.since is not None:
-        absent = common(absent, _from(below, wanted, starts or {}))
+    elif requested.start is not None or requested.since is not None:
+        absent = common(absent, _from(below, requested, starts or {}))
     return Missing(
         ranges=tuple(common(absent, held)),
         gone=tuple(subtracted(absent, held)),
@@ -126,11 +126,11 @@ def missing(
 
 
 def _from(
-    below: Iterable[OffsetRange], wanted: Wanted, starts: Mapping[tuple[str, int], int | None]
+    below: Iterable[OffsetRange], requested: Wanted, starts: Mapping[tuple[str, int], int | None]
 ) -> list[OffsetRange]:
     found = []
     for each in below:
-        start = wanted.start if wanted.since is None else starts.get((each.topic, each.partition))
+        start = requested.start if requested.since is None else starts.get((each.topic, each.partition))
         if start is not None and start < each.end:
             found.append(OffsetRange(each.topic, each.partition, start, each.end))
     return found

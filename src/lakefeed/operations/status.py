@@ -165,8 +165,8 @@ def surveyed(
             letters=letters.ranges if letters else None,
             letters_table=kept or "",
         )
-    except CheckpointMismatch as untold:
-        tells, refusal = False, untold
+    except CheckpointMismatch as unknown:
+        tells, refusal = False, unknown
     else:
         tells, position = True, facts.last
         # The state is noted before the first batch is planned, so that the note counts from then on.
@@ -186,7 +186,7 @@ def surveyed(
         batch_id=state.batch_id,
         committed=state.committed,
         partitions=_standings(config.kafka, state, position, topics),
-        start=_told(config, decided, is_new=state.batch_id is None and position is None),
+        start=_start_text(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
         position=position,
         tells=tells,
@@ -232,7 +232,7 @@ def _decide(
     return other, other_refusal
 
 
-def _told(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
+def _start_text(config: PipelineConfig, start: Start | None, *, is_new: bool) -> str:
     if start is None:
         return "refused"
     if start.message is not None and config.checkpoint:

@@ -60,8 +60,8 @@ def on(operation: str) -> Matcher:
 
 def put(pattern: str) -> Matcher:
     """Matches the PUT of an object whose path has this regular expression."""
-    wanted = re.compile(pattern)
-    return lambda request: request.operation == "PutObject" and wanted.search(request.path) is not None
+    expected = re.compile(pattern)
+    return lambda request: request.operation == "PutObject" and expected.search(request.path) is not None
 
 
 @dataclass(kw_only=True)

@@ -23,11 +23,11 @@ from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.database import DatabaseServer
 from tests.support.servers.process import restartable
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 PLATFORMS = {("Linux", "x86_64"): "linux64", ("Darwin", "arm64"): "macos-arm64"}
 TABLES = ("mariadb_system_tables.sql", "mariadb_performance_tables.sql", "mariadb_system_tables_data.sql")
 # What it needs of the archive, and where it looks for it.
-WANTED = {"/bin/mariadbd": "bin", "/english/errmsg.sys": "share/english", **{f"/{each}": "share" for each in TABLES}}
+UNPACKED = {"/bin/mariadbd": "bin", "/english/errmsg.sys": "share/english", **{f"/{each}": "share" for each in TABLES}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ def mariadb() -> Iterator[MariaDB]:
             options.append("--user=nobody")
             folder.chmod(0o755)
             for path in (folder, data):
-                os.chown(path, NOBODY, NOBODY)
+                os.chown(path, UNPRIVILEGED, UNPRIVILEGED)
         password = secrets.token_hex(16)
         program = base / "bin" / "mariadbd"
         _initialise(program, options, share, password)
@@ -112,7 +112,7 @@ def _unpacked() -> Path:
     try:
         with zipfile.ZipFile(archive) as jar:
             for name in jar.namelist():
-                for place in (each for end, each in WANTED.items() if name.endswith(end)):
+                for place in (each for end, each in UNPACKED.items() if name.endswith(end)):
                     target = partial / place / Path(name).name
                     target.parent.mkdir(parents=True, exist_ok=True)
                     with jar.open(name) as packed, target.open("wb") as file:

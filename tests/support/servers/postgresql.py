@@ -26,7 +26,7 @@ from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.database import DatabaseServer
 from tests.support.servers.process import restartable
 
-NOBODY = 65534
+UNPRIVILEGED = 65534
 PLATFORMS = {
     ("Linux", "x86_64"): "linux-amd64",
     ("Linux", "aarch64"): "linux-arm64v8",
@@ -66,7 +66,7 @@ class PostgreSQL(DatabaseServer):
 def postgresql() -> Iterator[PostgreSQL]:
     """Runs a server until the block ends; nothing of it is left."""
     folder = Path(tempfile.mkdtemp(prefix="lakefeed-postgresql-"))
-    user = NOBODY if os.geteuid() == 0 else None
+    user = UNPRIVILEGED if os.geteuid() == 0 else None
     try:
         password = secrets.token_hex(16)
         (folder / "password").write_text(password)

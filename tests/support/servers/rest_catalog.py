@@ -39,13 +39,13 @@ class Held:
     """Lets the first change whose body holds some bytes wait before the server sees it."""
 
     def __init__(self) -> None:
-        self._wanted = b""
+        self._awaited = b""
         self.arrived = threading.Event()
         self._released = threading.Event()
 
-    def hold(self, wanted: bytes) -> None:
+    def hold(self, awaited: bytes) -> None:
         """From now on."""
-        self._wanted = wanted
+        self._awaited = awaited
         self.arrived.clear()
         self._released.clear()
 
@@ -55,8 +55,8 @@ class Held:
 
     def pass_by(self, body: bytes) -> None:
         """Called with each change."""
-        if self._wanted and self._wanted in body:
-            self._wanted = b""
+        if self._awaited and self._awaited in body:
+            self._awaited = b""
             self.arrived.set()
             self._released.wait(60)
 
@@ -147,9 +147,9 @@ class _Gate(BaseHTTPRequestHandler):
         if not self.catalog.is_valid(self.headers.get("authorization", "")):
             self._refuse(401, "NotAuthorizedException", "the token is missing, wrong or has expired")
             return
-        wanted = parse_qs(urlsplit(self.path).query).get("warehouse", [self.catalog.warehouse])
-        if path == "/v1/config" and wanted != [self.catalog.warehouse]:
-            self._refuse(404, "NotFoundException", f"there is no warehouse {wanted[0]}")
+        awaited = parse_qs(urlsplit(self.path).query).get("warehouse", [self.catalog.warehouse])
+        if path == "/v1/config" and awaited != [self.catalog.warehouse]:
+            self._refuse(404, "NotFoundException", f"there is no warehouse {awaited[0]}")
             return
         changes = self.command == "POST" and "/tables/" in path and not path.endswith("/metrics")
         if changes:

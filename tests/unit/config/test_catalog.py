@@ -65,7 +65,7 @@ def test_rest_with_a_login_and_vended_credentials() -> None:
         vended_credentials=True,
     )
     spark = in_spark(catalog)
-    wanted = {
+    expected = {
         "type": "rest",
         "uri": "https://catalog/api",
         "warehouse": "production",
@@ -76,10 +76,10 @@ def test_rest_with_a_login_and_vended_credentials() -> None:
         "rest.client.socket-timeout-ms": "120000",
         "header.X-Iceberg-Access-Delegation": "vended-credentials",
     }
-    assert wanted.items() <= spark.items()
+    assert expected.items() <= spark.items()
     assert catalog.secrets() == {"credential": SecretStr(f"id:{SECRET}")}
     # pyiceberg knows them by the same names.
-    assert _reached(catalog, region="eu-west-1") == {**wanted, "credential": f"id:{SECRET}"}
+    assert _reached(catalog, region="eu-west-1") == {**expected, "credential": f"id:{SECRET}"}
 
 
 def test_hive() -> None:
@@ -87,16 +87,16 @@ def test_hive() -> None:
         type="hive", uri="thrift://one:9083,thrift://two:9083", warehouse=WAREHOUSE, properties={"clients": "4"}
     )
     spark = in_spark(catalog)
-    wanted = {"type": "hive", "uri": "thrift://one:9083,thrift://two:9083", "warehouse": WAREHOUSE, "clients": "4"}
-    assert wanted.items() <= spark.items()
+    expected = {"type": "hive", "uri": "thrift://one:9083,thrift://two:9083", "warehouse": WAREHOUSE, "clients": "4"}
+    assert expected.items() <= spark.items()
     assert spark["io-impl"] == "io.lakefeed.sink.TableFileIO"
 
 
 def test_glue_brings_its_jar() -> None:
     catalog = declared(type="glue", warehouse=WAREHOUSE, properties={"glue.id": "123456789012"})
     spark = in_spark(catalog)
-    wanted = {"type": "glue", "warehouse": WAREHOUSE, "glue.id": "123456789012", "client.region": "eu-west-1"}
-    assert wanted.items() <= spark.items()
+    expected = {"type": "glue", "warehouse": WAREHOUSE, "glue.id": "123456789012", "client.region": "eu-west-1"}
+    assert expected.items() <= spark.items()
     assert "uri" not in spark
     assert _reached(catalog, region="eu-west-1")["glue.region"] == "eu-west-1"
     with_glue = settings(connections=Connections(catalogs={"c": catalog}))["spark.driver.extraClassPath"]

@@ -16,7 +16,7 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"url": "search:9200"}, "no address of a server"),
         ({"url": ["http://one:9200", "ftp://two"]}, "'ftp://two' is no address"),
@@ -35,8 +35,8 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
         ({"indx": "hits"}, "Extra inputs"),
     ],
 )
-def test_what_cannot_be_meant(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told) as raised:
+def test_what_cannot_be_meant(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message) as raised:
         ElasticsearchSinkConfig.model_validate({**BLOCK, **change})
     assert "s3cret" not in str(raised.value)
 
@@ -54,18 +54,18 @@ SINK = "  iceberg:\n    table: lake.nyc.trips\n"
 
 
 @pytest.mark.parametrize(
-    ("block", "output", "told"),
+    ("block", "output", "message"),
     [
         ("{url: http://s:9200, indx: hits}", "append", "did you mean 'index'?"),
         ("{url: http://s:9200, index: hits}", "update", "update wants mode: upsert"),
         ("{url: http://s:9200, index: hits, mode: upsert, keys: [id]}", "complete", "replaces all documents at once"),
     ],
 )
-def test_what_a_file_says_of_it(reading: Reader, block: str, output: str, told: str) -> None:
+def test_what_a_file_says_of_it(reading: Reader, block: str, output: str, message: str) -> None:
     text = GOOD.replace(SINK, f"  elasticsearch: {block}\n")
     text += f"transform: {{sql: SELECT * FROM taxi, output_mode: {output}}}\n"
     _, problems = reading(text)
-    assert any(told in f"{each.what} {each.hint}" for each in problems), problems
+    assert any(message in f"{each.what} {each.hint}" for each in problems), problems
 
 
 def test_what_comes_without_offsets_has_no_ids_to_append_by(reading: Reader) -> None:

@@ -13,7 +13,7 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"url": "jdbc:oracle://db/shop"}, "no address of a database"),
         ({"url": "jdbc:postgresql://db"}, "no address of a database"),
@@ -28,8 +28,8 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
         ({"tabel": "rows"}, "Extra inputs"),
     ],
 )
-def test_what_cannot_be_meant(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told) as raised:
+def test_what_cannot_be_meant(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message) as raised:
         JdbcSinkConfig.model_validate({**BLOCK, **change})
     assert "s3cret" not in str(raised.value)
 

@@ -18,7 +18,7 @@ PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
 
 
 @pytest.mark.parametrize(
-    ("sink", "told"),
+    ("sink", "message"),
     [
         ({"options": {"kafka.ackss": "all"}}, "unknown Kafka producer setting 'kafka.ackss'"),
         ({"options": {"aks": "all"}}, "did you mean 'kafka.acks'"),
@@ -33,8 +33,8 @@ PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
         ({"topic": "hits"}, "go in a circle"),
     ],
 )
-def test_what_the_file_alone_tells(sink: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_what_the_file_alone_tells(sink: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         topic_to_topic(sink={"kafka": {"topic": "out", **sink}})
 
 

@@ -84,9 +84,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("blocks", "told"), WRONG)
-def test_one_place_for_two_things(tmp_path: Path, blocks: dict[str, Any], told: str) -> None:
-    assert told in said(tmp_path, **blocks)
+@pytest.mark.parametrize(("blocks", "message"), WRONG)
+def test_one_place_for_two_things(tmp_path: Path, blocks: dict[str, Any], message: str) -> None:
+    assert message in said(tmp_path, **blocks)
 
 
 NAMED = {name: {"table": f"lake.shop.{name}"} for name in ("Hits", "hits")}

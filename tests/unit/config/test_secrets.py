@@ -123,9 +123,9 @@ def test_no_error_repeats_a_secret(
             error = ConfigError(f"refused: {cause}", where=f"http://{SECRET}@h", hint=SECRET)
             error.__cause__ = cause
         fail(error, as_json=as_json)
-    told = capsys.readouterr()
-    assert SECRET not in told.out + told.err
-    assert "the server says **********" in told.err
+    outcome = capsys.readouterr()
+    assert SECRET not in outcome.out + outcome.err
+    assert "the server says **********" in outcome.err
 
 
 @pytest.mark.parametrize(

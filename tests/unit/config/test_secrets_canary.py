@@ -42,8 +42,8 @@ def test_what_is_planted_is_known_and_never_told(place: tuple[str, ...], tmp_pat
     reading = read(path, environment={**ENVIRONMENT, "CANARY": CANARY})
     assert CANARY in reading.document.secrets
     assert reading.problems
-    told = [*map(str, reading.problems), json.dumps([each.as_dict() for each in reading.problems])]
-    assert CANARY not in "".join(told)
+    message = [*map(str, reading.problems), json.dumps([each.as_dict() for each in reading.problems])]
+    assert CANARY not in "".join(message)
     assert reading.mistakes is not None
     assert CANARY not in repr(reading.mistakes.config)
 

@@ -85,7 +85,7 @@ def test_what_python_cannot_do_for_mariadb_is_refused(parameter: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "message"),
     [
         ("jdbc:mariadb://h/d?ssl=true", "connect as plain text"),
         ("jdbc:mysql://h/d?requireSSL=true", "connect as plain text"),
@@ -93,8 +93,8 @@ def test_what_python_cannot_do_for_mariadb_is_refused(parameter: str) -> None:
         ("jdbc:postgresql://h/d?sslmode=verify", "no sslmode"),
     ],
 )
-def test_tls_that_the_feed_would_not_use_is_refused(url: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_tls_that_the_feed_would_not_use_is_refused(url: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         JdbcSinkConfig.model_validate({"url": url, "user": "u", "password": "p", "table": "t"})
 
 

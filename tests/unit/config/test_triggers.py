@@ -30,7 +30,7 @@ def test_intervals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("blocks", "told"),
+    ("blocks", "message"),
     [
         ({"sink": {"iceberg": {"table": "lake.a.b"}}}, r"sink\.iceberg wants batches"),
         ({"sinks": {"shown": {"console": {}}}}, "several sinks"),
@@ -45,7 +45,7 @@ def test_intervals() -> None:
         ),
     ],
 )
-def test_what_wants_batches_is_refused_in_real_time(blocks: dict[str, Any], told: str) -> None:
+def test_what_wants_batches_is_refused_in_real_time(blocks: dict[str, Any], message: str) -> None:
     assert topic_to_topic(trigger="real-time").trigger == "real-time"
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         topic_to_topic(**{"trigger": "real-time", **blocks})

@@ -308,7 +308,7 @@ def test_a_feed_with_state_goes_on_where_its_state_is(state: CheckpointState, la
 
 
 @pytest.mark.parametrize(
-    ("state", "last", "told"),
+    ("state", "last", "said"),
     [
         pytest.param(checkpoint(None), batches(3), "the checkpoint is empty", id="checkpoint lost"),
         pytest.param(checkpoint(2, 9, damage="x", query_id="Q"), batches(3), "is damaged", id="damaged"),
@@ -326,9 +326,9 @@ def test_a_feed_with_state_goes_on_where_its_state_is(state: CheckpointState, la
     ],
 )
 def test_a_feed_with_state_is_refused_where_its_state_is_not(
-    state: CheckpointState, last: Position | None, told: str
+    state: CheckpointState, last: Position | None, said: str
 ) -> None:
-    with pytest.raises(CheckpointMismatch, match=told):
+    with pytest.raises(CheckpointMismatch, match=said):
         decide(facts(state, last, stateful=True))
 
 

@@ -37,7 +37,7 @@ def test_what_follows(follows: Commit) -> None:
 
 
 @pytest.mark.parametrize(
-    ("does_not", "told"),
+    ("does_not", "message"),
     [
         (commit(("a", 0, 11, 20), ("a", 1, 7, 7)), "a-0 begins at 11, the table ends at 10"),
         (commit(("a", 0, 9, 20), ("a", 1, 7, 7)), "a-0 begins at 9, the table ends at 10"),
@@ -57,8 +57,8 @@ def test_what_follows(follows: Commit) -> None:
         ),
     ],
 )
-def test_what_does_not_follow(does_not: Commit, told: str) -> None:
-    assert told in faults(LAST, does_not)
+def test_what_does_not_follow(does_not: Commit, message: str) -> None:
+    assert message in faults(LAST, does_not)
 
 
 def test_the_same_number_at_another_place_of_the_source_does_not_follow() -> None:

@@ -71,9 +71,9 @@ def test_a_move_reaches_where_it_goes_and_leaves_the_rest() -> None:
 @given(bounds, st.integers(0, 60), st.integers(0, 20))
 def test_what_is_missing_and_what_is_there_make_up_the_range(marks: list[int], start: int, length: int) -> None:
     intervals = tuple(zip(marks[::2], marks[1::2], strict=False))
-    wanted = OffsetRange("t", 0, start, start + length)
+    expected = OffsetRange("t", 0, start, start + length)
     missing = [
-        number for each in Covered({("t", 0): intervals}).missing(wanted) for number in range(each.start, each.end)
+        number for each in Covered({("t", 0): intervals}).missing(expected) for number in range(each.start, each.end)
     ]
     there = {number for first, last in intervals for number in range(first, last)}
     assert missing == [number for number in range(start, start + length) if number not in there]

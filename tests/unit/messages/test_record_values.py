@@ -142,6 +142,6 @@ def test_messages_of_databases(state: str, text: str, shown: str) -> None:
 def test_messages_of_search_servers() -> None:
     reason = f"failed to parse field [n] of type [long] in document with id '7'. Preview of field's value: '{CANARY}'"
     answer = Answer(400, {"error": {"type": "mapper_parsing_exception", "reason": reason}})
-    told = str(refused(answer, where="index trips"))
-    assert "failed to parse field [n] of type [long]" in told
-    assert "Doe" not in told
+    message = str(refused(answer, where="index trips"))
+    assert "failed to parse field [n] of type [long]" in message
+    assert "Doe" not in message

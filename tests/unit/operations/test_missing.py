@@ -90,17 +90,17 @@ def test_from_a_time_on() -> None:
 def test_ranges_are_taken_as_they_are_or_refused() -> None:
     topics, stands = described({0: (10, 100)}), position({0: 50}, [(0, 0, 5), (0, 30, 50)])
 
-    def wanted(start: int, end: int, *, partition: int = 0) -> Missing:
+    def span(start: int, end: int, *, partition: int = 0) -> Missing:
         return of(stands, topics, Wanted(ranges=(OffsetRange(TOPIC, partition, start, end),)))
 
-    assert wanted(20, 40).ranges == (OffsetRange(TOPIC, 0, 20, 30),)
-    assert wanted(0, 5).ranges == wanted(0, 5).gone == ()
+    assert span(20, 40).ranges == (OffsetRange(TOPIC, 0, 20, 30),)
+    assert span(0, 5).ranges == span(0, 5).gone == ()
     with pytest.raises(ResourceMissing, match="no longer has offset 5, it begins at 10"):
-        wanted(0, 12)
+        span(0, 12)
     with pytest.raises(ConfigError, match="stands at 50"):
-        wanted(40, 51)
+        span(40, 51)
     with pytest.raises(ConfigError, match="does not know trips-1"):
-        wanted(0, 5, partition=1)
+        span(0, 5, partition=1)
     with pytest.raises(ConfigError, match="exclude each other"):
         Wanted(ranges=(), start=3)
 

@@ -41,7 +41,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
     if not catalog.vended_credentials:
         keys = {"access-key-id": s3.access_key, "secret-access-key": s3.secret_key, "session-token": s3.session_token}
         properties |= {f"s3.{key}": secret.get_secret_value() for key, secret in keys.items() if secret is not None}
-    with _told(catalog):
+    with _explained(catalog):
         opened = load_catalog(name, **{key: value for key, value in properties.items() if value is not None})
     if catalog.uri.startswith(postgresql.SCHEME):
         _without_pool(opened)
@@ -71,7 +71,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
     from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
     try:
-        with _told(connections.catalog(catalog_name)):
+        with _explained(connections.catalog(catalog_name)):
             return catalog.load_table(identifier)
     except (NoSuchTableError, NoSuchNamespaceError):
         raise ResourceMissing(f"there is no table {table}", where=f"catalog {catalog_name}") from None
@@ -113,7 +113,7 @@ def _sqlalchemy_uri(catalog: Settings) -> str:
 
 
 @contextmanager
-def _told(catalog: Settings) -> Iterator[None]:
+def _explained(catalog: Settings) -> Iterator[None]:
     """Turns what pyiceberg and its clients raise about a catalog into one of ours."""
     from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
     from requests.exceptions import ConnectionError as NoConnection

@@ -44,19 +44,19 @@ class MonitoringGroup:
         Returns:
             What the user should hear, once for each failure that lasts; None if all is well. A feed continues without.
         """
-        wanted = [TopicPartition(each.topic, each.partition, each.end) for each in ranges]
+        requested = [TopicPartition(each.topic, each.partition, each.end) for each in ranges]
         failure = None
         try:
-            asked = [ConsumerGroupTopicPartitions(self.name, wanted)]
+            asked = [ConsumerGroupTopicPartitions(self.name, requested)]
             answers = self._admin.alter_consumer_group_offsets(asked, request_timeout=TIMEOUT_SECONDS)
             for each in answers[self.name].result(TIMEOUT_SECONDS + 2).topic_partitions:
                 if each.error is not None:
                     failure = f"{each.topic}-{each.partition}: {each.error.str()}"
         except (KafkaException, TimeoutError) as error:
             failure = str(error)
-        told = failure if failure != self._failing else None
+        message = failure if failure != self._failing else None
         self._failing = failure
-        return None if told is None else f"the monitoring group {self.name} could not be set: {told}"
+        return None if message is None else f"the monitoring group {self.name} could not be set: {message}"
 
     def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
         """Read what the group is set to for these partitions; None if the broker does not say."""

@@ -56,9 +56,9 @@ def records_held(
     )
     try:
         for (topic, partition), group in groupby(sorted(there), key=lambda each: (each.topic, each.partition)):
-            wanted = list(group)
-            counts = dict.fromkeys(wanted, 0)
-            for run in _runs(wanted):
+            requested = list(group)
+            counts = dict.fromkeys(requested, 0)
+            for run in _runs(requested):
                 _count(consumer, topic, partition, run, counts)
             held.update(counts)
     finally:

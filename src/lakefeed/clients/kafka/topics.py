@@ -312,8 +312,8 @@ class Topics:
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[tuple[str, int], int]:
         def ask() -> dict[tuple[str, int], int]:
-            wanted = dict.fromkeys(partitions, spec)
-            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
+            requested = dict.fromkeys(partitions, spec)
+            answers = self._admin.list_offsets(requested, isolation_level=level, request_timeout=_TIMEOUT_SECONDS)
             return {(where.topic, where.partition): self._answer(answer).offset for where, answer in answers.items()}
 
         return self._settled(ask)

@@ -94,13 +94,13 @@ class Lock:
         Raises:
             ConfigError: there is no such group.
         """
-        wanted = set(groups)
-        if unknown := sorted(wanted - set(self.groups)):
+        requested = set(groups)
+        if unknown := sorted(requested - set(self.groups)):
             raise ConfigError(
                 f"there is no group of jars named {', '.join(unknown)}",
                 hint=f"the groups are: {', '.join(self.groups)}",
             )
-        return [artifact for artifact in self.artifacts if wanted & set(artifact.groups)]
+        return [artifact for artifact in self.artifacts if requested & set(artifact.groups)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,14 +193,14 @@ def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Pa
     artifacts = lock.of(groups)
     with ThreadPoolExecutor(_WORKERS) as pool:
         states = list(pool.map(Artifact.state, artifacts))
-    wanted = [artifact for artifact, state in zip(artifacts, states, strict=True) if state != "ok"]
-    if wanted:
+    requested = [artifact for artifact, state in zip(artifacts, states, strict=True) if state != "ok"]
+    if requested:
         repository = repository_from_environment(lock.repository)
         if progress is not None:
-            _download_all(wanted, repository, progress)
+            _download_all(requested, repository, progress)
         else:
-            with _shown(wanted, source=repository.url) as shown:
-                _download_all(wanted, repository, shown)
+            with _shown(requested, source=repository.url) as shown:
+                _download_all(requested, repository, shown)
     return [artifact.path for artifact in artifacts]
 
 

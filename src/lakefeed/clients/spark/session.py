@@ -140,19 +140,19 @@ def session(
     running = _running()
     if running is None:
         submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-        wanted = settings(name, connections=connections, master=master, secret_keys=secret_keys)
+        requested = settings(name, connections=connections, master=master, secret_keys=secret_keys)
         if submitted:
             # spark-submit has chosen master and class path; what it was given wins.
-            wanted = {key: value for key, value in wanted.items() if not _fixed_at_launch(key)}
+            requested = {key: value for key, value in requested.items() if not _fixed_at_launch(key)}
         else:
             from lakefeed.clients.spark.java import require_java
 
             require_java()
-            if _is_local(wanted["spark.master"]):
+            if _is_local(requested["spark.master"]):
                 # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = SparkSession.Builder()
-        whole = with_own(wanted, conf or {})
+        whole = with_own(requested, conf or {})
         # Spark's event log has each job's settings, and hides only those that the application's settings have too.
         hidden = dict.fromkeys(_catalog_secrets(connections), HIDDEN)
         for key, value in {**hidden, **whole}.items():
@@ -172,10 +172,12 @@ def session(
     return running
 
 
-def with_own(wanted: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
+def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
     """Lakefeed's settings with the user's: theirs win, or stand behind lakefeed's in a setting that is a list."""
-    lists = {key: f"{wanted[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in wanted.keys() & own.keys()}
-    return {**wanted, **own, **lists}
+    lists = {
+        key: f"{requested[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in requested.keys() & own.keys()
+    }
+    return {**requested, **own, **lists}
 
 
 def activate(spark: SparkSession) -> None:
@@ -233,10 +235,10 @@ def log_path(name: str) -> Path:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     from lakefeed.clients.spark import jars, jvm
 
-    wanted = ["spark"]
-    wanted += ["glue"] if any(each.type == "glue" for each in connections.catalogs.values()) else []
-    wanted += ["kinesis"] if connections.kinesis is not None else []
-    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(wanted))]
+    requested = ["spark"]
+    requested += ["glue"] if any(each.type == "glue" for each in connections.catalogs.values()) else []
+    requested += ["kinesis"] if connections.kinesis is not None else []
+    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(requested))]
     if local:
         # One JVM: no need to copy 80 MB of jars to an "executor".
         return {"spark.driver.extraClassPath": os.pathsep.join(paths)} | {

@@ -140,12 +140,12 @@ def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int,
     first = again or spread(left)
     count = int(any(each.records for each in again))
     reads = _read(again)
-    while (wanted := sum(each.records for each in left)) and count < MOST_BATCHES:
+    while (requested := sum(each.records for each in left)) and count < MOST_BATCHES:
         taken = spread(left)
         count, reads = count + 1, reads + _read(taken)
         left = tuple(replace(each, start=now.end) for each, now in zip(left, taken, strict=True))
-    if wanted:
-        more = -(-wanted // limit)
+    if requested:
+        more = -(-requested // limit)
         count, reads = count + more, reads + more * _read(left)
     return Batches(first=first, backlog=backlog, count=count, reads=reads)
 

@@ -50,8 +50,8 @@ def sampled(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, 
         source: the cluster.
         ranges: what is to be read; one of each partition.
     """
-    wanted = _chosen(ranges)
-    if not wanted:
+    requested = _chosen(ranges)
+    if not requested:
         return {}
     consumer = Consumer(
         {
@@ -70,7 +70,7 @@ def sampled(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, 
         logger=_silence,
     )
     try:
-        return _read(consumer, wanted)
+        return _read(consumer, requested)
     except KafkaException:
         return {}
     finally:
@@ -88,10 +88,10 @@ def _chosen(ranges: Iterable[OffsetRange]) -> dict[tuple[str, int], tuple[Offset
     return chosen
 
 
-def _read(consumer: Consumer, wanted: Mapping[tuple[str, int], tuple[OffsetRange, int]]) -> Mapping[str, Sample]:
-    left = {key: count for key, (_, count) in wanted.items()}
+def _read(consumer: Consumer, requested: Mapping[tuple[str, int], tuple[OffsetRange, int]]) -> Mapping[str, Sample]:
+    left = {key: count for key, (_, count) in requested.items()}
     found: dict[str, Sample] = {}
-    consumer.assign([TopicPartition(*key, each.start) for key, (each, _) in wanted.items()])
+    consumer.assign([TopicPartition(*key, each.start) for key, (each, _) in requested.items()])
     deadline = time.monotonic() + SECONDS
     while left and time.monotonic() < deadline:
         message: Any = consumer.poll(1.0)
@@ -104,11 +104,11 @@ def _read(consumer: Consumer, wanted: Mapping[tuple[str, int], tuple[OffsetRange
             continue
         if key not in left:
             continue
-        if message.offset() < wanted[key][0].end:
+        if message.offset() < requested[key][0].end:
             sample = found.get(key[0], Sample())
             found[key[0]] = Sample(records=sample.records + 1, bytes=sample.bytes + _size(message))
             left[key] -= 1
-        if not left[key] or message.offset() + 1 >= wanted[key][0].end:
+        if not left[key] or message.offset() + 1 >= requested[key][0].end:
             del left[key]
             consumer.pause([TopicPartition(*key)])
     return found

@@ -68,7 +68,7 @@ def prepared(feed: Feed, survey: Survey, *, spark: SparkSession) -> Prepared:
 
 
 def _prepare(feed: Feed, survey: Survey, spark: SparkSession, found: Prepared) -> None:
-    sink: _Foretold
+    sink: _ExpectedTarget
     if (table := feed.table(spark)) is not None:
         sink = _Table(table)
     else:
@@ -89,7 +89,7 @@ def _prepare(feed: Feed, survey: Survey, spark: SparkSession, found: Prepared) -
         letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
 
 
-class _Foretold(Target):
+class _ExpectedTarget(Target):
     """A sink that is told what to follow, and does not.
 
     Attributes:
@@ -100,7 +100,7 @@ class _Foretold(Target):
         self.changes: tuple[TableChange, ...] = ()
 
 
-class _Table(_Foretold):
+class _Table(_ExpectedTarget):
     def __init__(self, table: IcebergTable | JdbcTable | ElasticsearchIndex) -> None:
         super().__init__()
         self._table = table
@@ -115,7 +115,7 @@ class _Table(_Foretold):
             self.changes = self._table.changes(rows)
 
 
-class _Elsewhere(_Foretold):
+class _Elsewhere(_ExpectedTarget):
     def __init__(self, sink: SinkChoice, schema: str | None, *, spark: SparkSession) -> None:
         super().__init__()
         self._spark = spark

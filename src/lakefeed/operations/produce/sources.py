@@ -104,12 +104,12 @@ def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | 
 
     if schema is None or format == "parquet":
         return None
-    wanted = avro.struct_of(spark, schema)
+    requested = avro.struct_of(spark, schema)
     if format == "json":
-        return wanted
+        return requested
     # Spark matches CSV columns by position: so the types go to the names of the header, in its order.
     names = spark.read.option("header", True).csv(where).columns
-    types = {field.name: field.dataType for field in wanted.fields}
+    types = {field.name: field.dataType for field in requested.fields}
     return StructType([StructField(name, types.get(name, StringType())) for name in names])
 
 

@@ -155,8 +155,8 @@ def plan(
                 hint="name where each partition resumes, without --topic, --partition and --delete-rows",
             )
         table = open_table(config.sink.iceberg.table, connections=connections)
-        wanted = targets(to, config, survey, table, chosen, accept_loss=accept_loss)
-        moves = planned(known, wanted, survey.topics, ids=ids, accept_loss=accept_loss)
+        requested = targets(to, config, survey, table, chosen, accept_loss=accept_loss)
+        moves = planned(known, requested, survey.topics, ids=ids, accept_loss=accept_loss)
         columns = (TOPIC if TOPIC in table.schema().column_names else "", PARTITION, OFFSET)
         moves = _with_rows(moves, table, columns, ids, config.name, delete_rows=delete_rows)
     elif not survey.tells and survey.refusal is not None:
@@ -240,7 +240,7 @@ def _with_rows(
     spans = _spans(moves)
     if not spans:
         return moves
-    why = _untold(table, columns, ids, feed, {topic for topic, _ in spans})
+    why = _why_unknown(table, columns, ids, feed, {topic for topic, _ in spans})
     if why is not None and delete_rows:
         raise ConfigError(
             f"rows cannot be deleted by their offsets: {why}",
@@ -250,15 +250,15 @@ def _with_rows(
         )
     counts = _counted(table, columns, spans) if why is None else {}
     if delete_rows is None and (why is not None or any(counts.values())):
-        told = f"the {sum(counts.values()):,} rows of them" if why is None else "the rows of them"
+        message = f"the {sum(counts.values()):,} rows of them" if why is None else "the rows of them"
         raise ConfigError(
-            f"{sum(each.again for each in moves):,} offsets are read again: say what becomes of {told}",
+            f"{sum(each.again for each in moves):,} offsets are read again: say what becomes of {message}",
             hint="--delete-rows deletes them in the same commit, --keep-rows leaves them beside the new ones",
         )
     return tuple(replace(each, rows=counts.get((each.topic, each.partition))) if each.again else each for each in moves)
 
 
-def _untold(
+def _why_unknown(
     table: Table, columns: tuple[str, str, str], ids: Mapping[str, str], feed: str, topics: set[str]
 ) -> str | None:
     """Why a row's offset does not tell which record it is of; None if it does."""

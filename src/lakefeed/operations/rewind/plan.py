@@ -13,7 +13,7 @@ from lakefeed.ledger.position_reset import Move, Reason
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 
-MOST_TOLD = 10
+MOST_SHOWN = 10
 _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18})", re.ASCII)
 
 
@@ -119,9 +119,11 @@ def planned(
         moves.append(PartitionMove(topic=topic, partition=partition, start=positions.get((topic, partition)), to=to))
     forward = [each for each in moves if each.given_up]
     if forward and not accept_loss:
-        told = ", ".join(f"[{each.start}, {each.to}) of {each.topic}-{each.partition}" for each in forward[:MOST_TOLD])
+        message = ", ".join(
+            f"[{each.start}, {each.to}) of {each.topic}-{each.partition}" for each in forward[:MOST_SHOWN]
+        )
         raise ConfigError(
-            f"the feed would never read {sum(each.given_up for each in forward):,} offsets: {told}",
+            f"the feed would never read {sum(each.given_up for each in forward):,} offsets: {message}",
             hint="--accept-loss gives them up, and records it in the table's ledger",
         )
     if forward and any(each.again for each in moves):

@@ -211,7 +211,7 @@ def _number(fence: str | None) -> int | None:
 
 def _records(evidence: Evidence) -> Iterator[Finding]:
     """Each offset of a range is a counted record, or the broker says that it holds none."""
-    untold: dict[Partition, int] = defaultdict(int)
+    uncounted: dict[Partition, int] = defaultdict(int)
     # What the broker holds, it holds of the topic that has the name now.
     ids = evidence.landed[-1].ranges.topic_ids if evidence.landed else {}
     if evidence.commits:
@@ -234,7 +234,7 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
                 continue
             held = evidence.held.get(each) if ids.get(each.topic) == commit.ranges.topic_ids.get(each.topic) else None
             if counted < each.records and held is None:
-                untold[each.topic, each.partition] += each.records - counted
+                uncounted[each.topic, each.partition] += each.records - counted
             elif counted > each.records or (held or 0) > counted:
                 there = f"the topic holds {held:,}" if counted < each.records else f"there are {each.records:,} offsets"
                 yield Finding(
@@ -248,7 +248,7 @@ def _records(evidence: Evidence) -> Iterator[Finding]:
                     batch_id=commit.batch_id,
                     snapshot_id=commit.snapshot_id,
                 )
-    for (topic, partition), count in sorted(untold.items()):
+    for (topic, partition), count in sorted(uncounted.items()):
         yield Finding(
             kind="untold",
             what=f"{topic}-{partition}: {count:,} offsets held no record when they were read; the broker no longer has "

@@ -13,7 +13,7 @@ from lakefeed.offsets.sets import Offsets
 from lakefeed.operations.verify.evidence import Evidence, Finding, Letters, Placed, covered
 from lakefeed.operations.verify.history import doubled, fates, renamed
 
-MOST_POSITIONS_TOLD = 5
+MOST_POSITIONS_SHOWN = 5
 
 
 def letter_findings(evidence: Evidence) -> Iterator[Finding]:
@@ -176,20 +176,20 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
     """Rows by their own offsets: each once, none from elsewhere, none missing."""
     if (placed := evidence.placed) is None:
         return
-    wanted: dict[Partition, int] = defaultdict(int)
+    required: dict[Partition, int] = defaultdict(int)
     # Of replays it is not known which letters they were of: they may be older than the oldest commit that is left.
     uncertain: set[Partition] = set()
     for fate in fates(evidence.line):
         uncertain |= fate.limits.keys()
         for key, (least, _) in fate.counts().items():
-            wanted[key] += least.rows
+            required[key] += least.rows
     for replay in evidence.replays if evidence.whole else ():
         for key, counts in replay.counts.items():
             # Of rows of replays that were rewound it is not known which they were.
-            wanted[key] += 0 if key in uncertain else counts.rows
+            required[key] += 0 if key in uncertain else counts.rows
     deleted = any(each.deleted for each in evidence.others)
     names, kept_twice = renamed(evidence.commits), doubled(evidence.commits) | evidence.rows_kept
-    for topic, partition in sorted(placed.keys() | wanted.keys()):
+    for topic, partition in sorted(placed.keys() | required.keys()):
         key = (topic, partition)
         rows, name = placed.get(key, Placed()), f"{topic}-{partition}"
         if topic in names:
@@ -233,13 +233,13 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
                 end=offsets[-1] + 1 if offsets else None,
             )
         # Rows of keys are of the newest offsets alone.
-        if rows.offsets < wanted[key] and not evidence.transformed and evidence.keyed is None:
-            absent = ", ".join(f"[{start}, {end})" for start, end in rows.absent[:MOST_POSITIONS_TOLD])
+        if rows.offsets < required[key] and not evidence.transformed and evidence.keyed is None:
+            absent = ", ".join(f"[{start}, {end})" for start, end in rows.absent[:MOST_POSITIONS_SHOWN])
             why = "; commits of no feed have deleted rows" if deleted else ""
             yield Finding(
                 kind="missing",
-                what=f"{name}: {wanted[key] - rows.offsets:,} of {wanted[key]:,} rows are not there{why}; neither row "
-                f"nor dead letter have the offsets {absent or '(none)'}",
+                what=f"{name}: {required[key] - rows.offsets:,} of {required[key]:,} rows are not there{why}; "
+                f"neither row nor dead letter have the offsets {absent or '(none)'}",
                 fault=not deleted,
                 topic=topic,
                 partition=partition,
@@ -249,6 +249,6 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _listed(offsets: list[int]) -> str:
-    shown = ", ".join(map(str, offsets[:MOST_POSITIONS_TOLD]))
-    more = f" and {len(offsets) - MOST_POSITIONS_TOLD:,} further" if len(offsets) > MOST_POSITIONS_TOLD else ""
+    shown = ", ".join(map(str, offsets[:MOST_POSITIONS_SHOWN]))
+    more = f" and {len(offsets) - MOST_POSITIONS_SHOWN:,} further" if len(offsets) > MOST_POSITIONS_SHOWN else ""
     return f"offset{'s' if len(offsets) > 1 else ''} {shown}{more} {'are' if len(offsets) > 1 else 'is'} there"

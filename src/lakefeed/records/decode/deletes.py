@@ -80,8 +80,8 @@ def _from_key(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
 
     if KEY not in rows.columns:
         return {}
-    wanted = {key.lower() for key in keys}
-    own = [each for each in rows.schema.fields if each.name.lower() in wanted and each.name != KEY]
+    requested = {key.lower() for key in keys}
+    own = [each for each in rows.schema.fields if each.name.lower() in requested and each.name != KEY]
     said = rows.schema[KEY].dataType
     if isinstance(said, StructType):
         names = {name.lower(): name for name in said.names}
@@ -100,8 +100,8 @@ def _from_key(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
     }
 
 
-def _text(key: Column, said: DataType, wanted: DataType) -> Column:
+def _text(key: Column, said: DataType, requested: DataType) -> Column:
     """Bytes as the text that they may be, where they are to become something else."""
     from pyspark.sql.types import BinaryType
 
-    return key.cast("string") if isinstance(said, BinaryType) and not isinstance(wanted, BinaryType) else key
+    return key.cast("string") if isinstance(said, BinaryType) and not isinstance(requested, BinaryType) else key

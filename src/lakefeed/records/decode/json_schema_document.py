@@ -144,10 +144,10 @@ class Documents:
 
     def _retrieve(self, uri: str) -> Resource[Any]:
         """The document that an address means which is not exactly a reference's name: by the end of its path."""
-        wanted = _path(uri)
+        requested = _path(uri)
         best, most = None, 0
         for key, resource in self._resources.items():
-            same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(wanted, _path(key), strict=False)))
+            same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(requested, _path(key), strict=False)))
             if same > most:
                 best, most = resource, same
         if best is None:

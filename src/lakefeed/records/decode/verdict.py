@@ -146,8 +146,8 @@ def _error(policy: Policy, *, bad_timestamps: bool) -> Column:
         refused = sf.col("decoded.schema_id") == schema_id
         error = sf.when(error.isNull() & refused, sf.lit(f"schema id {schema_id}: {why}")).otherwise(error)
     if bad_timestamps:
-        told = sf.format_string(BAD_TIMESTAMP_REASON, BAD_TIMESTAMP)
-        error = sf.when(sf.col(BAD_TIMESTAMP).isNotNull(), told).otherwise(error)
+        message = sf.format_string(BAD_TIMESTAMP_REASON, BAD_TIMESTAMP)
+        error = sf.when(sf.col(BAD_TIMESTAMP).isNotNull(), message).otherwise(error)
     return error
 
 

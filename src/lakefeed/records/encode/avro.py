@@ -71,11 +71,11 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
     from py4j.protocol import Py4JJavaError
 
     spark = rows.sparkSession
-    wanted = struct_of(spark, schema)
-    required = [field.name for field in wanted.fields if not field.nullable]
+    requested = struct_of(spark, schema)
+    required = [field.name for field in requested.fields if not field.nullable]
     if missing := [name for name in required if name not in rows.columns]:
         raise _misfit(f"the rows lack what the schema requires: {', '.join(missing)}", rows)
-    if extra := [name for name in rows.columns if name not in wanted.names and name != key]:
+    if extra := [name for name in rows.columns if name not in requested.names and name != key]:
         raise _misfit(f"the schema has no field for the columns {', '.join(extra)}", rows)
     java_type = rows.select(*columns(rows, schema))._jdf.schema()
     try:
@@ -112,7 +112,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _widens(have: DataType, wanted: DataType) -> bool:
+def _widens(have: DataType, requested: DataType) -> bool:
     """Whether every value of one type is exactly a value of the other, which to_avro wants to the letter."""
     wider = {
         "byte": ("short", "integer", "long", "float", "double"),
@@ -120,7 +120,7 @@ def _widens(have: DataType, wanted: DataType) -> bool:
         "integer": ("long", "double"),
         "float": ("double",),
     }
-    return wanted.typeName() in wider.get(have.typeName(), ())
+    return requested.typeName() in wider.get(have.typeName(), ())
 
 
 def _parse(spark: SparkSession, schema: str) -> Any:

@@ -82,13 +82,13 @@ def settled(
                 return Settled(schema=latest, avro=known, subject=subject_now, schema_id=latest.schema_id)
     if schema is None:
         schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
-    wanted = avro_schema_of_schema(spark, schema, message=message)
-    avro.require_fit(rows, wanted, key=key)
+    requested = avro_schema_of_schema(spark, schema, message=message)
+    avro.require_fit(rows, requested, key=key)
     if registry is None:
-        return Settled(schema=schema, avro=wanted)
-    where = subject or subject_name(strategy, topic=topic, record=_full_name(wanted))
+        return Settled(schema=schema, avro=requested)
+    where = subject or subject_name(strategy, topic=topic, record=_full_name(requested))
     schema_id = registry.register(where, schema.text, kind=kind, references=schema.references)
-    return Settled(schema=schema, avro=wanted, subject=where, schema_id=schema_id)
+    return Settled(schema=schema, avro=requested, subject=where, schema_id=schema_id)
 
 
 def subject_name(strategy: NameStrategy, *, topic: str, record: str) -> str:
@@ -111,8 +111,10 @@ def _full_name(schema: str) -> str:
     return f"{namespace}.{document['name']}" if namespace and "." not in document["name"] else str(document["name"])
 
 
-def _of_another_kind(what: str, have: str, wanted: str) -> ConfigError:
-    return ConfigError(f"{what} is of kind {have}, not {wanted}", hint="encode as its format, or use another subject")
+def _of_another_kind(what: str, have: str, requested: str) -> ConfigError:
+    return ConfigError(
+        f"{what} is of kind {have}, not {requested}", hint="encode as its format, or use another subject"
+    )
 
 
 def _latest(registry: SchemaRegistry, subject: str) -> RegisteredSchema | None:

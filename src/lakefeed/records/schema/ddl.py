@@ -112,17 +112,17 @@ class _Plan:
 
     def compare_fields(self, have: StructType, want: StructType, path: Path) -> None:
         known = by_name(have)
-        wanted = by_name(want)
+        requested = by_name(want)
         for each in want.fields:
             there = known.get(each.name.lower())
             if not holds_values(each):
-                wanted.pop(each.name.lower(), None)
+                requested.pop(each.name.lower(), None)
             elif there is None:
                 self.new.append(((*path, each.name), each.dataType))
             else:
                 self._compare(there.dataType, each.dataType, (*path, there.name), null=(there.nullable, each.nullable))
         for each in have.fields:
-            if not each.nullable and each.name.lower() not in wanted:
+            if not each.nullable and each.name.lower() not in requested:
                 self.optional.append((*path, each.name))
 
     def _compare(self, have: DataType, want: DataType, path: Path, *, null: tuple[bool, bool]) -> None:

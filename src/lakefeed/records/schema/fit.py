@@ -125,11 +125,11 @@ def _fitted(column: Column, have: DataType, want: DataType, path: str) -> Column
     if isinstance(have, StructType) and isinstance(want, StructType):
         return _fitted_struct(column, have, want, path)
     if isinstance(have, ArrayType) and isinstance(want, ArrayType):
-        inner, wanted = have.elementType, want.elementType
-        return sf.transform(column, lambda item: _fitted(item, inner, wanted, f"{path}.element"))
+        inner, requested = have.elementType, want.elementType
+        return sf.transform(column, lambda item: _fitted(item, inner, requested, f"{path}.element"))
     if isinstance(have, MapType) and isinstance(want, MapType) and same(have.keyType, want.keyType):
-        inner, wanted = have.valueType, want.valueType
-        return sf.transform_values(column, lambda _, item: _fitted(item, inner, wanted, f"{path}.value"))
+        inner, requested = have.valueType, want.valueType
+        return sf.transform_values(column, lambda _, item: _fitted(item, inner, requested, f"{path}.value"))
     if not casts_to(have, want):
         raise SchemaIncompatible(
             f"column {path} is {have.simpleString()} in the rows and {want.simpleString()} in the table",

@@ -34,7 +34,7 @@ class Storable:
 
     def __init__(self, transform: Callable[[Any], DataFrame]) -> None:
         self._transform = transform
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._notes: list[str] = []
 
     def __call__(self, decoded_rows: Any) -> DataFrame:
@@ -48,14 +48,14 @@ class Storable:
         if not left_out:
             return rows
         for path, what in left_out.items():
-            if path not in self._told:
-                self._told.add(path)
+            if path not in self._reported:
+                self._reported.add(path)
                 self._notes.append(f"column {path} is left out: it carries no data ({what})")
         kept = [each for each in rows.schema.fields if carries_data(each.dataType)]
         if not kept:
-            told = ", ".join(f"{path} ({what})" for path, what in left_out.items())
+            message = ", ".join(f"{path} ({what})" for path, what in left_out.items())
             raise ConfigError(
-                f"no column of the rows carries data: {told}",
+                f"no column of the rows carries data: {message}",
                 hint="name metadata below decode, such as offset, or make a column in transform.sql",
             )
         from pyspark.sql import functions as sf

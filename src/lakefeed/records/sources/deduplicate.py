@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 COPY = "lakefeed_copy"
 """Whether a record is a copy of one that came before."""
-WANTED = ("key", "value", "topic", "partition", "headers")
+REQUIRED = ("key", "value", "topic", "partition", "headers")
 
 
 def deduplicated(records: DataFrame) -> DataFrame:
@@ -43,7 +43,7 @@ def marked(records: DataFrame) -> DataFrame:
     """All records, with one boolean column more, ``COPY``; see ``deduplicated``."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-    if missing := [name for name in WANTED if name not in records.columns]:
+    if missing := [name for name in REQUIRED if name not in records.columns]:
         raise ConfigError(
             f"the records lack the column {missing[0]}",
             where="deduplicated",

@@ -65,8 +65,8 @@ class QueryPlan:
         java = jvm.java(frame.sparkSession).query.StreamingPlan
         dataset: Any = frame
         kept = iter([declared(each) for each in java.processors(dataset._jdf)])
-        told = [str(each) for each in java.state(dataset._jdf)]
-        plan = cls(tuple(f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each for each in told))
+        message = [str(each) for each in java.state(dataset._jdf)]
+        plan = cls(tuple(f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each for each in message))
         where = f"transform, output_mode: {output_mode}"
         if any(each.startswith("distinct") for each in plan.state):
             raise ConfigError(
@@ -105,19 +105,19 @@ class QueryPlan:
         Parts: each is a PUT of every batch, and Spark's default is 200. Store: Spark's default has one kind of value
         for each operator. A query that has a checkpoint keeps the parts and the store that it has begun with.
         """
-        wanted = {}
+        requested = {}
         said = spark.conf.getAll
         if self.state and PARTS not in said:
-            wanted[PARTS] = str(max(LEAST_PARTS, min(MOST_PARTS, 2 * spark.sparkContext.defaultParallelism)))
+            requested[PARTS] = str(max(LEAST_PARTS, min(MOST_PARTS, 2 * spark.sparkContext.defaultParallelism)))
         needs_variables = any(each.startswith("transformWithState") for each in self.state)
         if needs_variables and "HDFSBackedStateStore" in said.get(STATE_STORE, "HDFSBackedStateStore"):
-            wanted[STATE_STORE] = ROCKSDB
-        for key, value in wanted.items():
+            requested[STATE_STORE] = ROCKSDB
+        for key, value in requested.items():
             spark.conf.set(key, value)
         try:
             yield
         finally:
-            for key in wanted:
+            for key in requested:
                 spark.conf.unset(key) if key not in said else spark.conf.set(key, said[key])
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:

@@ -18,12 +18,12 @@ class Declared:
     """
 
     def __init__(self) -> None:
-        self._told: list[str] = []
+        self._described: list[str] = []
 
     @property
     def variables(self) -> list[str]:
         """In an order that does not hang on the code's."""
-        return sorted(self._told)
+        return sorted(self._described)
 
     def getValueState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> None:
         """See ``StatefulProcessorHandle.getValueState``."""
@@ -48,7 +48,7 @@ class Declared:
 
     def _add(self, kind: str, name: str, schemas: list[StructType | str], ttl: int | None) -> None:
         types = " to ".join(_text(each) for each in schemas)
-        self._told.append(f"{kind} {name} {types}{f', for {ttl} ms' if ttl else ''}")
+        self._described.append(f"{kind} {name} {types}{f', for {ttl} ms' if ttl else ''}")
 
 
 def declared(pickled: bytes) -> str:

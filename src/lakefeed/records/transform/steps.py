@@ -62,13 +62,13 @@ class Steps:
             frames[name] = _late(each, late.watermark, where=where)
             frames[name].createOrReplaceTempView(name)
         for name, table in self._transform.tables.items():
-            with _told(f"transform.tables.{name}", frames):
+            with _explained(f"transform.tables.{name}", frames):
                 frames[name] = _static(result.sparkSession, table)
                 frames[name].createOrReplaceTempView(name)
         result = next(iter(frames.values()))
         for name, step in self._transform.all_steps.items():
             where = "transform.sql" if self._transform.sql is not None else f"transform.steps.{name}"
-            with _told(where, frames):
+            with _explained(where, frames):
                 made = self._made(name, step, result, frames)
                 result = _late(made, step.watermark, where=where)
                 if self._transform.sql is None:
@@ -140,7 +140,7 @@ def _static(spark: SparkSession, table: StaticTable) -> DataFrame:
 
 
 @contextmanager
-def _told(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
+def _explained(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
     """Tells Spark's reason and the columns that there are."""
     from pyspark.errors import AnalysisException, ParseException
 

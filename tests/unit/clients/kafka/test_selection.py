@@ -91,9 +91,9 @@ def test_all_offsets_that_a_topic_has_not_got_are_named() -> None:
         partitions=tuple(PartitionDescription(id=each, leader=0, start_offset=100, end_offset=200) for each in (0, 1)),
     )
     require_held([OffsetRange("t", 0, 100, 200)], {"t": topic}, where="broker")
-    wanted = [OffsetRange("t", 0, 99, 120), OffsetRange("t", 1, 150, 201), OffsetRange("t", 2, 0, 1)]
+    expected = [OffsetRange("t", 0, 99, 120), OffsetRange("t", 1, 150, 201), OffsetRange("t", 2, 0, 1)]
     with pytest.raises(ResourceMissing) as refused:
-        require_held(wanted, {"t": topic}, where="broker")
+        require_held(expected, {"t": topic}, where="broker")
     assert "t-0 no longer has offset 99, it begins at 100" in refused.value.what
     assert "t-1 has no offset 200 yet, it ends at 200" in refused.value.what
     assert "t-2 does not exist, t has 2 partitions" in refused.value.what

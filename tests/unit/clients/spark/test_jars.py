@@ -52,8 +52,8 @@ class Answer(BaseHTTPRequestHandler):
             self.send_header("Location", self.server.redirects[self.path])
             self.end_headers()
             return
-        wanted = self.server.credentials
-        if wanted and self.headers["Authorization"] != "Basic " + base64.b64encode(wanted.encode()).decode():
+        required = self.server.credentials
+        if required and self.headers["Authorization"] != "Basic " + base64.b64encode(required.encode()).decode():
             self.send_error(401)
             return
         if self.server.failures > 0:

@@ -54,15 +54,15 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 @pytest.mark.parametrize("case", HIDDEN)
 def test_no_mistake_hides_another(reading: Reader, case: str) -> None:
-    replacements, wanted = HIDDEN[case]
+    replacements, expected = HIDDEN[case]
     text = GOOD
     for old, new in replacements:
         assert old in text
         text = text.replace(old, new)
     _, found = reading(text)
-    told = sorted((each.key, each.what) for each in found)
-    assert [key for key, _ in told] == [key for key, _ in wanted]
-    assert all(any(words in what for each, what in told if each == key) for key, words in wanted), told
+    message = sorted((each.key, each.what) for each in found)
+    assert [key for key, _ in message] == [key for key, _ in expected]
+    assert all(any(words in what for each, what in message if each == key) for key, words in expected), message
     assert all(each.line for each in found)
 
 

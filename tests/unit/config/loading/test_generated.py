@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from lakefeed.cli.check import check
 from lakefeed.config.loading.load import read
-from tests.support.pipeline_generator import is_told, pipeline, text_of, with_mistakes
+from tests.support.pipeline_generator import is_reported, pipeline, text_of, with_mistakes
 from tests.support.pipeline_text import ENVIRONMENT, GOOD
 
 
@@ -24,11 +24,11 @@ def look(path: Path, seeds: range) -> None:
         wrong, mistakes = with_mistakes(right, dice)
         path.write_text(text_of(wrong), "utf-8")
         reading = read(path, environment=ENVIRONMENT)
-        told = [each for each in reading.problems if each.severity == "error"]
+        reported = [each for each in reading.problems if each.severity == "error"]
         assert reading.config is None
-        untold = [each for each in mistakes if not is_told(each, [problem.key for problem in told])]
-        assert untold == [], f"seed {seed}: {[str(each) for each in told]}\n{path.read_text()}"
-        assert all(each.line for each in told), f"seed {seed}"
+        unreported = [each for each in mistakes if not is_reported(each, [problem.key for problem in reported])]
+        assert unreported == [], f"seed {seed}: {[str(each) for each in reported]}\n{path.read_text()}"
+        assert all(each.line for each in reported), f"seed {seed}"
 
 
 def test_generated_files(tmp_path: Path) -> None:

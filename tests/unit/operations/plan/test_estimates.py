@@ -46,14 +46,14 @@ def past(*batches: tuple[float, str, int, int], deletes_metadata: bool = False) 
 
 
 def found(
-    sink: dict[str, Any] = ICEBERG, known: Past | None = None, *, anew: bool = False, state: bool = False
+    sink: dict[str, Any] = ICEBERG, known: Past | None = None, *, repartitioned: bool = False, state: bool = False
 ) -> Estimates:
     return estimates(
         config(sink),
         batches=BATCHES,
         past=known or Past(),
         sample=Sample(records=10, bytes=1000),
-        is_laid_out_anew=anew,
+        is_laid_out_anew=repartitioned,
         has_state=state,
     )
 
@@ -97,9 +97,9 @@ def test_past_batches_tell_unless_the_files_will_be_others() -> None:
     assert figures(each.stored) == (40 * 8, 100 * 8)
     # From one driver's batch to the next; another driver may have begun days later.
     assert figures(each.seconds) == (4.0, 10.0)
-    anew = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known, anew=True)
-    assert figures(anew.files) == (None, None)
-    assert "laid out in another way" in anew.files.rests_on
+    repartitioned = found({"iceberg": {"table": "lake.a.b", "partition_by": ["topic"]}}, known, repartitioned=True)
+    assert figures(repartitioned.files) == (None, None)
+    assert "laid out in another way" in repartitioned.files.rests_on
 
 
 def test_upserts_read_what_nobody_knows() -> None:

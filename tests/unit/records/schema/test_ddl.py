@@ -153,15 +153,15 @@ def test_renames_follow_from_aliases_alone() -> None:
     """As after a crash, when what has changed is forgotten: the schema's aliases and the table tell."""
     line = record(field("price", "int", aliases=["cost", "amount"]), field("next", ["null", "Line"]), name="Line")
     reader = json.dumps(record(field("lines", {"type": "array", "items": line}, aliases=["items"]), field("x")))
-    wanted = columns_of(reader)
+    expected = columns_of(reader)
     old = struct(items=t.ArrayType(struct(amount=INT, next=TEXT)), x=TEXT)
-    assert changed(old, wanted, *renames(reader)) == [
+    assert changed(old, expected, *renames(reader)) == [
         "RENAME COLUMN `items` TO `lines`",
         "RENAME COLUMN `lines`.`element`.`amount` TO `price`",
     ]
-    assert changed(wanted, wanted, *renames(reader)) == []
+    assert changed(expected, expected, *renames(reader)) == []
     half = struct(lines=t.ArrayType(struct(cost=INT, next=TEXT)), x=TEXT)
-    assert changed(half, wanted, *renames(reader)) == ["RENAME COLUMN `lines`.`element`.`cost` TO `price`"]
+    assert changed(half, expected, *renames(reader)) == ["RENAME COLUMN `lines`.`element`.`cost` TO `price`"]
 
 
 def test_odd_names_are_only_names() -> None:

@@ -17,7 +17,7 @@ MISFIT = json.dumps(record(field("a", "string")))
 POLICIES: list[Policy] = ["evolve", "ignore", "fail"]
 
 
-def told(evolution: Evolution) -> list[str]:
+def notes_of(evolution: Evolution) -> list[str]:
     return [str(each) for each in evolution.take_warnings()]
 
 
@@ -28,19 +28,19 @@ def test_evolve_follows() -> None:
     assert [str(each) for each in merge.changes] == ["b added (string or null)"]
     assert evolution.reader_schema == merge.schema
     assert evolution.known_ids == {1, 2}
-    assert told(evolution) == []
+    assert notes_of(evolution) == []
 
 
 def test_ignore_names_each_new_field_once_and_still_widens() -> None:
     evolution = Evolution("ignore", V1, known_ids=[1])
     assert evolution.meet(2, V2) is None
-    assert told(evolution) == ["schema id 2: left out by schema.on_change: ignore: b added (string)"]
+    assert notes_of(evolution) == ["schema id 2: left out by schema.on_change: ignore: b added (string)"]
     merge = evolution.meet(3, V3)
     assert merge is not None
     assert [str(each) for each in merge.changes] == ["a widened from int to long"]
     assert [each["name"] for each in json.loads(evolution.reader_schema)["fields"]] == ["a"]
-    assert told(evolution) == ["schema id 3: left out by schema.on_change: ignore: c added (string)"]
-    assert told(evolution) == []
+    assert notes_of(evolution) == ["schema id 3: left out by schema.on_change: ignore: c added (string)"]
+    assert notes_of(evolution) == []
 
 
 def test_fail_stops_and_stays_as_it_was() -> None:
@@ -66,7 +66,7 @@ def test_a_writer_that_does_not_fit_is_remembered(policy: Policy) -> None:
     assert list(evolution.incompatible) == [4]
     assert evolution.known_ids == {1, 4}
     assert evolution.merged_ids == {1}
-    assert told(evolution) == [
+    assert notes_of(evolution) == [
         "schema id 4: a is int so far and string for the writer: no column holds both; its records are not landed"
     ]
 
@@ -78,7 +78,7 @@ def test_what_reads_as_it_is_changes_nothing(policy: Policy) -> None:
     assert evolution.meet(5, json.dumps(record(field("a", "int"), doc="the same"))) is None
     assert evolution.known_ids == {1, 5}
     assert evolution.reader_schema is V1
-    assert told(evolution) == []
+    assert notes_of(evolution) == []
 
 
 def test_a_new_name_of_a_type_is_read_without_a_change() -> None:
