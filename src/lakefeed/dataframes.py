@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
-from lakefeed.clients.spark.session import default_environment
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept

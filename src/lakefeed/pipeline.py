@@ -14,9 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.environment import default_environment
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.spark.errors import translating
-from lakefeed.clients.spark.session import default_environment, pools, session
+from lakefeed.clients.spark.session import pools, session
 from lakefeed.config.loading.load import load
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import raise_first_error

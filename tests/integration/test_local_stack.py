@@ -23,6 +23,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from pyarrow.fs import S3FileSystem
 
 from lakefeed.cli.local import local
+from lakefeed.clients.environment import running_stack_environment
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, PortTaken, Unreachable
@@ -112,8 +113,11 @@ def kill(stack: Stack, part: str) -> None:
 
 
 @pytest.mark.quick
-def test_everything_works_and_survives_down(own: Stack) -> None:
+def test_everything_works_and_survives_down(own: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFEED_HOME", str(own.home.root))
     before = own.up()
+    assert running_stack_environment() == before.as_environment()
+    assert own.home.environment_file.stat().st_mode & 0o777 == 0o600
     values = [f"ride {number}".encode() for number in range(100)]
     create_topic(before, "rides")
     produce(before, "rides", values)
@@ -124,7 +128,9 @@ def test_everything_works_and_survives_down(own: Stack) -> None:
     own.down()
     assert {part.state for part in own.status()} == {"down"}
     assert not own.running()
+    assert not own.home.environment_file.exists()
     after = own.up()
+    assert running_stack_environment() == after.as_environment()
 
     assert after == before
     assert consume(after, "rides", 100) == sorted(values)

@@ -66,7 +66,7 @@ def s3_requests(
     from lakefeed.bench.cases import matrix, workload
     from lakefeed.bench.s3_requests import Bench
     from lakefeed.bench.tables import case_report, comparison
-    from lakefeed.local.home import default_home
+    from lakefeed.clients.environment import default_home
 
     work = workload(name, rows=rows, batches=batches, partitions=partitions)
     cases = matrix(
@@ -143,9 +143,9 @@ def latency(
     is missing the status is 1.
     """
     from lakefeed.bench.latency import Load, measure, table
+    from lakefeed.clients.environment import default_home
     from lakefeed.clients.spark.session import log_path, session
     from lakefeed.config.connections import Connections
-    from lakefeed.local.home import default_home
 
     load = Load(rate=rate, seconds=seconds, warm_up=warm_up, partitions=partitions)
     with _stack(home or default_home() / "latency", store=None) as endpoints:

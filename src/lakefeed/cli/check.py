@@ -75,7 +75,7 @@ def _static(file: Path, overrides: tuple[str, ...]) -> list[Problem]:
 
 
 def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
-    from lakefeed.clients.spark.session import default_environment
+    from lakefeed.clients.environment import default_environment
     from lakefeed.config.loading.load import read
     from lakefeed.config.problem import errors_of
 

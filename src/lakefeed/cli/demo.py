@@ -48,7 +48,7 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 
     Ctrl-C, SIGTERM and SIGHUP take the stack down, unless --keep, and end with status 130, 143 and 129.
     """
-    from lakefeed.local.home import default_home
+    from lakefeed.clients.environment import default_home
 
     for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
         if find_spec(package) is None:

@@ -35,7 +35,7 @@ def init(
 
     Without a registered schema, one record is looked at. Beside the file goes its JSON Schema, for editors.
     """
-    from lakefeed.clients.spark.session import default_environment
+    from lakefeed.clients.environment import default_environment
     from lakefeed.errors import ConfigError
     from lakefeed.operations.preflight import template
     from lakefeed.operations.preflight.discover import discover

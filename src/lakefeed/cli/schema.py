@@ -174,7 +174,7 @@ def _loaded(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tupl
 
 
 def _default_connections() -> Connections:
-    from lakefeed.clients.spark.session import default_connections
+    from lakefeed.clients.environment import default_connections
 
     return default_connections()
 

@@ -59,6 +59,6 @@ def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
 
 
 def _environment() -> dict[str, str]:
-    from lakefeed.clients.spark.session import default_environment
+    from lakefeed.clients.environment import default_environment
 
     return default_environment()

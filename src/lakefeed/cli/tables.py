@@ -196,7 +196,7 @@ class _Chosen:
 
 
 def _chosen(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
-    from lakefeed.clients.spark.session import default_connections
+    from lakefeed.clients.environment import default_connections
     from lakefeed.config.upkeep import Upkeep
     from lakefeed.errors import ConfigError
     from lakefeed.feed.maintenance import tables_of

@@ -2,6 +2,6 @@
 
 from lakefeed.local.endpoints import Endpoints
 from lakefeed.local.report import PartStatus, Step
-from lakefeed.local.stack import Stack, running_endpoints
+from lakefeed.local.stack import Stack
 
-__all__ = ["Endpoints", "PartStatus", "Stack", "Step", "running_endpoints"]
+__all__ = ["Endpoints", "PartStatus", "Stack", "Step"]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
+from lakefeed.clients.environment import stack_environment_file
 from lakefeed.clients.s3_signature import Keys
 from lakefeed.errors import ConfigError, WorldError
 
@@ -33,14 +34,6 @@ class Memory(BaseModel):
     ports: dict[str, int]
 
 
-def default_home() -> Path:
-    """``LAKEFEED_HOME``, else ``$XDG_DATA_HOME/lakefeed``, else ``~/.local/share/lakefeed``."""
-    if explicit := os.environ.get("LAKEFEED_HOME"):
-        return Path(explicit).expanduser().absolute()
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "lakefeed"
-
-
 @dataclass(frozen=True)
 class Home:
     """Where things are. Erasing removes these names only, so a home that is also used otherwise is safe."""
@@ -54,7 +47,7 @@ class Home:
 
     @property
     def run(self) -> Path:
-        """Pid files."""
+        """Pid files, and the environment that other commands find a running stack by."""
         return self.root / "run"
 
     @property
@@ -86,6 +79,11 @@ class Home:
     def lock_file(self) -> Path:
         """Held during ``up`` and ``down``."""
         return self.root / "stack.lock"
+
+    @property
+    def environment_file(self) -> Path:
+        """See :class:`lakefeed.clients.environment.StackEnvironment`; readable by its owner only."""
+        return stack_environment_file(self.root)
 
     def log_of(self, part: str) -> Path:
         """The log of one part."""

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lakefeed.clients.environment import process_start
 from lakefeed.errors import WorldError
 
 _POLL_SECONDS = 0.05
@@ -35,7 +36,7 @@ class Detached:
 
     def alive(self) -> bool:
         """Whether it is this very process that runs."""
-        return _began(self.pid) == self.began
+        return process_start(self.pid) == self.began
 
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal, if it still runs."""
@@ -86,7 +87,7 @@ def start_detached(
         start_new_session=True,
     )
     pid = int(done.stdout)
-    began = _began(pid)
+    began = process_start(pid)
     if began is None:
         raise WorldError(f"{Path(command[0]).name} ended as soon as it was started", where=str(log))
     process = Detached(pid=pid, began=began)
@@ -103,18 +104,3 @@ def find_detached(pid_file: Path) -> Detached | None:
         return Detached(pid=int(document["pid"]), began=str(document["began"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-
-
-def _began(pid: int) -> str | None:
-    """When a process began, or None if there is no such process or it is a zombie."""
-    stat = Path(f"/proc/{pid}/stat")
-    if Path("/proc/self/stat").exists():
-        try:
-            # Field 2 is the name in parentheses and may hold anything; 3 is the state, 22 the start time.
-            fields = stat.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        return None if fields[0] in "ZX" else fields[19]
-    done = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    state, _, started = done.stdout.strip().partition(" ")
-    return None if not state or state.startswith("Z") else started.strip()

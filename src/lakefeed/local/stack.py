@@ -9,17 +9,18 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
+from lakefeed.clients.environment import StackEnvironment, default_home
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.java import require_java
 from lakefeed.errors import ConfigError
 from lakefeed.local import supervision
 from lakefeed.local.catalog import make_catalog
 from lakefeed.local.endpoints import BUCKET, CATALOG_NAME, REGION, Endpoints
-from lakefeed.local.home import Home, Memory, default_home
+from lakefeed.local.home import Home, Memory, write_private
 from lakefeed.local.kafka import Kafka
 from lakefeed.local.part import Part, Surroundings
 from lakefeed.local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
-from lakefeed.local.process import find_detached
+from lakefeed.local.process import Detached, find_detached
 from lakefeed.local.registry import Registry
 from lakefeed.local.report import PartStatus, Progress, Step
 from lakefeed.local.stores import DEFAULT_STORE, STORES, store_named
@@ -78,6 +79,7 @@ class Stack:
                 self.home.remember(memory)
                 self._start([part for part in self._parts(memory) if part.name in missing], report)
             make_catalog(self.home.catalog_file)
+            self._publish(memory)
             return self._endpoints(memory)
 
     def down(self, *, erase: bool = False, progress: Progress | None = None) -> None:
@@ -90,6 +92,7 @@ class Stack:
         if not self.home.is_ours():
             return
         with self.home.locked():
+            self.home.environment_file.unlink(missing_ok=True)
             self._stop(self._possible_parts(), progress or (lambda _step: None))
             if erase:
                 self.home.erase()
@@ -117,8 +120,19 @@ class Stack:
         memory = self.home.recall()
         if memory is None:
             return False
-        processes = [find_detached(self.home.pid_file_of(part.name)) for part in self._parts(memory)]
-        return all(process is not None and process.alive() for process in processes)
+        return all(process is not None and process.alive() for process in self._processes(memory))
+
+    def _processes(self, memory: Memory) -> list[Detached | None]:
+        return [find_detached(self.home.pid_file_of(part.name)) for part in self._parts(memory)]
+
+    def _publish(self, memory: Memory) -> None:
+        """Write the file by which pipelines and other commands find the running stack."""
+        processes = [process for process in self._processes(memory) if process is not None]
+        published = StackEnvironment(
+            environment=self._endpoints(memory).as_environment(),
+            processes={process.pid: process.began for process in processes},
+        )
+        write_private(self.home.environment_file, published.model_dump_json(indent=2) + "\n")
 
     def _memory(self) -> Memory:
         """What is remembered, or a new memory."""
@@ -221,9 +235,3 @@ class Stack:
             catalog_uri=f"jdbc:sqlite:{self.home.catalog_file}",
             warehouse=f"s3://{BUCKET}/warehouse",
         )
-
-
-def running_endpoints() -> Endpoints | None:
-    """The endpoints of the stack in the default home, if its processes run; otherwise None. Quick."""
-    stack = Stack()
-    return stack.endpoints() if stack.running() else None

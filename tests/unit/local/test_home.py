@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from lakefeed.clients.environment import default_home
 from lakefeed.errors import ConfigError
-from lakefeed.local.home import Home, Memory, default_home
+from lakefeed.local.home import Home, Memory
 
 MEMORY = Memory(store="s3proxy", cluster_id="x", ports={"kafka": 1})
 

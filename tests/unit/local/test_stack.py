@@ -11,8 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from lakefeed.cli.local import local
+from lakefeed.clients.environment import running_stack_environment
 from lakefeed.errors import ConfigError, JavaError
-from lakefeed.local import Stack, running_endpoints
+from lakefeed.local import Stack
 from lakefeed.local.home import Memory
 from lakefeed.local.ports import choose_free, is_free, owner_of, taken
 
@@ -33,7 +34,7 @@ def test_nothing_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("LAKEFEED_HOME", str(home))
     stack = Stack()
     assert stack.status() == []
-    assert running_endpoints() is None
+    assert running_stack_environment() == {}
     with pytest.raises(ConfigError, match="no local stack here yet"):
         stack.endpoints()
     stack.down(erase=True)

@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.environment import default_connections
 from lakefeed.clients.spark import driver_jvm
 from lakefeed.clients.spark.signals import python_keeps_its_handler
 from lakefeed.config import secrets
@@ -205,24 +206,6 @@ def _running() -> SparkSession | None:
         return None
     context: Any = found.sparkContext
     return found if context._jsc is not None else None  # Without one it is stopped.
-
-
-def default_environment() -> dict[str, str]:
-    """The environment, with the endpoints of the local stack that is running where it names none itself."""
-    from lakefeed.local import running_endpoints
-
-    named = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_ENDPOINT_URL_S3", "LAKEFEED_CATALOG_URI"}
-    if named & os.environ.keys():
-        return dict(os.environ)
-    endpoints = running_endpoints()
-    return {**os.environ, **(endpoints.as_environment() if endpoints else {})}
-
-
-def default_connections() -> Connections:
-    """Store and catalog from ``default_environment``."""
-    from lakefeed.config.connections import Connections
-
-    return Connections.from_environment(default_environment())
 
 
 def log_path(name: str) -> Path:

@@ -1,0 +1,88 @@
+"""Where clients find endpoints: in the process's environment, or else in that of the running local stack.
+
+``lakefeed local up`` leaves a file in its home with the endpoints and the processes behind them. Reading that file
+keeps the clients independent of the local stack's code.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+if TYPE_CHECKING:
+    from lakefeed.config.connections import Connections
+
+ENDPOINT_VARIABLES = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_ENDPOINT_URL_S3", "LAKEFEED_CATALOG_URI"}
+
+
+class StackEnvironment(BaseModel):
+    """The endpoints of a local stack, and the processes that serve them.
+
+    Attributes:
+        environment: variables as lakefeed reads them, with the S3 secret in clear.
+        processes: by process id, when each began, as ``process_start`` returns it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    environment: dict[str, str]
+    processes: dict[int, str]
+
+    def is_running(self) -> bool:
+        """Return whether all processes run. Quick: connects to none of them."""
+        return bool(self.processes) and all(process_start(pid) == began for pid, began in self.processes.items())
+
+
+def default_environment() -> dict[str, str]:
+    """Return the environment, with the running local stack's endpoints if it names none itself."""
+    if ENDPOINT_VARIABLES & os.environ.keys():
+        return dict(os.environ)
+    return {**os.environ, **running_stack_environment()}
+
+
+def default_connections() -> Connections:
+    """Return the store and the catalog that ``default_environment`` names."""
+    from lakefeed.config.connections import Connections
+
+    return Connections.from_environment(default_environment())
+
+
+def running_stack_environment() -> dict[str, str]:
+    """Return the variables of the local stack in the default home; empty if it does not run."""
+    try:
+        stack = StackEnvironment.model_validate_json(stack_environment_file(default_home()).read_text("utf-8"))
+    except (OSError, ValidationError, UnicodeDecodeError):
+        return {}
+    return stack.environment if stack.is_running() else {}
+
+
+def default_home() -> Path:
+    """Return ``LAKEFEED_HOME``, else ``$XDG_DATA_HOME/lakefeed``, else ``~/.local/share/lakefeed``."""
+    if explicit := os.environ.get("LAKEFEED_HOME"):
+        return Path(explicit).expanduser().absolute()
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "lakefeed"
+
+
+def stack_environment_file(home: Path) -> Path:
+    """Return the file that holds the ``StackEnvironment`` of the local stack in ``home``."""
+    return home / "run" / "environment.json"
+
+
+def process_start(pid: int) -> str | None:
+    """Return when a process began, only to be compared with itself; None if it has ended or is a zombie."""
+    stat = Path(f"/proc/{pid}/stat")
+    if Path("/proc/self/stat").exists():
+        try:
+            # Field 2 is the name in parentheses and may hold anything; 3 is the state, 22 the start time.
+            fields = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        return None if fields[0] in "ZX" else fields[19]
+    done = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    state, _, started = done.stdout.strip().partition(" ")
+    return None if not state or state.startswith("Z") else started.strip()

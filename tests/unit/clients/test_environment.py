@@ -1,0 +1,77 @@
+"""The environment that clients take endpoints from."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lakefeed.clients.environment import (
+    ENDPOINT_VARIABLES,
+    StackEnvironment,
+    default_connections,
+    default_environment,
+    process_start,
+    running_stack_environment,
+    stack_environment_file,
+)
+
+ENDPOINTS = {"KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1", "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:4"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home, and an environment without endpoints."""
+    for name in ENDPOINT_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("LAKEFEED_HOME", str(tmp_path))
+    stack_environment_file(tmp_path).parent.mkdir()
+    return tmp_path
+
+
+def publish(home: Path, processes: dict[int, str]) -> None:
+    stack = StackEnvironment(environment=ENDPOINTS, processes=processes)
+    stack_environment_file(home).write_text(stack.model_dump_json())
+
+
+def this_process() -> dict[int, str]:
+    began = process_start(os.getpid())
+    assert began is not None
+    return {os.getpid(): began}
+
+
+def test_the_endpoints_of_a_running_stack_are_used(home: Path) -> None:
+    publish(home, this_process())
+    assert default_environment() == {**os.environ, **ENDPOINTS}
+    assert default_connections().s3.endpoint == "http://127.0.0.1:4"
+
+
+@pytest.mark.parametrize("name", sorted(ENDPOINT_VARIABLES))
+def test_one_named_endpoint_hides_the_stack(home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    publish(home, this_process())
+    monkeypatch.setenv(name, "named")
+    assert default_environment() == dict(os.environ)
+
+
+def test_a_stack_is_not_used_without_each_of_its_processes(home: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    publish(home, {**this_process(), ended.pid: "1"})
+    assert running_stack_environment() == {}
+
+
+def test_another_process_with_the_same_id_is_not_the_stack(home: Path) -> None:
+    publish(home, {os.getpid(): "1"})
+    assert running_stack_environment() == {}
+    publish(home, {})
+    assert running_stack_environment() == {}
+
+
+@pytest.mark.parametrize("text", [None, "", "{", '{"environment": {}, "other": 1}'])
+def test_an_unreadable_file_is_no_stack(home: Path, text: str | None) -> None:
+    if text is not None:
+        stack_environment_file(home).write_text(text)
+    assert default_environment() == dict(os.environ)
