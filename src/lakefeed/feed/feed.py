@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
@@ -15,7 +15,8 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter
-from lakefeed.feed.stateful import RowsLanding, StatefulLanding
+from lakefeed.feed.counting import Counting, CountInQuery
+from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import DecodeSpec, Expectation, Policy, Raw, decoded, rows
@@ -164,22 +165,25 @@ class Feed:
         records: DataFrame,
         *,
         fenced: bool = True,
-        lost: Collection[tuple[str, int]] = (),
-        ready: Callable[[DataFrame], None] | None = None,
+        lost: Collection[Partition] = (),
+        check_query: Callable[[DataFrame], None] | None = None,
         alone: bool = False,
     ) -> BatchWriter:
-        """What lands the feed's batches, begun.
+        """Make the writer of the feed's batches, and prepare the sink and the dead letters for it.
 
         Args:
             spark: the session.
             sink: where rows go.
             records: as they come from the source; only their columns count here.
-            fenced: take the feed's fence. Not for work beside a driver that runs.
+            fenced: take the feed's fence. Not for work beside a running driver.
             lost: partitions whose records cannot be read again.
-            ready: for a query with state, looks at its frame: see ``StatefulLanding``.
-            alone: these records are all that the feed is to have, so that state may be made of them by themselves.
+            check_query: for a query with state, looks at its frame before anything is changed: see ``RowBuilder``.
+            alone: these records are all that the feed will ever have, so that state may be built from them alone.
+
+        Raises:
+            ConfigError: the transform keeps state, and the records are not its query's.
         """
-        if ready is None and not alone and self.plan(spark).stateful:
+        if check_query is None and not alone and self.plan(spark).stateful:
             raise ConfigError(
                 f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are no "
                 "batch of its query: they would be counted by themselves",
@@ -190,7 +194,8 @@ class Feed:
         dead_letters = self.dead_letter_store(spark) if self.config.dead_letters is not None else None
         if dead_letters is not None:
             dead_letters.ensure()
-        writer = self.batch_writer(spark, sink, dead_letters, ready=ready)
+        counting = None if check_query is None else lambda rows: CountInQuery(spark, rows, sink)
+        writer = self.batch_writer(spark, sink, dead_letters, counting=counting, check_query=check_query)
         writer.begin(records, fenced=fenced, lost=lost)
         return writer
 
@@ -200,15 +205,17 @@ class Feed:
         sink: RowSink,
         dead_letters: DeadLetterStore | None,
         *,
-        ready: Callable[[DataFrame], None] | None = None,
+        counting: Callable[[RowBuilder], Counting] | None = None,
+        check_query: Callable[[DataFrame], None] | None = None,
     ) -> BatchWriter:
-        """The same, not begun: nothing is made or changed.
+        """Make the writer of the feed's batches; nothing is created or changed.
 
         Args:
             spark: the session.
             sink: where rows go, and what remembers the reader's schema.
             dead_letters: where dead letters go, if they are kept.
-            ready: for a query with state: see ``begin_writer``.
+            counting: makes the counter of the records' outcomes. Default: one for each attempt to write a batch.
+            check_query: see ``begin_writer``.
         """
         config, source = self.config, self.config.source.numbered
         decoding = self._decoding(spark, sink)
@@ -220,28 +227,34 @@ class Feed:
             writer_schema=decoding.writer_schema,
             keeper=sink,
         )
-        parts: dict[str, Any] = {
-            "feed": config.name,
-            "sink": sink,
-            "schema": schema,
-            "policy": self.policy(),
-            "keep": kept_metadata(config),
-            "transform": self.transformed,
-            "streams": self.functions().streams,
-            "key": self._key(spark, source) if source is not None else None,
-            "dead_letters": dead_letters,
-            "budget": config.dead_letters.budget if config.dead_letters else None,
-        }
+        rows = RowBuilder(
+            schema,
+            policy=self.policy(),
+            keep=kept_metadata(config),
+            transform=self.transformed,
+            streams=self.functions().streams,
+            key=self._key(spark, source) if source is not None else None,
+            is_decoded=source is None,
+            check=check_query,
+        )
         headers = "headers" in config.decode.metadata
 
         def reread(ranges: Sequence[OffsetRange]) -> DataFrame:
             return read_batch(spark, config.kafka, ranges=ranges, headers=headers)
 
-        if ready is None:
-            most = source.max_records_per_batch if source is not None else None
-            return BatchWriter(spark, most_records=most, reread=reread if config.source.kafka else None, **parts)
-        kind = RowsLanding if source is None else StatefulLanding
-        return kind(spark, ready=ready, **parts)
+        # A query with state reads its records itself, and its rows cannot be built from a part of them.
+        hands_over_records = counting is None
+        return BatchWriter(
+            spark,
+            feed=config.name,
+            sink=sink,
+            rows=rows,
+            counting=None if counting is None else counting(rows),
+            dead_letters=dead_letters,
+            budget=config.dead_letters.budget if config.dead_letters else None,
+            most_records=source.max_records_per_batch if source is not None and hands_over_records else None,
+            reread=reread if config.source.kafka and hands_over_records else None,
+        )
 
     def _key(self, spark: SparkSession, source: NumberedSource) -> DecodeSpec | None:
         """What decodes the keys, if they are decoded."""

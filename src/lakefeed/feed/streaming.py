@@ -13,6 +13,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.triggers import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.counting import PlannedRestart
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
 from lakefeed.feed.multi_table.scheduler import MultiTableScheduler
@@ -21,7 +22,6 @@ from lakefeed.feed.progress.requests import FeedRequests, S3Requests, s3_request
 from lakefeed.feed.query import MicroBatches, trigger_of, watch
 from lakefeed.feed.real_time import run_real_time
 from lakefeed.feed.run import RunOptions, RunSummary
-from lakefeed.feed.stateful import PlannedRestart, StatefulLanding
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch
@@ -71,10 +71,10 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
 
     def again(ranges: Sequence[OffsetRange]) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
         headers = "headers" in feed.config.decode.metadata
-        return writer.again(read_batch(spark, feed.config.kafka, ranges=ranges, headers=headers))
+        return writer.rows.counted(read_batch(spark, feed.config.kafka, ranges=ranges, headers=headers), spark)
 
-    ready = feed.ready(claim, begins=start.begins) if stateful else None
-    writer = feed.begin_writer(spark, sink, feed.read(spark), lost=lost, ready=ready)
+    check_query = feed.ready(claim, begins=start.begins) if stateful else None
+    writer = feed.begin_writer(spark, sink, feed.read(spark), lost=lost, check_query=check_query)
     # Again: now no other driver can move the table.
     if message := start.decide().message:
         options.on_note(message)
@@ -101,10 +101,9 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
 
     def started() -> StreamingQuery:
         records = feed.read(spark, starting=start.starting, marks=start.marks, gather=not ends)
-        if isinstance(writer, StatefulLanding):
-            stream = writer.stream(records).writeStream.outputMode(feed.config.output_mode)
-        else:
-            stream = records.writeStream
+        stream = writer.query_frame(records).writeStream
+        if stateful:
+            stream = stream.outputMode(feed.config.output_mode)
         with feed.plan(spark).settings(spark):
             return _started(feed.config, stream.foreachBatch(batches.guarded(land)), once=ends)
 
@@ -128,8 +127,7 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
                 batches.failure = None
                 options.on_note("; ".join((restart.what, *writer.notes())))
         seconds = time.monotonic() - began
-        if isinstance(writer, StatefulLanding):
-            writer.close()
+        writer.close()
         startup, total = requests.of_startup(), requests.total()
     landed = [each for each in batches.landed if not each.replayed]
     doubles = any(

@@ -166,18 +166,19 @@ class BackfillJob:
                 break
             began = time.monotonic()
             commit = Backfill(self.feed, planned.commit(ranges), fence)
-            added, outcomes = writer.write_unbatched(self.records(ranges), commit)
+            committed = writer.write_unbatched(self.records(ranges), commit)
+            added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
             if outcomes.counts.dead_letters:
                 self._write_letters(writer, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters)
-            commits, counts, rows = commits + 1, counts + outcomes.counts, rows + (added or 0)
+            commits, counts, rows = commits + 1, counts + outcomes.counts, rows + added
             on_commit(
                 Portion(
                     number=number,
                     of=len(cut),
                     ranges=tuple(ranges),
                     counts=outcomes.counts,
-                    rows=added or 0,
+                    rows=added,
                     seconds=round(time.monotonic() - began, 3),
                     notes=writer.notes(),
                 )
@@ -223,11 +224,11 @@ class BackfillJob:
             each for each in newest.ranges.ranges if newest.counts.get((each.topic, each.partition), ZERO).dead_letters
         ]
         origin = BackfillOrigin(self.feed, newest.number, newest.committed_at)
-        written = self.dead_letters.complete(writer.classify, origin, spans=spans, expected=expected)
+        written = self.dead_letters.complete(writer.rows.classify, origin, spans=spans, expected=expected)
         return expected if written else 0
 
     def _write_letters(self, writer: BatchWriter, commit: Backfill, *, spans: list[OffsetRange], expected: int) -> None:
         assert self.dead_letters is not None  # Without a place for them no record becomes one.
         landed = next(each for each in self.table.ledger.backfills() if each.ranges == commit.ranges)
         origin = BackfillOrigin(self.feed, landed.number, landed.committed_at)
-        self.dead_letters.write(writer.classify, origin, spans=spans, expected=expected)
+        self.dead_letters.write(writer.rows.classify, origin, spans=spans, expected=expected)

@@ -17,6 +17,7 @@ from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
+from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import Policy
@@ -129,7 +130,8 @@ class BatchRead:
             records = self.records(spark, ranges, latest=latest)
             writer = self._writer(spark, target)
             writer.begin(records, fenced=False)
-            rows, outcomes = writer.write_unbatched(records, _NoProperties())
+            committed = writer.write_unbatched(records, _NoProperties())
+        outcomes = committed.outcomes
         whole = not isinstance(target, ConsoleResult) or target.is_whole
         if whole and not latest:
             self._require_all(ranges, outcomes)
@@ -141,7 +143,7 @@ class BatchRead:
             records=counts.records if counts else None,
             unreadable=counts.dead_letters if counts else None,
             skipped=counts.skipped if counts else None,
-            rows=rows,
+            rows=committed.rows,
             reasons=tuple(outcomes.reasons),
             notes=writer.notes(),
             seconds=round(time.monotonic() - started, 3),
@@ -163,11 +165,13 @@ class BatchRead:
             spark,
             feed=self.name,
             sink=target,
-            schema=schema,
-            policy=self.policy,
-            keep=tuple(self.decode.metadata),
-            transform=self.transform,
-            key=key_spec_of(spark, self.decode, self.source, accept=self.accept),
+            rows=RowBuilder(
+                schema,
+                policy=self.policy,
+                keep=tuple(self.decode.metadata),
+                transform=self.transform,
+                key=key_spec_of(spark, self.decode, self.source, accept=self.accept),
+            ),
         )
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:

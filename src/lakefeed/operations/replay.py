@@ -89,7 +89,7 @@ class Replay:
         # Whoever replays last is the one that can: the one before lands nothing more, so its marks can be taken away.
         fence = table.take_fence(REPLAYS)
         finished = self.settle(table.ledger)
-        judged = writer.classify(self._letters.records(choice))
+        judged = writer.rows.classify(self._letters.records(choice))
         verdicts = judged.select(
             *(f"{RECORD}.record.{name}" for name in ("topic", "partition", "offset")),
             f"{RECORD}.reason",
@@ -102,10 +102,12 @@ class Replay:
         self._letters.mark(good.select("topic", "partition", "offset"), replay_id)
         step("marked")
         commit = ReplayCommit(self._feed, replay_id, fence)
-        rows, outcomes = writer.write_unbatched(self._letters.marked(replay_id), commit)
+        committed = writer.write_unbatched(self._letters.marked(replay_id), commit)
         step("landed")
         self._letters.delete_marked(replay_id)
-        return Replayed(replay_id, rows or 0, outcomes.counts.skipped, all_letters - landable, finished)
+        return Replayed(
+            replay_id, committed.rows or 0, committed.outcomes.counts.skipped, all_letters - landable, finished
+        )
 
     def settle(self, ledger: Ledger) -> int:
         """Ends a replay that was cut off; returns how many letters it had landed."""
