@@ -16,7 +16,8 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.open import FeedStart
+from lakefeed.feed.facts import FeedIdentity
+from lakefeed.feed.open import open_feed
 from lakefeed.feed.query import MicroBatches, trigger_of
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.ledger.outcomes import BatchOutcomes
@@ -183,11 +184,20 @@ def write_table(
     topic_ids = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
     stateful = QueryPlan.of(frame).stateful
     owner = Owner(feed=feed, sink=f"iceberg {table}")
-    start = FeedStart(owner, Claim(spark, checkpoint, owner), target, topic_ids.described(), stateful=stateful)
-    start.decide()
+    start = open_feed(
+        FeedIdentity(owner=owner),
+        target,
+        checkpoint=Claim(spark, checkpoint, owner),
+        topics=topic_ids.described(),
+        stateful=stateful,
+    )
     start.require_resume()
     target.follow(frame.schema)
     fence = target.take_fence()
+    # Again: no other driver can move the table any more.
+    start.decide()
+    start.require_resume()
+    start.apply(fence=fence)
     before = next(target.commits(), None) if stateful else None
 
     def land(batch: DataFrame, batch_id: int) -> BatchResult:

@@ -38,7 +38,7 @@ from lakefeed.operations.read import BatchRead, batch_read_of
 from lakefeed.operations.replay import Replay, Replayed
 from lakefeed.operations.rewind.execute import RewindPlan, carry_out
 from lakefeed.operations.rewind.execute import plan as rewind_plan
-from lakefeed.operations.status import Survey, survey_of
+from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verified
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.topic_ids import SourceTopics
@@ -72,7 +72,7 @@ class Pipeline:
         self.config = config
         self._environment = default_environment() if environment is None else environment
         self.connections = config.connections(self._environment)
-        self.feed = Feed(config, connections=self.connections, view=view or config.name, folder=folder)
+        self.feed = Feed(config=config, connections=self.connections, view=view or config.name, folder=folder)
         self._folder = folder
 
     @classmethod
@@ -239,7 +239,7 @@ class Pipeline:
             if self.config.checkpoint:
                 return run_stream(self.feed, spark, options)
             with TemporaryDirectory(prefix="lakefeed-") as folder:
-                return run_stream(self.feed.at(f"file:{folder}/checkpoint"), spark, options)
+                return run_stream(self.feed.with_checkpoint(f"file:{folder}/checkpoint"), spark, options)
 
     def run_batch(
         self,
@@ -248,7 +248,7 @@ class Pipeline:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> BatchSummary:
-        """Lands the records that are there now in one commit, without a stream: see ``lakefeed.bounded``.
+        """Lands the records that are there now in one commit, without a stream: see ``lakefeed.feed.bounded``.
 
         Args:
             spark: the session to run in. Default: a new one.
@@ -263,7 +263,7 @@ class Pipeline:
         self._require_one_sink()
         spark = spark or self.session()
         with translating(), TemporaryDirectory(prefix="lakefeed-") as folder:
-            feed = self.feed.at(f"file:{folder}/checkpoint")
+            feed = self.feed.with_checkpoint(f"file:{folder}/checkpoint")
             landed, seconds = run_bounded(feed, spark, Selection.of(since=since, until=until))
         return BatchSummary.of(landed, seconds)
 
@@ -351,13 +351,13 @@ class Pipeline:
                 writer, requested or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step
             )
 
-    def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> Survey:
+    def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
         """Where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.
 
         Starts Spark only if the transform changed since the last start: only Spark knows what state it keeps.
         """
         with translating():
-            return survey_of(self.feed, lambda: spark or self.session(log_file=log_file))
+            return feed_status(self.feed, lambda: spark or self.session(log_file=log_file))
 
     def plan(
         self,
@@ -385,7 +385,7 @@ class Pipeline:
         return planned(
             self.config.name,
             # Anew: what the registry says is asked once for each.
-            [each.feed.at(each.config.checkpoint) for each in parts],
+            [each.feed.with_checkpoint(each.config.checkpoint) for each in parts],
             many=self.config.has_many_tables,
             spark=lambda: spark or self.session(master=master, log_file=log_file),
         )

@@ -14,7 +14,7 @@ from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
     from lakefeed.operations.rewind.execute import RewindPlan
-    from lakefeed.operations.status import Survey
+    from lakefeed.operations.status import FeedStatus
 
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
 
@@ -120,7 +120,7 @@ def rewind(
     emit(output, {**agreed.as_dict(), "done": True}, text)
 
 
-def _print_survey(found: Survey) -> None:
+def _print_survey(found: FeedStatus) -> None:
     echo(f"{found.feed} in {found.sink}: ", nl=False)
     if found.refusal is None:
         echo(f"a start {found.start}", fg="green", bold=True)

@@ -15,15 +15,11 @@ from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.facts import collect_facts
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.recovery import decide
-from lakefeed.ledger.checkpoint import Owner
-from lakefeed.ledger.checkpoint_state import CheckpointState
+from lakefeed.feed.open import open_feed
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.sources.source import read_batch
 from lakefeed.records.sources.topic_ids import SourceTopics
 
 if TYPE_CHECKING:
@@ -85,22 +81,28 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[
         )
     stateful = feed.plan(spark).stateful
     sink = feed.sink(spark, feed.claim(spark))
-    position = sink.position()
-    if stateful and position is not None:
-        raise CheckpointMismatch(
-            f"feed '{config.name}' keeps state, and its table has batches already: a batch beside them would count by "
-            "itself",
-            where=sink.location(),
-            hint="run it into a new table",
-        )
+
+    def require_empty_table(position: Position | None) -> None:
+        if stateful and position is not None:
+            raise CheckpointMismatch(
+                f"feed '{config.name}' keeps state, and its table has batches already: a batch beside them would count "
+                "by itself",
+                where=sink.location(),
+                hint="run it into a new table",
+            )
+
     topics = SourceTopics(config.kafka)
-    owner, described = Owner.of(config), topics.described()
     # The checkpoint stays as it is: a batch resumes where the sink is.
-    unread = CheckpointState()
-    decide(collect_facts(owner, sink, checkpoint=unread, note=None, topics=described, stateful=stateful))
-    ranges = topics.identify(_ranges(config.kafka, selection, position))
-    headers = config.kafka.deduplicate or "headers" in config.decode.metadata
-    records = feed.once(read_batch(spark, config.kafka, ranges=ranges.ranges, headers=headers))
+    start = open_feed(
+        feed.identity,
+        sink,
+        checkpoint=None,
+        topics=topics.described(),
+        stateful=stateful,
+        check=require_empty_table,
+    )
+    ranges = topics.identify(_ranges(config.kafka, selection, start.position))
+    records = feed.source.read_batch(spark, ranges.ranges)
     writer = feed.begin_writer(spark, sink, records, alone=True)
     if not ranges.records:
         return BatchResult(batch_id=0, rows=0, replayed=True), time.monotonic() - began

@@ -1,41 +1,66 @@
-"""Collects the facts that decide how a feed starts, for a run, ``write_table``, ``offsets show`` and ``plan``."""
+"""Collects the facts that decide how a feed starts: for each way to run it, ``offsets show`` and ``plan``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.config.models import PipelineConfig
 from lakefeed.feed.data_loss import DataLoss
 from lakefeed.ledger.checkpoint import Note, Owner
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.offsets.ranges import OffsetRanges, Partition
+from lakefeed.records.transform.identity import transform_id
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedIdentity:
+    """Names a feed, and what a start has to know of its settings.
+
+    Attributes:
+        owner: the feed and its sink, as checkpoint and messages name them.
+        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        transform_id: identifies the transform: see ``lakefeed.records.transform.identity``.
+    """
+
+    owner: Owner
+    rewinds: bool = True
+    transform_id: str | None = None
+
+    @classmethod
+    def of(cls, config: PipelineConfig, *, folder: Path | None) -> FeedIdentity:
+        """Name a pipeline's feed; Python functions of its transform are searched in ``folder`` too."""
+        return cls(
+            owner=Owner.of(config),
+            rewinds=config.sink.chosen.rewinds,
+            transform_id=transform_id(config, folder=folder),
+        )
 
 
 def collect_facts(
-    owner: Owner,
+    feed: FeedIdentity,
     sink: SinkState,
     *,
     checkpoint: CheckpointState,
     note: Note | None,
     topics: Mapping[str, TopicDescription | None],
     stateful: bool,
-    rewinds: bool = True,
     letters: OffsetRanges | None = None,
     letters_table: str = "",
 ) -> Facts:
-    """Collects what ``decide`` needs; asks the sink only.
+    """Collect what ``decide`` needs, for each way to open a feed; asks the sink only.
 
     Args:
-        owner: the feed, and its sink as messages name it.
+        feed: the feed that starts.
         sink: where its rows go.
         checkpoint: how far the checkpoint has come.
         note: what lakefeed noted beside the checkpoint; None without one.
         topics: those that the feed reads, as they are now.
-        stateful: whether the query keeps state from batch to batch, or its source has no offsets.
-        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
         letters: the newest commit of the feed's dead letters. A run leaves it out: its writer compares them, with the
             requests that it makes anyway.
         letters_table: the table of the dead letters.
@@ -46,8 +71,8 @@ def collect_facts(
     position = sink.position()
     moved_by = position.moved_by if position is not None else None
     return Facts(
-        feed=owner.feed,
-        sink=owner.sink,
+        feed=feed.owner.feed,
+        sink=feed.owner.sink,
         keeps_ledger=sink.keeps_ledger,
         keeps_log=sink.keeps_log,
         checkpoint=checkpoint,
@@ -56,7 +81,7 @@ def collect_facts(
         logged=sink.logged(),
         topics=topics,
         noted_ids=note.topic_ids if note else {},
-        rewinds=rewinds,
+        rewinds=feed.rewinds,
         stateful=stateful,
         had_state=bool(note and note.state),
         letters=letters,

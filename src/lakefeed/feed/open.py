@@ -1,17 +1,21 @@
-"""Opens a feed: finds how it starts, and makes checkpoint, ledger and dead letters ready for it."""
+"""Opens a feed: decides how it starts, and prepares checkpoint and ledger for it. Each way to run a feed opens it here.
+
+A run decides twice: before anything is changed, and again once it has the fence, when no other driver can move the
+table. Only then does it apply the decision.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.errors import CheckpointMismatch
+from lakefeed.feed import recovery
 from lakefeed.feed.data_loss import DataLoss
-from lakefeed.feed.facts import Start, collect_facts
-from lakefeed.feed.recovery import decide, starting_offsets
-from lakefeed.ledger.checkpoint import Claim, Owner
+from lakefeed.feed.facts import FeedIdentity, Start, collect_facts
+from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.position_reset import Move
@@ -19,117 +23,166 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition
 from lakefeed.sinks.protocol import MovableSink
 
+PositionCheck = Callable[[Position | None], None]
+"""Looks at a feed's position before anything is decided; raises if the feed must not start there."""
+
+
+def open_feed(
+    feed: FeedIdentity,
+    sink: MovableSink,
+    *,
+    checkpoint: Claim | None,
+    topics: Mapping[str, TopicDescription | None],
+    stateful: bool,
+    is_numbered: bool = True,
+    accept_loss: bool = False,
+    check: PositionCheck = lambda position: None,
+) -> FeedStart:
+    """Decide how a feed starts; nothing is changed yet.
+
+    Args:
+        feed: the feed.
+        sink: where its rows go.
+        checkpoint: its checkpoint location; None for a feed that the ledger alone says the position of.
+        topics: those that it reads, as they are now.
+        stateful: whether the query keeps state from batch to batch, or its source has no offsets.
+        is_numbered: whether its source's records have offsets.
+        accept_loss: continue although records are lost.
+        check: looks at the feed's position first.
+
+    Raises:
+        CheckpointMismatch: the checkpoint is ahead of the sink.
+        RecordsLost: a topic was recreated, or lacks records that were not read yet.
+    """
+    start = FeedStart(
+        feed,
+        sink,
+        checkpoint,
+        topics,
+        stateful=stateful,
+        is_numbered=is_numbered,
+        accept_loss=accept_loss,
+        check=check,
+    )
+    start.decide()
+    return start
+
 
 @dataclass
 class FeedStart:
-    """How one run of a feed starts.
+    """How one run of a feed starts: see ``open_feed``.
 
     Attributes:
-        owner: the feed and its sink, as the pipeline file names them.
-        claim: its hold on the checkpoint location.
-        sink: where its rows go.
-        topics: those that it reads, as they are now.
-        accept_loss: go on although records are lost.
-        stateful: whether the query keeps state from batch to batch, or its source has no offsets.
-        is_numbered: whether its source's records have offsets.
-        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
-        transform_id: what the transform is known by: see ``lakefeed.records.transform.identity``.
-        start: what was decided last.
+        decision: what was decided last.
+        position: where the feed stands in the sink's ledger; None if that has nothing of it.
     """
 
-    owner: Owner
-    claim: Claim
+    feed: FeedIdentity
     sink: MovableSink
+    checkpoint: Claim | None
     topics: Mapping[str, TopicDescription | None]
-    accept_loss: bool = False
-    stateful: bool = False
-    is_numbered: bool = True
-    rewinds: bool = True
-    transform_id: str | None = None
-    start: Start = field(default_factory=Start)
+    stateful: bool
+    is_numbered: bool
+    accept_loss: bool
+    check: PositionCheck
+    decision: Start = field(default_factory=Start)
+    position: Position | None = None
     _state: CheckpointState | None = None
-    _position: Position | None = None
 
     def decide(self) -> Start:
-        """Decides. Before anything is changed, and again when no other driver can move the table any more.
+        """Decide from the facts of this moment.
 
         Raises:
-            CheckpointMismatch: the sink lacks what the checkpoint takes for landed.
-            RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
+            CheckpointMismatch: the checkpoint is ahead of the sink.
+            RecordsLost: a topic was recreated, or lacks records that were not read yet.
         """
         if self._state is None:
-            self._state = self.claim.state(with_query_id=self.stateful, is_numbered=self.is_numbered)
+            self._state = self._read_checkpoint()
         elif not self.sink.keeps_ledger:
-            # No fence keeps others away, so that nothing is known better than before.
-            return self.start
+            # Without a fence, looking again cannot tell us anything new.
+            return self.decision
         facts = collect_facts(
-            self.owner,
+            self.feed,
             self.sink,
             checkpoint=self._state,
-            note=self.claim.noted,
+            note=self.checkpoint.noted if self.checkpoint is not None else None,
             topics=self.topics,
             stateful=self.stateful,
-            rewinds=self.rewinds,
         )
-        self._position = facts.last
-        self.start = decide(facts, accept_loss=self.accept_loss)
-        if not self.sink.keeps_ledger:
-            ids = {name: each.topic_id for name, each in self.topics.items() if each is not None}
-            self.claim.remember(topic_ids=ids)
-        return self.start
+        self.position = facts.last
+        self.check(facts.last)
+        self.decision = recovery.decide(facts, accept_loss=self.accept_loss)
+        if self.checkpoint is not None and not self.sink.keeps_ledger:
+            ids = {name: topic.topic_id for name, topic in self.topics.items() if topic is not None}
+            self.checkpoint.remember(topic_ids=ids)
+        return self.decision
+
+    def _read_checkpoint(self) -> CheckpointState:
+        if self.checkpoint is None:
+            return CheckpointState()
+        return self.checkpoint.state(with_query_id=self.stateful, is_numbered=self.is_numbered)
 
     @property
-    def begins(self) -> bool:
-        """Whether nothing of the query is there yet."""
-        return self.start.reset_checkpoint or self._state is None or self._state.batch_id is None
+    def is_new_query(self) -> bool:
+        """Whether the checkpoint has nothing that the query resumes from."""
+        return self.decision.reset_checkpoint or self._state is None or self._state.batch_id is None
 
     @property
-    def cut_off(self) -> int | None:
-        """The batch that the last run has begun and not finished: it comes again with the same records."""
+    def unfinished_batch(self) -> int | None:
+        """The batch that the last run began and did not finish: it is retried with the same records."""
         state = self._state
-        return None if state is None or state.committed or self.start.reset_checkpoint else state.batch_id
+        return None if state is None or state.committed or self.decision.reset_checkpoint else state.batch_id
+
+    @property
+    def lost_partitions(self) -> set[Partition]:
+        """Partitions with records that are given up."""
+        return {(loss.topic, loss.partition) for loss in self.decision.data_loss}
 
     def require_resume(self) -> None:
-        """Refuses to leave a checkpoint, for a query whose source begins where its DataFrame says.
+        """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says.
 
         Raises:
             CheckpointMismatch: the query would have to begin where the table ends.
         """
-        if self.start.reset_checkpoint and self._state is not None and self._state.batch_id is not None:
+        if self.decision.reset_checkpoint and self._state is not None and self._state.batch_id is not None:
             raise CheckpointMismatch(
-                f"feed '{self.owner.feed}' cannot resume from this checkpoint: {self.start.message}",
-                where=self.owner.sink,
+                f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",
+                where=self.feed.owner.sink,
                 hint="a DataFrame cannot be moved to where its table ends: land the topic by a pipeline (lakefeed "
                 "run), or name another checkpoint and build the stream with startingOffsets of the table's position",
             )
 
     def apply(self, *, fence: str | None) -> None:
-        """Does what was decided: records a loss, and removes a checkpoint that is not to be gone on from."""
-        if self.start.data_loss and self._position is not None:
-            commit = loss_move(self.owner.feed, self._position.ranges, self.start.data_loss, self.topics, fence=fence)
+        """Carry out the decision: record a data loss, and reset a checkpoint that is not resumed from."""
+        if self.decision.data_loss and self.position is not None:
+            commit = loss_commit(
+                self.feed.owner.feed, self.position.ranges, self.decision.data_loss, self.topics, fence=fence
+            )
             self.sink.land_move(commit, commit_id=uuid.uuid4().hex)
-            self._position = self.sink.position()
-        if self.start.reset_checkpoint:
-            self.claim.discard()
-            if self._position is not None and self._position.is_move:
-                self.claim.remember(move=self._position.moved_by)
-        self.claim.note(transform=self.transform_id)
+            self.position = self.sink.position()
+        if self.checkpoint is None:
+            return
+        if self.decision.reset_checkpoint:
+            self.checkpoint.discard()
+            if self.position is not None and self.position.is_move:
+                self.checkpoint.remember(move=self.position.moved_by)
+        self.checkpoint.note(transform=self.feed.transform_id)
 
     @property
     def starting(self) -> Mapping[str, Mapping[int, int]] | None:
         """Where a query without a checkpoint begins; None to leave it to the pipeline file."""
-        if self.start.positions is None:
+        if self.decision.positions is None:
             return None
-        return starting_offsets(self.start.positions, self.topics)
+        return recovery.starting_offsets(self.decision.positions, self.topics)
 
     @property
     def marks(self) -> Mapping[Partition, str]:
-        """What the source calls the places where the feed stands in the ledger, if it has names of its own for them."""
-        ranges = self._position.ranges.ranges if self._position is not None else ()
-        return {(each.topic, each.partition): each.marks[1] for each in ranges if each.marks is not None}
+        """The source's own names for the feed's positions in the ledger, if it has any."""
+        ranges = self.position.ranges.ranges if self.position is not None else ()
+        return {(span.topic, span.partition): span.marks[1] for span in ranges if span.marks is not None}
 
 
-def loss_move(
+def loss_commit(
     feed: str,
     before: OffsetRanges,
     lost: Sequence[DataLoss],
@@ -137,12 +190,12 @@ def loss_move(
     *,
     fence: str | None,
 ) -> Commit:
-    """The commit that records what is given up.
+    """Make the commit that records a data loss.
 
     Args:
         feed: its name.
         before: of its newest commit.
-        lost: what is given up.
+        lost: the records that are given up.
         topics: as they are now.
         fence: of this driver.
     """

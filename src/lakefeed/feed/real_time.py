@@ -18,10 +18,9 @@ from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.triggers import interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.open import FeedStart
+from lakefeed.feed.open import open_feed
 from lakefeed.feed.progress.requests import S3Requests, s3_requests
 from lakefeed.feed.query import MicroBatches, watch
-from lakefeed.ledger.checkpoint import Owner
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.topic_ids import SourceTopics
 from lakefeed.sinks.kafka import KafkaSink
@@ -59,18 +58,13 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     assert isinstance(block, KafkaSinkConfig)  # So says the configuration.
     prompt = block.model_copy(update={"options": {**PROMPT, **block.options}})
     sink = KafkaSink(spark, prompt, claim, source=config.source.kafka)
-    start = FeedStart(
-        Owner.of(config),
-        claim,
-        sink,
-        topics,
-        accept_loss=options.accept_loss,
-        rewinds=config.sink.chosen.rewinds,
-        transform_id=feed.transform_id,
+    # require_fit has refused a transform with state.
+    start = open_feed(
+        feed.identity, sink, checkpoint=claim, topics=topics, stateful=False, accept_loss=options.accept_loss
     )
-    if message := start.decide().message:
+    if message := start.decision.message:
         options.on_note(message)
-    rows = feed.rows(feed.read(spark, starting=start.starting, bounded=False))
+    rows = feed.rows(feed.source.read_stream(spark, starting=start.starting, bounded=False))
     sink.follow(rows.schema)
     start.apply(fence=None)
     interval = interval_of(config.trigger)

@@ -1,34 +1,38 @@
-"""One run: a streaming query into one sink, or rounds over many tables; and what came of it."""
+"""One run of a feed: a streaming query into its sink, or rounds over many tables."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.monitoring import MonitoringGroup
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.triggers import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.counting import PlannedRestart
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
 from lakefeed.feed.multi_table.scheduler import MultiTableScheduler
-from lakefeed.feed.open import FeedStart
+from lakefeed.feed.open import FeedStart, open_feed
+from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.feed.progress.requests import FeedRequests, S3Requests, s3_requests
 from lakefeed.feed.query import MicroBatches, trigger_of, watch
 from lakefeed.feed.real_time import run_real_time
 from lakefeed.feed.run import RunOptions, RunSummary
-from lakefeed.ledger.checkpoint import Owner
+from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.sources.source import batch_ranges, query_id, read_batch
+from lakefeed.records.sources.kinesis import KinesisStream
+from lakefeed.records.sources.source import batch_ranges, query_id
+from lakefeed.records.sources.topic_ids import SourceTopics
 from lakefeed.sinks.fan_out import FanOutSink
 from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.protocol import Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,139 +41,187 @@ if TYPE_CHECKING:
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Runs a feed into its sink, as a streaming query; see ``Pipeline.run``."""
+    """Run a feed into its sink, as a streaming query; see ``Pipeline.run``."""
     if interval_of(feed.config.trigger) is not None and not options.once:
         return run_real_time(feed, spark, options)
     before = s3_requests(spark)
-    batches = MicroBatches(options.stop)
-    kafka = feed.config.source.kafka
-    topics = feed.described(spark)
-    claim = feed.claim(spark)
-    # What a source without offsets has given is known to the checkpoint alone, as state is.
-    stateful = feed.plan(spark).stateful or topics is None
-    sink = feed.sink(spark, claim, note=options.on_note)
-    for name, side in feed.config.sinks.items():
-        if stateful and side.can_lag:
-            raise ConfigError(
-                "the transform keeps state, and a sink that pauses could not be given what it has missed",
-                where=f"sinks.{name}.on_failure",
-                hint="on_failure: stop",
-            )
-    start = FeedStart(
-        Owner.of(feed.config),
-        claim,
-        sink,
-        topics.described(sink.position()) if topics is not None else {},
-        accept_loss=options.accept_loss,
-        stateful=stateful,
-        is_numbered=topics is not None,
-        rewinds=feed.config.sink.chosen.rewinds,
-        transform_id=feed.transform_id,
-    )
-    start.decide()
-    lost = {(each.topic, each.partition) for each in start.start.data_loss}
-
-    def again(ranges: Sequence[OffsetRange]) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
-        headers = "headers" in feed.config.decode.metadata
-        return writer.rows.counted(read_batch(spark, feed.config.kafka, ranges=ranges, headers=headers), spark)
-
-    check_query = feed.ready(claim, begins=start.begins) if stateful else None
-    writer = feed.begin_writer(spark, sink, feed.read(spark), lost=lost, check_query=check_query)
-    # Again: now no other driver can move the table.
-    if message := start.decide().message:
-        options.on_note(message)
-    start.apply(fence=writer.fence)
-    writer.follow()
-    if isinstance(sink, FanOutSink):
-        sink.begin(None if stateful else again)
-
-    named = kafka.monitoring_group if kafka is not None else None
-    group = MonitoringGroup(kafka, named) if kafka is not None and named is not None else None
-
-    def land(batch: DataFrame, batch_id: int) -> BatchResult:
-        ranges = OffsetRanges(())
-        if topics is not None:
-            ranges = topics.identify(batch_ranges(spark, feed.config.name))
-        marked = ranges
-        if stateful:
-            marked = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed.config.name))
-        landed = writer.write(batch, marked, batch_id)
-        told = group.publish(ranges.ranges) if group is not None else None
-        return landed if told is None else replace(landed, notes=(*landed.notes, told))
-
-    ends = options.once or feed.config.trigger == AVAILABLE_NOW
-
-    def started() -> StreamingQuery:
-        records = feed.read(spark, starting=start.starting, marks=start.marks, gather=not ends)
-        stream = writer.query_frame(records).writeStream
-        if stateful:
-            stream = stream.outputMode(feed.config.output_mode)
-        with feed.plan(spark).settings(spark):
-            return _started(feed.config, stream.foreachBatch(batches.guarded(land)), once=ends)
-
-    budget = feed.config.budget.s3_requests_per_batch if feed.config.budget else None
+    run = StreamRun.open(feed, spark, options)
+    writer = run.begin_writer()
     with (
-        FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=sink.location(), since=before) as requests,
+        FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
         UpkeepBesideFeed(feed.config, spark=spark, connections=feed.connections) as upkeep,
     ):
-        began, over = time.monotonic(), False
-        while not over:
+        seconds = run.run_queries(writer, requests, on_batch=upkeep.telling(options.on_batch))
+        writer.close()
+        startup, total = requests.of_startup(), requests.total()
+    summary = run.summary(seconds)
+    made = (s3_requests(spark) - before).by_operation
+    return replace(summary, s3_requests=made, requests=total, startup_requests=startup)
+
+
+@dataclass
+class StreamRun:
+    """The parts of one run of a feed as a streaming query, in the order in which they are made.
+
+    Attributes:
+        topics: describes the source's topics or stream; None for a source without offsets.
+        checkpoint: the feed's hold on its checkpoint location.
+        stateful: whether the query resumes only from its own checkpoint.
+        sink: where rows go.
+        start: how the feed starts.
+        batches: the results of the query's batches.
+    """
+
+    feed: Feed
+    spark: SparkSession
+    options: RunOptions
+    topics: SourceTopics | KinesisStream | None
+    checkpoint: Claim
+    stateful: bool
+    sink: Sink
+    start: FeedStart
+    batches: MicroBatches
+    _group: MonitoringGroup | None = field(default=None)
+
+    @classmethod
+    def open(cls, feed: Feed, spark: SparkSession, options: RunOptions) -> StreamRun:
+        """Claim the checkpoint and decide how the feed starts; table and topics stay as they are."""
+        batches = MicroBatches(options.stop)
+        topics = feed.source.topics(spark)
+        checkpoint = feed.claim(spark)
+        # Without offsets only the checkpoint records progress, so treat the query as stateful.
+        stateful = feed.plan(spark).stateful or topics is None
+        sink = feed.sink(spark, checkpoint, note=options.on_note)
+        _require_sinks_in_step(feed.config, stateful=stateful)
+        start = open_feed(
+            feed.identity,
+            sink,
+            checkpoint=checkpoint,
+            topics=topics.described(sink.position()) if topics is not None else {},
+            stateful=stateful,
+            is_numbered=topics is not None,
+            accept_loss=options.accept_loss,
+        )
+        return cls(feed, spark, options, topics, checkpoint, stateful, sink, start, batches)
+
+    def begin_writer(self) -> BatchWriter:
+        """Take the fence and prepare the sink; then decide again, and apply the decision."""
+        feed, start = self.feed, self.start
+        check = feed.query_check(self.checkpoint, is_new_query=start.is_new_query) if self.stateful else None
+        writer = feed.begin_writer(
+            self.spark, self.sink, feed.read(self.spark), lost=start.lost_partitions, check_query=check
+        )
+        # Again: no other driver can move the table any more.
+        if message := start.decide().message:
+            self.options.on_note(message)
+        start.apply(fence=writer.fence)
+        writer.follow()
+        if isinstance(self.sink, FanOutSink):
+            self.sink.begin(None if self.stateful else lambda ranges: self._reread(writer, ranges))
+        kafka = feed.config.source.kafka
+        if kafka is not None and kafka.monitoring_group is not None:
+            self._group = MonitoringGroup(kafka, kafka.monitoring_group)
+        return writer
+
+    def _reread(
+        self, writer: BatchWriter, ranges: Sequence[OffsetRange]
+    ) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
+        """Read records again, for a sink that has missed their rows."""
+        return writer.rows.counted(self.feed.source.reread(self.spark, ranges), self.spark)
+
+    def run_queries(
+        self, writer: BatchWriter, requests: FeedRequests, *, on_batch: Callable[[BatchProgress], None]
+    ) -> float:
+        """Run the query to its end, and again after each planned restart; returns how many seconds that took."""
+        budget = self.feed.config.budget.s3_requests_per_batch if self.feed.config.budget else None
+        began = time.monotonic()
+        while True:
             try:
                 watch(
-                    started(),
-                    batches,
-                    on_batch=upkeep.telling(options.on_batch),
+                    self.start_query(writer),
+                    self.batches,
+                    on_batch=on_batch,
                     requests=requests,
                     request_budget=budget,
                 )
-                over = True
+                return time.monotonic() - began
             except PlannedRestart as restart:
-                batches.failure = None
-                options.on_note("; ".join((restart.what, *writer.notes())))
-        seconds = time.monotonic() - began
-        writer.close()
-        startup, total = requests.of_startup(), requests.total()
-    landed = [each for each in batches.landed if not each.replayed]
-    doubles = any(
-        each.chosen.doubles(feed.config.output_mode) for each in (feed.config.sink, *feed.config.sinks.values())
-    )
-    again_landed = [each for each in landed if doubles and each.batch_id == start.cut_off]
-    counts = sum((each.counts for each in landed), ZERO)
-    return RunSummary(
-        batches=len(landed),
-        records=batches.records,
-        rows=_rows(landed),
-        dead_letters=counts.dead_letters,
-        skipped=counts.skipped,
-        files=sink.files_of(each.batch_id for each in landed) if isinstance(sink, IcebergTable) else None,
-        seconds=round(seconds, 3),
-        s3_requests=(s3_requests(spark) - before).by_operation,
-        requests=total,
-        startup_requests=startup,
-        batches_over_budget=batches.over_budget,
-        paused=sink.paused if isinstance(sink, FanOutSink) else {},
-        repeated=_rows(again_landed),
-    )
+                self.batches.failure = None
+                self.options.on_note("; ".join((restart.what, *writer.notes())))
+
+    def start_query(self, writer: BatchWriter) -> StreamingQuery:
+        """Start the query where the decision says, or where its checkpoint ends."""
+        feed, start = self.feed, self.start
+        ends = self.options.once or feed.config.trigger == AVAILABLE_NOW
+        records = feed.source.read_stream(self.spark, starting=start.starting, marks=start.marks, gather=not ends)
+        stream = writer.query_frame(records).writeStream
+        if self.stateful:
+            stream = stream.outputMode(feed.config.output_mode)
+
+        def write(batch: DataFrame, batch_id: int) -> BatchResult:
+            return self.write_batch(writer, batch, batch_id)
+
+        with feed.plan(self.spark).settings(self.spark):
+            return _started(feed.config, stream.foreachBatch(self.batches.guarded(write)), once=ends)
+
+    def write_batch(self, writer: BatchWriter, batch: DataFrame, batch_id: int) -> BatchResult:
+        """Write one micro-batch, and publish its offsets to the monitoring group."""
+        name = self.feed.config.name
+        ranges = OffsetRanges(())
+        if self.topics is not None:
+            ranges = self.topics.identify(batch_ranges(self.spark, name))
+        committed = ranges
+        if self.stateful:
+            committed = with_batch(ranges, batch_id=batch_id, query_id=query_id(self.spark, name))
+        result = writer.write(batch, committed, batch_id)
+        note = self._group.publish(ranges.ranges) if self._group is not None else None
+        return result if note is None else replace(result, notes=(*result.notes, note))
+
+    def summary(self, seconds: float) -> RunSummary:
+        """Summarize what the query's batches did; the requests to S3 are added by the caller."""
+        written = [result for result in self.batches.landed if not result.replayed]
+        config = self.feed.config
+        repeats = any(sink.chosen.doubles(config.output_mode) for sink in (config.sink, *config.sinks.values()))
+        unfinished = self.start.unfinished_batch
+        repeated = [result for result in written if repeats and result.batch_id == unfinished]
+        counts = sum((result.counts for result in written), ZERO)
+        return RunSummary(
+            batches=len(written),
+            records=self.batches.records,
+            rows=_rows(written),
+            dead_letters=counts.dead_letters,
+            skipped=counts.skipped,
+            files=self.sink.files_of(result.batch_id for result in written)
+            if isinstance(self.sink, IcebergTable)
+            else None,
+            seconds=round(seconds, 3),
+            s3_requests={},
+            requests=S3Requests(),
+            startup_requests=S3Requests(),
+            batches_over_budget=self.batches.over_budget,
+            paused=self.sink.paused if isinstance(self.sink, FanOutSink) else {},
+            repeated=_rows(repeated),
+        )
 
 
 def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Runs a pipeline whose topics go to a table each; see ``Pipeline.run``."""
+    """Run a pipeline whose topics go to a table each; see ``Pipeline.run``."""
     before, began = s3_requests(spark), time.monotonic()
-    rounds = MultiTableScheduler(feed, spark, options)
+    scheduler = MultiTableScheduler(feed, spark, options)
     with UpkeepBesideFeed(
         feed.config,
         spark=spark,
         connections=feed.connections,
-        tables=lambda: tables_of(*(each.feed.config for each in list(rounds.tables.values()))),
+        tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
     ) as upkeep:
-        rounds.run(on_batch=upkeep.telling(options.on_batch))
-    tables = tuple(each.summary() for each in rounds.tables.values())
+        scheduler.run(on_batch=upkeep.telling(options.on_batch))
+    tables = tuple(task.summary() for task in scheduler.tables.values())
     requests = s3_requests(spark) - before
-    counts = sum((each.counts for each in tables), ZERO)
+    counts = sum((table.counts for table in tables), ZERO)
     return RunSummary(
-        batches=sum(each.batches for each in tables),
+        batches=sum(table.batches for table in tables),
         records=counts.records,
-        rows=sum(each.rows for each in tables),
+        rows=sum(table.rows for table in tables),
         dead_letters=counts.dead_letters,
         skipped=counts.skipped,
         files=None,
@@ -177,13 +229,28 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
         s3_requests=requests.by_operation,
         requests=requests,
         startup_requests=S3Requests(),
-        batches_over_budget=rounds.over_budget,
+        batches_over_budget=scheduler.over_budget,
         tables=tables,
     )
 
 
-def _rows(landed: Sequence[BatchResult]) -> int:
-    return sum(each.rows for each in landed)
+def _require_sinks_in_step(config: PipelineConfig, *, stateful: bool) -> None:
+    """Refuse a sink that may lag, where its missed rows cannot be built again.
+
+    Raises:
+        ConfigError: the query keeps state, and a sink may lag.
+    """
+    for name, sink in config.sinks.items():
+        if stateful and sink.can_lag:
+            raise ConfigError(
+                "the transform keeps state, and a sink that pauses could not be given what it has missed",
+                where=f"sinks.{name}.on_failure",
+                hint="on_failure: stop",
+            )
+
+
+def _rows(written: Sequence[BatchResult]) -> int:
+    return sum(result.rows for result in written)
 
 
 def _started(config: PipelineConfig, writer: DataStreamWriter, *, once: bool) -> StreamingQuery:

@@ -22,7 +22,6 @@ from lakefeed.feed.real_time import require_fit
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.rows import read_rows
 from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.sinks.elasticsearch.documents import Documents
 from lakefeed.sinks.kafka_records import require_columns
 from lakefeed.sinks.python import class_of
@@ -117,13 +116,13 @@ def _problems_of(
     folder: Path | None,
 ) -> list[Problem]:
     """What is wrong with one table's transform, and with what sinks name of its rows."""
-    feed = Feed(part.config, connections=connections, view=config.name, folder=folder)
+    feed = Feed(config=part.config, connections=connections, view=config.name, folder=folder)
     try:
-        feed.functions()
+        _ = feed.transform  # Loads its Python functions, before Spark starts.
         session = spark()
         put_credentials(session, part.config.decode)
         frame = feed.rows(_records(session, part.config))
-        plan = QueryPlan.of(frame, output_mode=part.config.output_mode, streams=len(feed.functions().streams))
+        plan = feed.plan_of(frame)
         if config.has_many_tables and plan.stateful:
             raise ConfigError(
                 "the transform keeps state from batch to batch, and tables of many topics are written without it",

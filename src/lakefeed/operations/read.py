@@ -219,8 +219,8 @@ def batch_read_of(feed: Feed) -> BatchRead:
         name=config.name,
         source=config.kafka,
         decode=config.decode,
-        policy=feed.policy(),
+        policy=feed.decoder.policy,
         on_change=config.schema_.on_change,
         accept=config.schema_.accept,
-        transform=feed.transformed,
+        transform=feed.transform,
     )

@@ -1,4 +1,4 @@
-"""Where a feed stands, as checkpoint, table, group and topics say it, and what a start would do."""
+"""Reads where a feed stands, from checkpoint, table, group and topics, and decides what a start would do."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.feed.facts import Facts, Start, collect_facts
+from lakefeed.feed.facts import Facts, FeedIdentity, Start, collect_facts
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import decide, ends
-from lakefeed.ledger.checkpoint import Note, Owner, noted, owned
+from lakefeed.ledger.checkpoint import Note, noted, owned
 from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
 from lakefeed.ledger.checkpoint_store import StoredFiles
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.records.transform.identity import keeps_no_state, transform_id
+from lakefeed.records.transform.identity import keeps_no_state
 from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.sinks.stored import stored_letters, stored_sink
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartitionStanding:
-    """One partition; what is not known is None.
+class PartitionStatus:
+    """The status of one partition; None for what is not known.
 
     Attributes:
         topic: its name.
@@ -62,21 +62,21 @@ class PartitionStanding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Survey:
-    """Where a feed stands.
+class FeedStatus:
+    """The status of a feed.
 
     Attributes:
         feed: its name.
         sink: its table or path.
         batch_id: the newest batch that the checkpoint has planned; None without any.
         committed: whether the checkpoint has it as done.
-        partitions: all that anybody knows of.
-        start: what a start would do now.
+        partitions: all that checkpoint, table or topics know of.
+        start: what a start would do now, as a message.
         refusal: why a start would be refused; None if it would not.
-        position: where the feed stands in the table; None if that has nothing of it, or does not tell.
-        tells: whether the table tells where the feed stands; not after some rollbacks.
+        position: where the feed stands in the table; None if that has nothing of it, or does not say.
+        tells: whether the table has the feed's position; not after some rollbacks.
         topics: those that the pipeline reads.
-        decided: how a start would begin; None if it would be refused.
+        decided: how a start would begin; None if it would be refused, or if that is not decided.
         checkpoint: how far the checkpoint has come.
         note: what lakefeed has noted beside it; None if there is none yet.
         logged: the newest batch in the log of a sink without a ledger.
@@ -86,7 +86,7 @@ class Survey:
     sink: str
     batch_id: int | None
     committed: bool
-    partitions: tuple[PartitionStanding, ...]
+    partitions: tuple[PartitionStatus, ...]
     start: str
     refusal: LakefeedError | None
     position: Position | None
@@ -110,33 +110,35 @@ class Survey:
         }
 
 
-def surveyed(
+def read_status(
     config: PipelineConfig,
     *,
     connections: Connections,
     folder: Path | None = None,
     query_plan: Callable[[], QueryPlan] | None = None,
-) -> Survey:
-    """Where a feed stands. Reads two or three small files of the checkpoint and the table's metadata; changes nothing.
+) -> FeedStatus:
+    """Read where a feed stands, and decide how it would start; changes nothing.
+
+    Reads two or three small files of the checkpoint, and the table's metadata.
 
     Args:
         config: the pipeline.
         connections: store and catalogs.
         folder: where the pipeline file is.
-        query_plan: tells what state the query keeps, with Spark. Called only if the transform is another than at the
-            last start, and the start depends on it. Default: the state that the last start noted.
+        query_plan: analyzes the query with Spark. Called only if the transform has changed since the last start, and
+            the decision depends on the state that it keeps. Default: such a start is not decided.
 
     Raises:
         CheckpointMismatch: the checkpoint is another pipeline's.
         Unreachable: broker, store or catalog do not answer.
         MissingExtra: pyiceberg and pyarrow are not installed.
     """
-    owner = Owner.of(config)
+    feed = FeedIdentity.of(config, folder=folder)
     found, files = None, None
     if config.checkpoint:
         files = StoredFiles(config.checkpoint, s3=connections.s3)
         found = noted(files, where=config.checkpoint)
-        owned(found, owner, where=config.checkpoint)
+        owned(found, feed.owner, where=config.checkpoint)
     never = keeps_no_state(config)
     state = checkpoint_state(files, with_query_id=not never) if files is not None else CheckpointState()
     topics = SourceTopics(config.kafka).described()
@@ -153,15 +155,15 @@ def surveyed(
             letters = stored_letters(kept, config.name, connections=connections)
         except (CheckpointMismatch, ConfigError) as unknown:
             letters_refusal = unknown
+    stateful = False if never else _known_statefulness(feed, state, found)
     try:
         facts = collect_facts(
-            owner,
+            feed,
             sink,
             checkpoint=state,
             note=found,
             topics=topics,
-            stateful=not never and bool(found and found.state),
-            rewinds=config.sink.chosen.rewinds,
+            stateful=bool(stateful),
             letters=letters.ranges if letters else None,
             letters_table=kept or "",
         )
@@ -169,23 +171,20 @@ def surveyed(
         tells, refusal = False, unknown
     else:
         tells, position = True, facts.last
-        # The state is noted before the first batch is planned, so that the note counts from then on.
-        same = (
-            state.batch_id is not None and found is not None and found.transform == transform_id(config, folder=folder)
-        )
-        if never or same:
-            query_plan = None
-        decided, refusal = _decide(
-            facts, files, query_plan, noted_state=found.state if found else (), checkpoint=config.checkpoint
-        )
+        if stateful is None:
+            decided, refusal = _decide_by_plan(
+                facts, files, query_plan, noted_state=found.state if found else (), checkpoint=config.checkpoint
+            )
+        else:
+            decided, refusal = _decide(facts, files, stateful=stateful)
         if refusal is None and letters_refusal is not None:
             decided, refusal = None, letters_refusal
-    return Survey(
+    return FeedStatus(
         feed=config.name,
-        sink=owner.sink,
+        sink=feed.owner.sink,
         batch_id=state.batch_id,
         committed=state.committed,
-        partitions=_standings(config.kafka, state, position, topics),
+        partitions=_partition_statuses(config.kafka, state, position, topics),
         start=_start_text(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
         position=position,
@@ -198,7 +197,24 @@ def surveyed(
     )
 
 
-def _decide(
+def _known_statefulness(feed: FeedIdentity, state: CheckpointState, note: Note | None) -> bool | None:
+    """Whether the query keeps state, as its last start noted; None if its transform has changed since."""
+    # The state is noted before the first batch is planned, so that the note counts from then on.
+    if state.batch_id is None or note is None or note.transform != feed.transform_id:
+        return None
+    return bool(note.state)
+
+
+def _decide(facts: Facts, files: StoredFiles | None, *, stateful: bool) -> tuple[Start | None, LakefeedError | None]:
+    """Decide as a run of such a query, which reads no query id if it keeps no state."""
+    state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
+    try:
+        return decide(replace(facts, stateful=stateful, checkpoint=state)), None
+    except LakefeedError as refusal:
+        return None, refusal
+
+
+def _decide_by_plan(
     facts: Facts,
     files: StoredFiles | None,
     query_plan: Callable[[], QueryPlan] | None,
@@ -206,21 +222,12 @@ def _decide(
     noted_state: Sequence[str],
     checkpoint: str,
 ) -> tuple[Start | None, LakefeedError | None]:
-    """Decides with the statefulness that the query has, and asks for it only where the start depends on it."""
-
-    def of(stateful: bool) -> tuple[Start | None, LakefeedError | None]:
-        # As a run of such a query, which reads no query's id if it has no state.
-        state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
-        try:
-            return decide(replace(facts, stateful=stateful, checkpoint=state)), None
-        except LakefeedError as refusal:
-            return None, refusal
-
-    if query_plan is None:
-        return of(facts.stateful)
-    (start, refusal), (other, other_refusal) = of(False), of(True)
+    """Decide for a changed transform; its query is analyzed only where the decision depends on the state it keeps."""
+    (start, refusal), (other, other_refusal) = (_decide(facts, files, stateful=stateful) for stateful in (False, True))
     if facts.checkpoint.batch_id is None and start == other and str(refusal) == str(other_refusal):
         return start, refusal
+    if query_plan is None:
+        return None, None
     try:
         plan = query_plan()
         if not plan.stateful:
@@ -240,12 +247,12 @@ def _start_text(config: PipelineConfig, start: Start | None, *, is_new: bool) ->
     return f"begins at the {config.kafka.start} records" if is_new else "resumes where the last batch ended"
 
 
-def _standings(
+def _partition_statuses(
     source: KafkaSource,
     state: CheckpointState,
     position: Position | None,
     topics: Mapping[str, TopicDescription | None],
-) -> tuple[PartitionStanding, ...]:
+) -> tuple[PartitionStatus, ...]:
     there = {(name, each.id): each for name, found in topics.items() if found for each in found.partitions}
     checkpoint = state.position or {}
     table = ends(position) if position else {}
@@ -255,7 +262,7 @@ def _standings(
     if source.monitoring_group is not None:
         group = MonitoringGroup(source, source.monitoring_group).offsets(known) or {}
     return tuple(
-        PartitionStanding(
+        PartitionStatus(
             topic=key[0],
             partition=key[1],
             checkpoint=checkpoint.get(key),
@@ -269,14 +276,14 @@ def _standings(
     )
 
 
-def survey_of(feed: Feed, spark: Callable[[], SparkSession]) -> Survey:
-    """Where the feed stands, and what a start would do now.
+def feed_status(feed: Feed, spark: Callable[[], SparkSession]) -> FeedStatus:
+    """Read where the feed stands, and decide what a start would do now.
 
     Args:
         feed: the feed.
-        spark: gives a session; called only if a transform has changed, and may keep other state now.
+        spark: gives a session; called only if the transform has changed, and may keep other state now.
     """
-    return surveyed(
+    return read_status(
         feed.config,
         connections=feed.connections,
         folder=feed.folder,

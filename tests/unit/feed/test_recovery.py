@@ -12,7 +12,7 @@ from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
 from lakefeed.feed.data_loss import find_data_loss
 from lakefeed.feed.facts import Facts, Start
-from lakefeed.feed.open import loss_move
+from lakefeed.feed.open import loss_commit
 from lakefeed.feed.recovery import decide, starting_offsets
 from lakefeed.ledger.checkpoint import Note, Owner, noted, owned
 from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
@@ -149,7 +149,7 @@ def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
     [lost] = find_data_loss({("old", 0): 4}, {"old": "C"}, {"t": topic((0, 9))})
     assert lost.kind == "unread"
     both = OffsetRanges((OffsetRange("old", 0, 0, 4), OffsetRange("t", 0, 0, 9)), {"old": "C", "t": "A"})
-    commit = loss_move("f", both, [lost], {"t": topic((0, 9))}, fence="1 x")
+    commit = loss_commit("f", both, [lost], {"t": topic((0, 9))}, fence="1 x")
     assert commit.ranges == OffsetRanges((OffsetRange("t", 0, 9, 9),), {"t": "A"})
     assert commit.move is not None
     assert (commit.move.positions, commit.move.left_ids) == ({}, {"old": "C"})
@@ -164,7 +164,7 @@ def test_the_move_of_a_topic_made_again_has_the_old_id_and_the_new() -> None:
     before = position(9, 4).ranges
     now = {"t": topic((0, 3), topic_id="B")}
     lost = tuple(find_data_loss({P0: 9, P1: 4}, {"t": "A"}, now))
-    commit = loss_move("f", before, lost, now, fence=None)
+    commit = loss_commit("f", before, lost, now, fence=None)
     assert commit.ranges == OffsetRanges((OffsetRange("t", 0, 0, 0),), {"t": "B"})
     assert commit.move is not None
     assert (commit.move.positions, commit.move.left_ids) == ({P0: (9, 0)}, {"t": "A"})

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.errors import translated
@@ -15,23 +15,19 @@ from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import LakefeedError, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.data_loss import DataLoss, find_data_loss
-from lakefeed.feed.facts import collect_facts
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.ranges import backlog, next_ranges
 from lakefeed.feed.multi_table.sharing import has_landed, require_own
-from lakefeed.feed.open import loss_move
-from lakefeed.feed.recovery import ACCEPT, decide
+from lakefeed.feed.open import open_feed
+from lakefeed.feed.recovery import ACCEPT
 from lakefeed.feed.run import TableSummary
-from lakefeed.ledger.checkpoint import Owner
-from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
-from lakefeed.records.sources.source import read_batch
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 MOST_TOLD = 3
@@ -176,21 +172,25 @@ class TableTask:
     def _begin(self, topic: TopicDescription) -> BatchWriter:
         """Makes table and ledger ready. Not before there is need: a job may have hundreds."""
         require_fit(self.feed.config)
+        self.feed.require_stateless(self.spark)
         sink = self.feed.iceberg_table(self.spark)
-        owner, topics = Owner.of(self.feed.config), {self.topic: topic}
-        facts = collect_facts(owner, sink, checkpoint=CheckpointState(), note=None, topics=topics, stateful=False)
-        require_own(facts.last, self.topic, self.table)
-        lost = decide(facts, accept_loss=self.accept_loss).data_loss
-        nothing = next_ranges({}, topic, limit=0)
-        gone = {(each.topic, each.partition) for each in lost}
-        writer = self.feed.begin_writer(self.spark, sink, self._records(nothing), lost=gone)
-        # Again: now no other driver can move the table.
-        position = sink.position()
-        if position is not None and lost:
-            move = loss_move(self.feed.config.name, position.ranges, lost, topics, fence=writer.fence)
-            sink.land_move(move, commit_id=uuid.uuid4().hex)
-            position = sink.position()
+        start = open_feed(
+            self.feed.identity,
+            sink,
+            checkpoint=None,
+            topics={self.topic: topic},
+            stateful=False,
+            accept_loss=self.accept_loss,
+            check=lambda position: require_own(position, self.topic, self.table),
+        )
+        no_records = self._records(next_ranges({}, topic, limit=0))
+        writer = self.feed.begin_writer(self.spark, sink, no_records, lost=start.lost_partitions)
+        # Again: no other driver can move the table any more.
+        start.decide()
+        start.apply(fence=writer.fence)
+        if start.decision.data_loss:
             writer.follow()
+        position = start.position
         newest = next(sink.commits(), None)
         self._batch_id = newest.batch_id + 1 if newest else 0
         self._position = _ends(position) if position else {}
@@ -215,10 +215,8 @@ class TableTask:
             hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
         )
 
-    def _records(self, ranges: OffsetRanges) -> Any:
-        source = self.feed.config.kafka
-        headers = "headers" in self.feed.config.decode.metadata
-        return read_batch(self.spark, source, ranges=ranges.ranges, headers=headers)
+    def _records(self, ranges: OffsetRanges) -> DataFrame:
+        return self.feed.source.reread(self.spark, ranges.ranges)
 
     def _failed(self, error: LakefeedError) -> str:
         if self.on_failure == "fail":

@@ -31,7 +31,7 @@ from lakefeed.operations.plan.past import Past, past_of
 from lakefeed.operations.plan.plan import Again, CheckpointPlan, Kind, PartitionPlan, Plan, Plans
 from lakefeed.operations.plan.sample import Sample, sampled
 from lakefeed.operations.plan.tables import Prepared, prepared
-from lakefeed.operations.status import Survey, survey_of
+from lakefeed.operations.status import FeedStatus, feed_status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,14 +81,14 @@ class _Work:
 class _Look:
     """What is found out about one table, step by step."""
 
-    def __init__(self, feed: Feed, survey: Survey | None, refusal: LakefeedError | None) -> None:
+    def __init__(self, feed: Feed, survey: FeedStatus | None, refusal: LakefeedError | None) -> None:
         self.feed = feed
         self._survey = survey
         self.refusal = refusal
         self.work: _Work | None = None
 
     @property
-    def survey(self) -> Survey:
+    def survey(self) -> FeedStatus:
         """Where the feed stands; not to be asked of one whose checkpoint is another's."""
         assert self._survey is not None
         return self._survey
@@ -146,7 +146,7 @@ class _Look:
 
 def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Look:
     try:
-        survey = survey_of(feed, spark)
+        survey = feed_status(feed, spark)
     except CheckpointMismatch as refusal:
         return _Look(feed, None, refusal)
     if survey.refusal is None and (gone := [name for name, found in survey.topics.items() if found is None]):

@@ -14,7 +14,7 @@ from lakefeed.clients.spark.errors import translated
 from lakefeed.config.blocks import SinkChoice
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.feed import Feed
-from lakefeed.operations.status import Survey
+from lakefeed.operations.status import FeedStatus
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.dead_letters.store import TopicCreation
@@ -48,7 +48,7 @@ class Prepared:
     refusal: LakefeedError | None = None
 
 
-def prepared(feed: Feed, survey: Survey, *, spark: SparkSession) -> Prepared:
+def prepared(feed: Feed, survey: FeedStatus, *, spark: SparkSession) -> Prepared:
     """What a start of a feed makes ready.
 
     Args:
@@ -67,7 +67,7 @@ def prepared(feed: Feed, survey: Survey, *, spark: SparkSession) -> Prepared:
     return found
 
 
-def _prepare(feed: Feed, survey: Survey, spark: SparkSession, found: Prepared) -> None:
+def _prepare(feed: Feed, survey: FeedStatus, spark: SparkSession, found: Prepared) -> None:
     sink: _ExpectedTarget
     if (table := feed.table(spark)) is not None:
         sink = _Table(table)

@@ -26,7 +26,7 @@ from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.rewind.plan import PartitionMove, move_commit, planned
 from lakefeed.operations.rewind.targets import partitions_of, targets
-from lakefeed.operations.status import Survey, surveyed
+from lakefeed.operations.status import FeedStatus, read_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.query import TableReader
@@ -58,7 +58,7 @@ class RewindPlan:
     letters: int
     delete_rows: bool
     columns: tuple[str, str, str]
-    survey: Survey
+    survey: FeedStatus
 
     @property
     def rows(self) -> int:
@@ -125,7 +125,7 @@ def plan(
             where=config.sink.chosen.target or None,
             hint="name another path and another checkpoint location, which reads the topics again",
         )
-    survey = surveyed(config, connections=connections)
+    survey = read_status(config, connections=connections)
     if survey.position is not None and has_state(survey.position.ranges):
         raise ConfigError(
             f"feed '{config.name}' keeps state, which cannot be moved to other offsets",
@@ -303,7 +303,7 @@ def _counted(
 
 
 def _with_letters(
-    moves: tuple[PartitionMove, ...], config: PipelineConfig, survey: Survey, connections: Connections
+    moves: tuple[PartitionMove, ...], config: PipelineConfig, survey: FeedStatus, connections: Connections
 ) -> tuple[tuple[PartitionMove, ...], int]:
     """Counts the dead letters that go: those of what is read again, and those past where the table is."""
     kept = config.dead_letters.table if config.dead_letters else None
@@ -326,7 +326,7 @@ def _with_letters(
 
 
 def _require_written(
-    kept: str, goes_to: Mapping[Partition, int], config: PipelineConfig, survey: Survey, connections: Connections
+    kept: str, goes_to: Mapping[Partition, int], config: PipelineConfig, survey: FeedStatus, connections: Connections
 ) -> None:
     """Refuses a move from a batch whose dead letters a crash has left out: the next start could not tell them any more.
 

@@ -13,13 +13,13 @@ from lakefeed.ledger.snapshot_summary import FEED, RANGES, Commit
 from lakefeed.ledger.snapshots import summaries
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.rewind.plan import written_offsets
-from lakefeed.operations.status import Survey
+from lakefeed.operations.status import FeedStatus
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def partitions_of(survey: Survey) -> Iterator[Partition]:
+def partitions_of(survey: FeedStatus) -> Iterator[Partition]:
     """All partitions of the topics that the feed reads."""
     for name, found in survey.topics.items():
         if found is not None:
@@ -29,7 +29,7 @@ def partitions_of(survey: Survey) -> Iterator[Partition]:
 def targets(
     to: str,
     config: PipelineConfig,
-    survey: Survey,
+    survey: FeedStatus,
     table: Table,
     chosen: Mapping[Partition, int],
     *,
@@ -69,7 +69,7 @@ def targets(
 
 
 def _targets_at(
-    time: datetime, config: PipelineConfig, survey: Survey, chosen: Mapping[Partition, int], *, accept_loss: bool
+    time: datetime, config: PipelineConfig, survey: FeedStatus, chosen: Mapping[Partition, int], *, accept_loss: bool
 ) -> dict[Partition, int]:
     """The first records from a time on. What was read later stays read: a time goes forward only if told to."""
     cluster = Topics(config.kafka.bootstrap_servers, options=dict(config.kafka.options))

@@ -1,0 +1,158 @@
+"""What the writer of batches does about each outcome of an attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from lakefeed.errors import DecodeError, ErrorBudgetExceeded
+from lakefeed.feed.batch_writer import BatchWriter, Committed, OverBudget, SchemasMissing, Stopped
+from lakefeed.feed.counting import PlannedRestart
+from lakefeed.ledger.outcomes import Counts, Reason
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+
+RANGES = OffsetRanges((OffsetRange("t", 0, 0, 3),), {"t": "A"})
+COMMIT = Commit("f", 0, RANGES)
+
+
+class Outcomes:
+    """A counter that has refused the commit for this reason, if any."""
+
+    commit_id = "c"
+    stop = "topic t, partition 0, offset 1: broken"
+    counts = Counts(records=3, dead_letters=2)
+    reasons = (Reason("broken", 2, "broken 7"),)
+    schema_ids = (7,)
+
+    def __init__(self, refusal: str | None) -> None:
+        self.refusal = refusal
+        self.covered: frozenset[int] | None = None
+
+    def cover(self, ids: frozenset[int]) -> None:
+        self.covered = ids
+
+
+class Schema:
+    """A reader's schema that another writer's schema changes."""
+
+    def __init__(self, *, changes: bool) -> None:
+        self.spec = 0
+        self.refused_ids: dict[int, str] = {}
+        self.covered_ids = frozenset({1})
+        self._changes = changes
+
+    def meet(self, ids: frozenset[int], *, rows_of: object) -> None:
+        self.covered_ids |= ids
+        self.spec += self._changes
+
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+
+class Rows:
+    """Builds no rows."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+
+    def notes(self) -> tuple[str, ...]:
+        return self.schema.notes()
+
+
+class Counting:
+    """Gives a counter to each attempt."""
+
+    def __init__(self, *refusals: str | None, is_part_of_query: bool = False) -> None:
+        self.outcomes = [Outcomes(refusal) for refusal in refusals]
+        self.is_part_of_query = is_part_of_query
+        self.attempts = self.ended = 0
+
+    @contextmanager
+    def attempt(self, batch: object) -> Iterator[tuple[object, Outcomes]]:
+        self.attempts += 1
+        yield batch, self.outcomes[self.attempts - 1]
+
+    def is_committed(self, batch: object, commit: Commit) -> bool:
+        return False
+
+    def end_batch(self) -> None:
+        self.ended += 1
+
+
+class Sink:
+    """Refuses each commit that its counter refuses, as Spark does."""
+
+    keeps_ledger = True
+
+    def __init__(self, counting: Counting) -> None:
+        self._counting = counting
+
+    def land(self, rows: object, commit: Commit, *, commit_id: str) -> int:
+        if self._counting.outcomes[self._counting.attempts - 1].refusal is not None:
+            raise RuntimeError("commit refused")
+        return 3
+
+
+@contextmanager
+def loud() -> Iterator[None]:
+    yield
+
+
+def writer_of(counting: Any, monkeypatch: pytest.MonkeyPatch, *, changes: bool = True) -> BatchWriter:
+    monkeypatch.setattr("lakefeed.feed.batch_writer.quietly", loud)
+    rows: Any = Rows(Schema(changes=changes))
+    sink: Any = Sink(counting)
+    spark: Any = None
+    return BatchWriter(spark, feed="f", sink=sink, rows=rows, counting=counting)
+
+
+def test_an_attempt_returns_its_outcome_as_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch: Any = None
+
+    def attempted(refusal: str | None) -> object:
+        return writer_of(Counting(refusal), monkeypatch).attempt(batch, COMMIT)
+
+    committed = attempted(None)
+    assert isinstance(committed, Committed)
+    assert committed.rows == 3
+    assert attempted("schemas") == SchemasMissing(frozenset({7}))
+    assert attempted("stop") == Stopped(Outcomes.stop)
+    assert attempted("budget") == OverBudget(Outcomes.counts, Outcomes.reasons)
+
+
+def test_missing_schemas_are_merged_before_the_next_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    counting, batch = Counting("schemas", None), None
+    result = writer_of(counting, monkeypatch).write(batch, RANGES, 0)  # type: ignore[arg-type]
+    assert (result.rows, result.replayed, counting.attempts, counting.ended) == (3, False, 2, 1)
+    assert [outcomes.covered for outcomes in counting.outcomes] == [frozenset({1}), frozenset({1, 7})]
+
+
+@pytest.mark.parametrize(("changes", "attempts"), [(True, 1), (False, 2)], ids=["another schema", "the same schema"])
+def test_a_query_restarts_only_for_another_schema(
+    changes: bool, attempts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting: Any = Counting("schemas", None, is_part_of_query=True)
+    writer, batch = writer_of(counting, monkeypatch, changes=changes), None
+    if changes:
+        with pytest.raises(PlannedRestart):
+            writer.write(batch, RANGES, 0)  # type: ignore[arg-type]
+    else:
+        assert writer.write(batch, RANGES, 0).rows == 3  # type: ignore[arg-type]
+    assert (counting.attempts, counting.ended) == (attempts, 1)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error", "message"),
+    [("stop", DecodeError, "offset 1"), ("budget", ErrorBudgetExceeded, "2 of 3 records .* 2 times broken")],
+)
+def test_a_refused_batch_ends_the_feed_without_another_attempt(
+    refusal: str, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counting, batch = Counting(refusal, None), None
+    with pytest.raises(error, match=message):
+        writer_of(counting, monkeypatch).write(batch, RANGES, 0)  # type: ignore[arg-type]
+    assert (counting.attempts, counting.ended) == (1, 1)
