@@ -287,7 +287,7 @@ def test_a_schema_that_changes_begins_the_query_again(feed: Feed, lake: SparkSes
             stop.set()
 
     pipeline.run(spark=lake, stop=stop, on_batch=on_batch, on_note=message.append)
-    assert any("begin again" in each for each in message)
+    assert any("has to restart" in each for each in message)
     assert {each["zone"]: each["trips"] for each in feed.rows()} == {"a": 2, "b": 1}
     assert pipeline.verify().faults == ()
 
