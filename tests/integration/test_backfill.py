@@ -97,7 +97,6 @@ def begun_at_latest(lake: SparkSession, feed: Feed, **more: Any) -> Pipeline:
     return pipeline
 
 
-@pytest.mark.quick
 def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=3)
     feed.send(feed.avro(trips(0, 1000)))
@@ -173,6 +172,7 @@ def test_one_that_was_cut_off_goes_on_and_its_dead_letters_are_neither_lost_nor_
     proven(pipeline)
 
 
+@pytest.mark.quick
 def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed, size=20)
     second: list[Backfilled] = []

@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+import lakefeed
 from lakefeed.clients.spark import jars
 
 JAVA = Path(__file__).parent.parent / "jvm"
-MODULE = Path(jars.__file__).parent / "lakefeed-jvm.jar"
+MODULE = Path(lakefeed.__file__).parent / "lakefeed-jvm.jar"
 ROUNDS = 3
 WARM_UP = 10
 
