@@ -150,7 +150,7 @@ def write_table(
     Raises:
         ConfigError: a stream without a checkpoint, a table's name or a partition transform that is none.
         CheckpointMismatch: the checkpoint belongs to another feed or table, or the table is not where it ended.
-        RecordsLost: a topic is another one now, or lacks records that were not read yet.
+        RecordsLost: a topic was recreated, or lacks records that were not read yet.
 
     Example:
         >>> import lakefeed as lf

@@ -257,7 +257,7 @@ class Pipeline:
 
         Raises:
             ConfigError: each topic has a table of its own, or the sink knows no such batch.
-            CheckpointMismatch: the records do not go on where the feed stands, or it has state.
+            CheckpointMismatch: the records do not continue where the feed stands, or it has state.
         """
         self._require_one_table()
         self._require_one_sink()

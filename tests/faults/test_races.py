@@ -20,7 +20,7 @@ LOST = (
     "another driver has taken over this feed",
     "another driver works on the same checkpoint",
     "the commit was refused, nothing of the batch is visible",
-    "does not go on where feed",
+    "does not continue where feed",
 )
 
 

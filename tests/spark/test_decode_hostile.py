@@ -217,7 +217,7 @@ def test_a_reason_says_what_was_found_and_what_was_expected(probe: Probe) -> Non
 
 def test_a_decoder_that_fails_gives_an_error_without_values(probe: Probe) -> None:
     memory, stack, defect, right = probe.ask(do="fail", ways=["memory", "stack", "defect", "right"])
-    assert memory["error"] == "the memory does not suffice for this record, of 6 bytes"
+    assert memory["error"] == "not enough memory for this record of 6 bytes"
     assert stack["error"] == "nested too deeply"
     assert defect["error"].startswith("the decoder fails on this value, which is a defect of lakefeed")
     assert "nobody" not in defect["error"]

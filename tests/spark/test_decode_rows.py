@@ -66,7 +66,7 @@ def test_a_broken_record_stops_the_job_and_says_where(spark: SparkSession) -> No
     error = decode_error_of(stopped.value)
     assert error is not None
     assert error.where == "topic trips.v1-x, partition 0, offset 2"
-    assert error.what == "A record cannot be decoded: b: truncated: 1 more byte(s) wanted at byte 1 of 1"
+    assert error.what == "A record cannot be decoded: b: truncated: 1 more byte(s) expected at byte 1 of 1"
 
 
 @pytest.mark.parametrize("spec", [AVRO, JSON, Raw()])
@@ -158,7 +158,7 @@ BROKEN_JSON = {
     b'{"a": 1': "truncated JSON",
     b'{"a": 1}garbage': "something follows the JSON object after character 8",
     b'{"a": 1}{"a": 2}': "something follows the JSON object after character 8",
-    b'{"a": 1, "a": 2}': "a: comes twice in one object",
+    b'{"a": 1, "a": 2}': "a: occurs twice in one object",
     b"{'a': 1}": "not JSON at character 1",
     b'{"a": 1, "b": "\xff"}': "not UTF-8",
     b'{"a": "one"}': "a: expected bigint, found a string",

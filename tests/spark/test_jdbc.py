@@ -63,7 +63,7 @@ def test_a_batch_lands_only_where_the_last_one_ended(shop: JdbcFeed) -> None:
     for start, topic_id, message in (
         (11, "id-one", "begins at 11, the table ends at 10"),
         (9, "id-one", "begins at 9, the table ends at 10"),
-        (10, "id-two", "another one now"),
+        (10, "id-two", "was recreated"),
     ):
         with pytest.raises(CheckpointMismatch, match=message):
             shop.land(table, shop.rows(5), 5, start=start, topic_id=topic_id)

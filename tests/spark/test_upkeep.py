@@ -264,7 +264,7 @@ def test_a_writer_that_asked_for_quiet_has_it_until_its_next_commit(
     # A rewrite that had begun before.
     actions: Any = table.spark._jvm.org.apache.iceberg.spark.actions.SparkActions  # type: ignore[union-attr]
     rewrite = actions.get(table.spark._jsparkSession).rewriteDataFiles(table.java()).option("rewrite-all", "true")
-    with pytest.raises(Exception, match="A writer has asked for quiet") as refused:
+    with pytest.raises(Exception, match="A writer has paused rewrites") as refused:
         rewrite.execute()
     assert steps.is_conflict(str(refused.value))
     assert table.files() == 3

@@ -69,7 +69,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[
 
     Raises:
         ConfigError: the sink's log is numbered by a stream's batches.
-        CheckpointMismatch: the records do not go on where the feed stands, or it has state.
+        CheckpointMismatch: the records do not continue where the feed stands, or it has state.
     """
     began = time.monotonic()
     config = feed.config

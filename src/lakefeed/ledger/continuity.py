@@ -27,7 +27,7 @@ def faults(last: OffsetRanges, commit: Commit) -> list[str]:
     positions: Mapping[tuple[str, int], tuple[int, int]] = move.positions if move else {}
     left: Mapping[str, str] = move.left_ids if move else {}
     found = [
-        f"topic {topic} is another one now (id {topic_id}, was {before})"
+        f"topic {topic} was recreated (id {topic_id}, was {before})"
         for topic, topic_id in commit.ranges.topic_ids.items()
         if (before := last.topic_ids.get(topic, topic_id)) != topic_id and left.get(topic) != before
     ]

@@ -175,10 +175,9 @@ class Ledger:
 
 
 def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:
-    """The error for a table that was rolled back to before all that it still knows of a feed."""
+    """Return the error for a table that was rolled back to before all known commits of a feed."""
     return CheckpointMismatch(
-        f"the table was rolled back to before the commits of feed '{feed}' that it still knows: where it stands cannot "
-        "be told",
+        f"the table was rolled back to before the commits of feed '{feed}'; the feed's position is unknown",
         where=where,
         hint="restore the table; or say where the feed resumes: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
     )
@@ -216,7 +215,7 @@ def is_last(commit: Commit, last: Position | None, *, table: str) -> bool:
         for gone in commit.ranges.forgotten_after(last.ranges)
     )
     raise CheckpointMismatch(
-        f"batch {commit.batch_id} does not go on where feed '{commit.feed}' ended in the table: {gaps}",
+        f"batch {commit.batch_id} does not continue where feed '{commit.feed}' ended in the table: {gaps}",
         where=f"{table}, snapshot {last.snapshot_id}",
         hint="the checkpoint is not this table's, or one of the two was rolled back or lost: restore it, or "
         "start with a new table and a new checkpoint location",

@@ -84,7 +84,7 @@ def missing(
         where: the brokers, for errors.
 
     Raises:
-        CheckpointMismatch: it is not known what the table has, or a range is of a topic that is another one now.
+        CheckpointMismatch: it is not known what the table has, or a range is of a topic that was recreated.
         ConfigError: a range is of a partition that the feed does not know, or reaches beyond where it stands.
         ResourceMissing: a range has offsets that neither the table nor the topic has.
     """

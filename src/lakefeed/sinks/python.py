@@ -2,7 +2,7 @@
 
 Guarantee: as the class makes it. Without ``last`` at-least-once: a crash after ``write`` lets the batch come again.
 With it, and a ``write`` that stores ``batch.ranges`` together with the rows in one transaction, exactly-once: a batch
-that is there is not written again, and one that does not go on where the last one ended is refused.
+that is there is not written again, and one that does not continue where the last one ended is refused.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class PythonSink(StatelessSink):
         """Whether the newest batch of the sink is this one.
 
         Raises:
-            CheckpointMismatch: it does not go on where that ended.
+            CheckpointMismatch: it does not continue where that ended.
         """
         if not self.keeps_ledger or (last := self.position()) is None:
             return False
@@ -95,7 +95,7 @@ class PythonSink(StatelessSink):
         if commit.ranges.follows(last.ranges):
             return False
         raise CheckpointMismatch(
-            f"batch {commit.batch_id} does not go on where the sink ended",
+            f"batch {commit.batch_id} does not continue where the sink ended",
             where=self.location(),
             hint="the checkpoint is not this sink's, or one of the two was rolled back: restore it, or begin anew",
         )

@@ -42,7 +42,7 @@ def test_what_follows(follows: Commit) -> None:
         (commit(("a", 0, 11, 20), ("a", 1, 7, 7)), "a-0 begins at 11, the table ends at 10"),
         (commit(("a", 0, 9, 20), ("a", 1, 7, 7)), "a-0 begins at 9, the table ends at 10"),
         (commit(("a", 0, 10, 20)), "a-1 is in the table but not in the commit"),
-        (commit(("a", 0, 10, 20), ("a", 1, 7, 7), ids={"a": "two"}), "topic a is another one now (id two, was one)"),
+        (commit(("a", 0, 10, 20), ("a", 1, 7, 7), ids={"a": "two"}), "topic a was recreated (id two, was one)"),
         (
             commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (12, 30)})),
             "a-0 is to be moved from 12, the table ends at 10",
@@ -53,7 +53,7 @@ def test_what_follows(follows: Commit) -> None:
         ),
         (
             commit(("a", 0, 0, 0), ids={"a": "two"}, move=Move("rewind", {("a", 0): (10, 0)}, left_ids={"a": "zero"})),
-            "topic a is another one now (id two, was one)",
+            "topic a was recreated (id two, was one)",
         ),
     ],
 )

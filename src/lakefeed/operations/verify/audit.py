@@ -287,7 +287,7 @@ def _recorded(evidence: Evidence) -> Iterator[Finding]:
     if not evidence.recorded_known:
         yield Finding(
             kind="position",
-            what="the table was rolled back to before the feed's commits; where it stands cannot be told",
+            what="the table was rolled back to before the feed's commits; the feed's position is unknown",
         )
         return
     if evidence.recorded is None:

@@ -2,7 +2,7 @@
 
 Guarantee: exactly-once in effect. A document's id is told by its row, so that a batch that is written twice leaves what
 it left once. The ledger is written when all of the batch is acknowledged, by compare-and-set; a batch that is in it is
-not written again, and one that does not go on where it ended is refused. Each document has the ledger's number as its
+not written again, and one that does not continue where it ended is refused. Each document has the ledger's number as its
 version: what a driver still writes that another one has replaced does not come over what is newer. A reader may see
 some documents of a batch before the others; the server has no transactions.
 """
@@ -161,7 +161,7 @@ class ElasticsearchIndex:
         """Whether the index has exactly these ranges already, from before a restart.
 
         Raises:
-            CheckpointMismatch: if the batch does not go on where the last commit of this feed ended.
+            CheckpointMismatch: if the batch does not continue where the last commit of this feed ended.
         """
         return is_last(commit, self.position(), table=self._sink.where)
 
@@ -173,7 +173,7 @@ class ElasticsearchIndex:
 
         Raises:
             ConfigError: it is no batch, or the server refuses a document.
-            CheckpointMismatch: another driver has taken over, or the batch does not go on where the last one ended.
+            CheckpointMismatch: another driver has taken over, or the batch does not continue where the last one ended.
             Unreachable: the server does not come back.
         """
         if not isinstance(commit, Commit):

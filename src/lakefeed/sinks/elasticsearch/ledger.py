@@ -169,7 +169,7 @@ class ElasticsearchLedger:
         """Looks whether the commit may come now; None if it has come already.
 
         Raises:
-            CheckpointMismatch: another driver has taken over, or the commit does not go on where the last one ended.
+            CheckpointMismatch: another driver has taken over, or the commit does not continue where the last one ended.
         """
         standing = self.standing()
         if standing is None:
@@ -189,7 +189,7 @@ class ElasticsearchLedger:
             )
         if last is not None and (found := faults(last.ranges, commit)):
             raise CheckpointMismatch(
-                f"the batch does not go on where feed '{self._feed}' ended in the index: {'; '.join(found)}",
+                f"the batch does not continue where feed '{self._feed}' ended in the index: {'; '.join(found)}",
                 where=self._where,
                 hint="lakefeed offsets show tells where the feed stands",
             )

@@ -1,7 +1,7 @@
 """Iceberg sink: appends one micro-batch in one commit, with its offset ranges in the snapshot.
 
 Guarantee: exactly-once. The offset ranges and the rows become visible in the same commit, which succeeds only if the
-ranges go on where the feed's last commit ended and no newer driver has taken over (``io.lakefeed.commit``).
+ranges continue where the feed's last commit ended and no newer driver has taken over (``io.lakefeed.commit``).
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class IcebergTable:
         """Whether the table has exactly these ranges already, from before a restart.
 
         Raises:
-            CheckpointMismatch: if the batch does not go on where the table's last commit of this feed ended, or
+            CheckpointMismatch: if the batch does not continue where the table's last commit of this feed ended, or
                 another driver has taken over.
         """
         try:

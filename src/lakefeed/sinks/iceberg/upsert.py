@@ -1,7 +1,7 @@
 """Upserts into an Iceberg table: one row for each key, as its newest change left it; and a history of all changes.
 
 Guarantee: exactly-once, as for appends, and the table is what its changes make of it in the order of their positions:
-each micro-batch is one MERGE, whose commit carries the offset ranges and is refused if they do not go on where the
+each micro-batch is one MERGE, whose commit carries the offset ranges and is refused if they do not continue where the
 last one ended. A change that is not newer than the row of its key changes nothing, so that whatever is landed twice,
 or late, leaves the table as it is. Deletes are forgotten (``remove``) or kept as marked rows (``mark``).
 """

@@ -205,7 +205,7 @@ class JdbcLedger:
         """Locks the feed, and looks whether the commit may come now; False if it has come already.
 
         Raises:
-            CheckpointMismatch: another driver has taken over, or the commit does not go on where the last one ended.
+            CheckpointMismatch: another driver has taken over, or the commit does not continue where the last one ended.
         """
         standing = self.standing(session, lock=True)
         last = next(self.commits(session, most=1), None) if self.has_table(session) else None
@@ -226,7 +226,7 @@ class JdbcLedger:
                 )
         elif found := faults(last[0].ranges, commit):
             raise CheckpointMismatch(
-                f"the batch does not go on where feed '{self.feed}' ended in the table: {'; '.join(found)}",
+                f"the batch does not continue where feed '{self.feed}' ended in the table: {'; '.join(found)}",
                 where=self.where,
                 hint="lakefeed verify shows what the table holds",
             )

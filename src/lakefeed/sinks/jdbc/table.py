@@ -185,7 +185,7 @@ class JdbcTable:
         """Whether the table has exactly these ranges already, from before a restart.
 
         Raises:
-            CheckpointMismatch: if the batch does not go on where the table's last commit of this feed ended.
+            CheckpointMismatch: if the batch does not continue where the table's last commit of this feed ended.
         """
         return is_last(commit, self.position(), table=self._sink.where)
 
@@ -197,7 +197,7 @@ class JdbcTable:
 
         Raises:
             ConfigError: it is no batch, or the database refuses the rows.
-            CheckpointMismatch: another driver has taken over, or the batch does not go on where the last one ended.
+            CheckpointMismatch: another driver has taken over, or the batch does not continue where the last one ended.
             Unreachable: the database does not come back.
         """
         if not isinstance(commit, Commit):

@@ -141,7 +141,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         target.close();
         // An interrupt ends S3A's wait for the upload, whatever the outcome of the upload is.
         if (Thread.currentThread().isInterrupted()) {
-            throw new InterruptedIOException("interrupted while writing " + path + "; it may be there or not");
+            throw new InterruptedIOException("interrupted while writing " + path + "; it may exist or not");
         }
     }
 

@@ -88,7 +88,7 @@ final class Removal {
                         && answer.statusCode() != 501) {
                     throw refused;
                 }
-                LOG.warn("Bucket {} does not tell whether it is versioned (status {}): allow s3:GetBucketVersioning, or"
+                LOG.warn("Bucket {} does not report whether it is versioned (status {}): allow s3:GetBucketVersioning, or"
                         + " deleted checkpoint entries may leave delete markers.", bucket.name(), answer.statusCode());
                 versioned = false;
             }

@@ -111,8 +111,8 @@ final class StoreProof {
 
     private IOException refusal(String what, IOException cause) {
         return new IOException("The object store " + what + ", so it cannot keep two queries off one checkpoint ("
-                + bucket + "). Use a store that honours If-None-Match on PUT. To go on with this one, at the risk that"
-                + " two queries on one checkpoint lose or double rows, set spark.hadoop."
+                + bucket + "). Use a store that honours If-None-Match on PUT. To use this one, at the risk that"
+                + " two queries on one checkpoint lose or duplicate rows, set spark.hadoop."
                 + Settings.ALLOW_UNCONDITIONAL_WRITES + "=true", cause);
     }
 }

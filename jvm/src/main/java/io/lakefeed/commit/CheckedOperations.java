@@ -125,7 +125,7 @@ final class CheckedOperations implements TableOperations {
         if (last != null) {
             List<String> faults = Ledger.faults(last.commit().ranges(), summary);
             if (!faults.isEmpty()) {
-                throw new BatchRefused("the batch does not go on where feed '" + feed + "' ended in the table: "
+                throw new BatchRefused("the batch does not continue where feed '" + feed + "' ended in the table: "
                         + String.join("; ", faults));
             }
         } else if (summary.containsKey(Ledger.MOVED) && !Ledger.movesFromUnknown(summary)) {
@@ -146,7 +146,7 @@ final class CheckedOperations implements TableOperations {
         JsonNode ranges = Ledger.parsed(summary.get(Ledger.RANGES));
         String overlap = stands.covered().overlap(ranges);
         if (overlap != null) {
-            throw new BatchRefused("the backfill would double records of feed '" + feed + "': " + overlap);
+            throw new BatchRefused("the backfill would duplicate records of feed '" + feed + "': " + overlap);
         }
         List<String> ahead = Ledger.ahead(stands.commit().ranges(), ranges);
         if (!ahead.isEmpty()) {

@@ -112,7 +112,7 @@ final class Ledger {
         Commit position = recorded.equals(ROLLED_BACK) ? null : Position.ofJson(recorded).commit();
         if (position == null || !mayDescendFrom(table, head, position.sequenceNumber())) {
             throw new BatchRefused("the table was rolled back to before the commits of feed '" + feed
-                    + "' that it still knows; where the feed stands cannot be told");
+                    + "'; the feed's position is unknown");
         }
         return position;
     }
@@ -163,7 +163,7 @@ final class Ledger {
             String idBefore = before.path("id").asText("");
             boolean another = !id.isEmpty() && !idBefore.isEmpty() && !id.equals(idBefore);
             if (another && !idBefore.equals(left.path("id").asText(""))) {
-                faults.add("topic " + topic.getKey() + " is another one now (id " + id + ", was " + idBefore + ")");
+                faults.add("topic " + topic.getKey() + " was recreated (id " + id + ", was " + idBefore + ")");
             }
             topic.getValue().path("ranges").properties().forEach(partition -> {
                 JsonNode ended = before.path("ranges").path(partition.getKey()).path(1);

@@ -22,7 +22,7 @@ final class Quiet {
         if (until != null
                 && Long.parseLong(until) > System.currentTimeMillis()
                 && added.stream().anyMatch(each -> DataOperations.REPLACE.equals(each.operation()))) {
-            throw new ValidationException("A writer has asked for quiet until %s: files are not rewritten now", until);
+            throw new ValidationException("A writer has paused rewrites of files until %s", until);
         }
     }
 

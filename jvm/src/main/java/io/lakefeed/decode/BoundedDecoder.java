@@ -81,7 +81,7 @@ final class BoundedDecoder {
     }
 
     private BadRecord truncated(long wanted) {
-        return new BadRecord("truncated: " + wanted + " more byte(s) wanted at byte " + at + " of " + end);
+        return new BadRecord("truncated: " + wanted + " more byte(s) expected at byte " + at + " of " + end);
     }
 
     /** Checks that {@code length} bytes remain and returns it as an int. */
@@ -90,7 +90,7 @@ final class BoundedDecoder {
             throw new BadRecord("negative length " + length + " of " + of + " at byte " + at);
         }
         if (length > end - at) {
-            throw new BadRecord("truncated: " + of + " of " + length + " bytes wanted at byte " + at + " of " + end);
+            throw new BadRecord("truncated: " + of + " of " + length + " bytes expected at byte " + at + " of " + end);
         }
         return (int) length;
     }

@@ -193,7 +193,7 @@ interface JsonValue {
                     in.budget.charge(4 * MemoryBudget.OBJECT);
                     String key = in.name();
                     if (!known.add(key)) {
-                        throw new BadRecord("a key that comes twice");
+                        throw new BadRecord("a duplicate key");
                     }
                     in.parser.nextToken();
                     values.add(orNull(in, value, nullable));
@@ -264,7 +264,7 @@ interface JsonValue {
                     if (slot == null) {
                         in.parser.skipChildren();
                     } else if (row[slot] != ABSENT) {
-                        throw new BadRecord("comes twice in one object");
+                        throw new BadRecord("occurs twice in one object");
                     } else {
                         row[slot] = first == JsonToken.VALUE_NULL ? null : values[slot].read(in);
                         slot = null;

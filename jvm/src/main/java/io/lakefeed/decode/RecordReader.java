@@ -64,7 +64,7 @@ abstract class RecordReader {
         } catch (StackOverflowError deep) {
             return failed(schemaId, "nested too deeply");
         } catch (OutOfMemoryError full) {
-            return failed(schemaId, "the memory does not suffice for this record, of " + record.length + " bytes");
+            return failed(schemaId, "not enough memory for this record of " + record.length + " bytes");
         } catch (RuntimeException bad) {
             return failed(schemaId, BadRecord.of(bad).getMessage() + (writers == null ? WireFormat.told(record) : ""));
         }

@@ -136,8 +136,8 @@ final class KinesisStream implements MicroBatchStream, SupportsTriggerAvailableN
         positions.forEach((number, at) -> {
             if (!at.mark().finished()) {
                 if (!there.contains(number)) {
-                    throw StreamFailure.lost(DataStream.shardId(number) + " is not there any more; the feed has read "
-                            + at.at() + " records of it, and not to its end");
+                    throw StreamFailure.lost(DataStream.shardId(number) + " no longer exists; the feed has read "
+                            + at.at() + " of its records, and not to its end");
                 }
                 ShardWalk walk = walks.get(number);
                 if (walk == null || !walk.isAt(at) || retention.hasReached(walk.at().mark())) {

@@ -112,7 +112,7 @@ public final class WireInput {
         long value = 0;
         for (int shift = 0; shift < 64; shift += 7) {
             if (position >= limit) {
-                throw new Malformed("truncated: " + (position - at + 1) + " more byte(s) wanted at byte " + at + " of " + end);
+                throw new Malformed("truncated: " + (position - at + 1) + " more byte(s) expected at byte " + at + " of " + end);
             }
             byte next = source[position++];
             value |= (next & 0x7FL) << shift;
@@ -148,7 +148,7 @@ public final class WireInput {
 
     private void require(int count) {
         if (end - at < count) {
-            throw new Malformed("truncated: " + count + " more byte(s) wanted at byte " + at + " of " + end);
+            throw new Malformed("truncated: " + count + " more byte(s) expected at byte " + at + " of " + end);
         }
     }
 

@@ -111,7 +111,7 @@ class CheckedOperationsTest {
             "A 6 9, begins at 6",
             "A 4 9, begins at 4",
             "A 0 5, begins at 0",
-            "B 5 9, is another one now",
+            "B 5 9, was recreated",
             "A 9 12 0 1, begins at 9",
         })
         void thatDoNotContinueAreRefused(String ranges, String reason) {

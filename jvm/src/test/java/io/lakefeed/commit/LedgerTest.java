@@ -40,7 +40,7 @@ class LedgerTest {
             "A 0 5, A 0 5, 't-0 begins at 0, the table ends at 5'", // the same again
             "A 0 5 0 7, A 5 9 8 9, 't-1 begins at 8, the table ends at 7'",
             "A 0 5 0 7, A 5 9, t-1 is in the table but not in the batch",
-            "A 0 5, B 5 9, 'topic t is another one now (id B, was A)'",
+            "A 0 5, B 5 9, 'topic t was recreated (id B, was A)'",
             "'A 0 5', ' 5 9', none", // an unknown id is not another one
         })
         void comparesWithTheLastCommit(String last, String next, String fault) {
@@ -65,7 +65,7 @@ class LedgerTest {
             "A 0 5, A 4 2, A 2 2, 't-0 is to be moved from 4, the table ends at 5'",
             "A 0 5, A 5 2, A 3 3, 't-0 is to be moved to 2 and begins at 3'",
             "A 0 5, A 5 0, B 0 0, none", // to a recreated topic
-            "A 0 5, B 5 0, B 0 0, 'topic t is another one now (id B, was A)'",
+            "A 0 5, B 5 0, B 0 0, 'topic t was recreated (id B, was A)'",
         })
         void checksBothEndsOfAMove(String last, String positions, String next, String fault) {
             List<String> found = faults(last, next, Ledger.MOVED, Tables.moved(positions));
