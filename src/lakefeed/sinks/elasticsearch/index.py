@@ -1,10 +1,10 @@
 """Elasticsearch sink: a micro-batch's rows as documents of an index, with their offset ranges in a ledger beside it.
 
-Guarantee: exactly-once in effect. A document's id is told by its row, so that a batch that is written twice leaves what
-it left once. The ledger is written when all of the batch is acknowledged, by compare-and-set; a batch that is in it is
-not written again, and one that does not continue where it ended is refused. Each document has the ledger's number as its
-version: what a driver still writes that another one has replaced does not come over what is newer. A reader may see
-some documents of a batch before the others; the server has no transactions.
+Guarantee: exactly-once in effect. A document's id derives from its row, so a batch that is written twice leaves the
+same documents. The ledger is written by compare-and-set when the whole batch is acknowledged. A batch in the ledger is
+not written again, and one that does not continue where it ended is refused. The version of each document is the
+ledger's number: a driver that was replaced cannot overwrite newer documents. A reader may see some documents of a batch
+before the others; the server has no transactions.
 """
 
 from __future__ import annotations

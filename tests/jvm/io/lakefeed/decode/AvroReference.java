@@ -33,13 +33,13 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** What Avro's own reader makes of the same bytes, in {@link Canonical}'s form. */
+/** Reads the same bytes with Avro's own reader, in {@link Canonical}'s form. */
 final class AvroReference {
     private static final ObjectMapper EXACT = new ObjectMapper().enable(DeserializationFeature.USE_BIG_DECIMAL_FOR_FLOATS);
 
     private AvroReference() {}
 
-    /** Where the two differ, for each payload of each pair of schemas; and for each pair how many were rows. */
+    /** Returns the differences of the two readers for each payload, and the number of rows for each pair of schemas. */
     static ArrayNode differences(JsonNode pairs) {
         ArrayNode found = Canonical.JSON.createArrayNode();
         for (JsonNode pair : pairs) {
@@ -75,7 +75,7 @@ final class AvroReference {
         return found;
     }
 
-    /** A node of JSON, or as text why there is none. */
+    /** Returns a node of JSON, or the reason why there is none. */
     private static Object ours(AvroReader reader, byte[] bytes, DataType type, Schema schema) {
         InternalRow row = reader.read(bytes);
         if (!row.isNullAt(2)) {
@@ -100,7 +100,7 @@ final class AvroReference {
         }
     }
 
-    /** Texts of JSON inside recursive types as trees, whose numbers are compared as numbers. */
+    /** Parses the JSON inside recursive types, so that its numbers are compared as numbers. */
     private static JsonNode parsedJson(JsonNode value, Schema schema, Set<String> open) {
         if (value.isNull()) {
             return value;
@@ -266,7 +266,7 @@ final class AvroReference {
         return logical.endsWith("timestamp-millis") ? Math.multiplyExact(value, 1_000L) : value;
     }
 
-    /** The shape of JSON inside recursive types. */
+    /** Returns the JSON form of a value inside a recursive type. */
     private static JsonNode json(Object datum, Schema schema) {
         if (schema.getType() == Schema.Type.UNION) {
             if (datum == null) {

@@ -16,8 +16,8 @@ import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Values of Spark's internal form as JSON that is the same for the same value: structs as lists of pairs of name and value,
- * maps as objects in order, bytes as hexadecimal text, numbers as text.
+ * Converts Spark's internal values to JSON, equal values to equal JSON: structs become lists of pairs of name and value,
+ * maps become sorted objects, bytes become hexadecimal text, numbers become text.
  */
 final class Canonical {
     static final ObjectMapper JSON = new ObjectMapper();

@@ -5,7 +5,7 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 
-/** A format whose decoder fails as the record says, in ways that no format should. */
+/** A format whose decoder fails in the way that a record names, as no format should. */
 final class Faulty extends RecordReader {
     Faulty() {
         super(null);
@@ -21,7 +21,7 @@ final class Faulty extends RecordReader {
                 }
             }
             case "stack" -> value(record, from, schemaId);
-            case "defect" -> throw new IllegalStateException("a value that nobody may see");
+            case "defect" -> throw new IllegalStateException("a value that must stay hidden");
             default -> new GenericInternalRow(new Object[0]);
         };
     }

@@ -10,11 +10,11 @@ import java.util.Base64;
 import java.util.List;
 import java.util.Map;
 
-/** What lakefeed makes of Protobuf schemas. */
+/** Parses Protobuf schemas with lakefeed. */
 final class ProtobufReference {
     private ProtobufReference() {}
 
-    /** For each of {@code schemas} ({@code text}, {@code references}, {@code message}) the Avro schema, or why there is none. */
+    /** Returns the Avro schema of each of {@code schemas} ({@code text}, {@code references}, {@code message}), or the error. */
     static ArrayNode avro(JsonNode schemas) {
         ArrayNode found = Canonical.JSON.createArrayNode();
         for (JsonNode each : schemas) {
@@ -29,7 +29,7 @@ final class ProtobufReference {
         return found;
     }
 
-    /** Each of {@code files} as it is read from its text, and from the set of descriptors that protoc makes of it. */
+    /** Returns each of {@code files} as parsed from its text, and as parsed from protoc's descriptors. */
     static ArrayNode parsed(JsonNode request) {
         Map<String, ProtoFile> compiled =
                 ProtoDescriptor.files(Base64.getDecoder().decode(request.get("set").asText()));

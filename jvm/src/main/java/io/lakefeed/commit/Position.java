@@ -11,11 +11,12 @@ import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.TableMetadata;
 
 /**
- * Where a feed stands in a table, as the table's property {@value Ledger#POSITION} and the feed's name keeps it.
+ * A feed's position in a table, stored in the table's property {@value Ledger#POSITION} and the feed's name.
  *
  * @param commit the feed's newest commit
- * @param covered the offsets that the table has; null if that is not known
- * @param kept offsets that the feed went back behind with their rows kept, so that the table may have several rows of each
+ * @param covered the offsets that the table has; null if they are unknown
+ * @param kept the offsets that a rewind has gone back over while their rows were kept: the table may have several rows
+ *     of each
  * @param at the newest snapshot that has changed what is covered: a commit, a move or a backfill
  * @param sequence that snapshot's sequence number
  */
@@ -78,7 +79,7 @@ record Position(Ledger.Commit commit, Covered covered, Covered kept, long at, lo
                 trusted ? recorded.sequence : 0);
     }
 
-    /** Whether ranges have no offset. A position of an older version says nothing else of a move. */
+    /** Returns whether ranges have no offsets. In a position of an older version, this is the only sign of a move. */
     private static boolean isEmpty(JsonNode ranges) {
         for (JsonNode topic : ranges) {
             for (JsonNode range : topic.path("ranges")) {

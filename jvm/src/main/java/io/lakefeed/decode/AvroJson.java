@@ -74,7 +74,7 @@ final class AvroJson {
             } finally {
                 buffer.charged = null;
                 if (!whole) {
-                    json.close(); // It stopped in the middle of a value.
+                    json.close(); // The generator stopped in the middle of a value.
                     json = null;
                 }
                 if (buffer.size() > LARGE) {

@@ -280,7 +280,7 @@ final class AvroNested {
                     for (; count > 0; count--, index++) {
                         UTF8String key = in.readString();
                         if (keys.place(key) < index) {
-                            throw new BadRecord("a map has the same key twice"); // One of them would be lost.
+                            throw new BadRecord("a map has the same key twice"); // One of the values would be lost.
                         }
                         json.writeFieldName(key.toString());
                         value.write(in, json);

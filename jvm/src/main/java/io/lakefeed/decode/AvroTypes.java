@@ -41,7 +41,7 @@ final class AvroTypes {
             addNullDefaults(tree);
             return parsed(tree.toString());
         } catch (JsonProcessingException notJson) {
-            return parsed(schema); // Its message is the better one.
+            return parsed(schema); // The parser has the better message.
         }
     }
 
@@ -153,7 +153,7 @@ final class AvroTypes {
 
     /**
      * Returns the type that holds both numbers of a union of two, int and long or float and double; null for any other
-     * union. A union with logical types is none: in one column, nobody could tell a date from a moment.
+     * union. A union with logical types is none: one column could not show whether a value is a date or a moment.
      */
     static DataType number(List<Schema> types) {
         if (types.size() != 2 || types.stream().anyMatch(each -> each.getLogicalType() != null)) {

@@ -64,7 +64,7 @@ final class JsonText {
 
     void number(long whole) {
         if (whole >= 0 && whole < 10) {
-            put((byte) ('0' + whole)); // What most unset fields are.
+            put((byte) ('0' + whole)); // Most unset fields are empty.
         } else {
             plain(Long.toString(whole));
         }

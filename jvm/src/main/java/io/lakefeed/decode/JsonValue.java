@@ -273,7 +273,7 @@ interface JsonValue {
             } catch (IOException | RuntimeException bad) {
                 BadRecord reason = JsonInput.reason(bad);
                 if (slot == null && in.parser.currentName() != name) {
-                    slot = slots.get(in.parser.currentName()); // The parser reads numbers and words together with the name.
+                    slot = slots.get(in.parser.currentName()); // The parser has read the number or word with the name.
                 }
                 throw slot == null ? reason : reason.at(names[slot]);
             }

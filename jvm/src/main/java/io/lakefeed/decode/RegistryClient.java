@@ -71,7 +71,7 @@ final class RegistryClient {
         return get(path, patience, missing, answer -> answer.path("schema").isTextual());
     }
 
-    /** Returns the JSON at {@code path}; {@code usable} tells a registry's answer from another server's. */
+    /** Returns the JSON at {@code path}; {@code usable} distinguishes a registry's answer from another server's. */
     JsonNode get(String path, Patience patience, String missing, Predicate<JsonNode> usable)
             throws InterruptedException {
         HttpRequest.Builder request = HttpRequest.newBuilder(URI.create(url + path))

@@ -204,7 +204,7 @@ interface TextValue {
                 return exact.scale() > decimal.scale() ? null : Decimal.apply(exact, decimal.precision(), decimal.scale());
             }
             if (number.signum() != 0 && number.scale() > number.precision()) {
-                return null; // Below 1, and so no whole number.
+                return null; // It is below 1, so it is not whole.
             }
             if (type instanceof LongType) {
                 return number.longValueExact();
@@ -228,7 +228,7 @@ interface TextValue {
 
     private static Object date(String text) {
         if (text.length() != "2026-01-02".length()) {
-            return null; // As for moments: years of four digits.
+            return null; // Years have four digits, as in moments.
         }
         try {
             return Math.toIntExact(LocalDate.parse(text).toEpochDay());

@@ -44,7 +44,7 @@ public final class ProtobufEncode implements ScalarFunction<byte[]>, Serializabl
         long count = options.keySet().stream().filter(key -> key.startsWith("references.")).count();
         references = new String[(int) count];
         Arrays.setAll(references, at -> options.get("references." + at));
-        begin(); // What does not fit shows on the driver.
+        begin(); // A column that does not fit fails on the driver.
     }
 
     private void begin() {

@@ -34,7 +34,7 @@ final class ProtoOptions {
         edition = true;
     }
 
-    /** Whether the file is of an edition. */
+    /** Returns whether the file is of an edition. */
     boolean ofEdition() {
         return edition;
     }

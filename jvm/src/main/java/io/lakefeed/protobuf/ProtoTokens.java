@@ -63,12 +63,12 @@ final class ProtoTokens {
         return at(END);
     }
 
-    /** Whether the next token is this name or sign. */
+    /** Returns whether the next token is this name or sign. */
     boolean at(String word) {
         return tokens.get(next).kind != Kind.TEXT && peek().equals(word);
     }
 
-    /** Whether the token after the next one is this name or sign. */
+    /** Returns whether the token after the next one is this name or sign. */
     boolean secondIs(String word) {
         Token second = tokens.get(Math.min(next + 1, tokens.size() - 1));
         return second.kind != Kind.TEXT && second.text.equals(word);

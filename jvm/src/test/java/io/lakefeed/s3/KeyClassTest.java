@@ -40,7 +40,7 @@ class KeyClassTest {
         "data/data/x.parquet, DATA, b/data", // the last directory counts
         "w/mydata/x.bin, OTHER, b/w/mydata",
     })
-    void isToldByTheKey(String key, KeyClass keyClass, String location) {
+    void followsFromTheKey(String key, KeyClass keyClass, String location) {
         assertEquals(new KeyClass.Place(keyClass, location), KeyClass.place("b", key));
     }
 
