@@ -24,10 +24,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Runs decoders without Spark: requests come as lines of JSON, and each gets one line as its answer ({@code
- * tests/support/probe.py}).
+ * Runs decoders without Spark. Each request is a line of JSON, and so is its answer ({@code tests/support/probe.py}).
  *
- * <p>A request has {@code do}, and {@code options} of a {@link DecodeCatalog} and mostly {@code payloads} in Base64:
+ * <p>A request has {@code do}, and {@code options} of a {@link DecodeCatalog} and usually {@code payloads} in Base64:
  *
  * <ul>
  *   <li>{@code decode}: for each payload {@code value} ({@link Canonical}), {@code schema_id} and {@code error};
@@ -36,8 +35,8 @@ import org.apache.spark.unsafe.types.UTF8String;
  *   <li>{@code type}: the type of the value as Spark's JSON;
  *   <li>{@code measure}: for each payload {@code error}, {@code nanos} of CPU and allocated {@code bytes}: the least of {@code
  *       rounds} runs, after {@code warm_up} runs over all payloads;
- *   <li>{@code compare}: for each of {@code pairs} ({@code writer}, {@code reader}, {@code payloads}), where lakefeed and Avro
- *       Java differ ({@link AvroReference}).
+ *   <li>{@code compare}: for each of {@code pairs} ({@code writer}, {@code reader}, {@code payloads}), the differences between
+ *       lakefeed and Avro Java ({@link AvroReference}).
  * </ul>
  */
 public final class Probe {
@@ -83,7 +82,7 @@ public final class Probe {
         };
     }
 
-    /** A decoder as Spark makes it, of a catalog's options. */
+    /** A decoder, created from a catalog's options as Spark does. */
     private record Decoder(Object function, Method invoke, StructType type) {
         static Decoder of(JsonNode options) throws Exception {
             Map<String, String> given = new HashMap<>();

@@ -10,9 +10,9 @@ import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
 
 /**
- * Requests of which tasks of one JVM need the same at once: one thread asks, the others wait for its answer.
+ * Sends one request when several tasks of a JVM need the same answer at once: one thread asks, the others wait.
  *
- * <p>No lock is held while a thread asks or waits, so that requests for other keys go on.
+ * <p>No lock is held while a thread asks or waits, so requests for other keys continue.
  */
 final class SingleFlight<K, V> {
     private final RegistryClient client;
@@ -23,15 +23,15 @@ final class SingleFlight<K, V> {
         V answer() throws InterruptedException;
     }
 
-    /** For requests to a registry, whose client has the errors for a wait that ends without an answer. */
+    /** Creates it for a registry, whose client has the errors for a wait without an answer. */
     SingleFlight(RegistryClient client) {
         this.client = client;
     }
 
     /**
-     * The answer for {@code key}.
+     * Returns the answer for {@code key}.
      *
-     * @param known the answer that another thread has stored since the caller looked; null if there is none
+     * @param known returns the answer that another thread has stored since the caller looked; null if there is none
      * @throws BadRecord if that is the answer, also where another thread asked
      * @throws RegistryException if there is no answer
      */
@@ -59,12 +59,12 @@ final class SingleFlight<K, V> {
             throw definite;
         } finally {
             running.remove(key);
-            // If this thread is stopped, one of those that wait for it asks.
+            // If this thread is interrupted, one of the waiting threads asks.
             mine.complete(null);
         }
     }
 
-    /** The answer that another thread gets; null if it is stopped before. */
+    /** Returns the answer that another thread gets; null if that thread is interrupted before. */
     private V await(CompletableFuture<V> other, Patience patience) {
         try {
             return other.get(Math.max(0, patience.left()), TimeUnit.NANOSECONDS);
