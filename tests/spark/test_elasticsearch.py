@@ -81,7 +81,7 @@ def test_a_batch_lands_only_where_the_last_one_ended(shop: SearchFeed) -> None:
     for wrong in after:
         with pytest.raises(CheckpointMismatch):
             shop.land(index, shop.rows(10, start=wrong.get("start", 10)), **wrong)
-    with pytest.raises(CheckpointMismatch, match="does not go on"):
+    with pytest.raises(CheckpointMismatch, match="does not continue"):
         index.has(shop.commit(10, start=11))
     assert len(shop.documents()) == 10
 

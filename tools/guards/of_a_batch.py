@@ -77,7 +77,7 @@ BEFORE_THE_COMMIT = (
         f"{CHECK}a_batch_is_left_out_only_if_the_table_ends_with_its_ranges",
     ),
     python(
-        "ledger: a batch that does not go on",
+        "ledger: a batch that does not continue",
         "ledger/iceberg",
         "if commit.ranges.follows(last.ranges):",
         "if True:",
