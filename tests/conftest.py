@@ -1,4 +1,4 @@
-"""What all tests share: the embedded stack, started for the first test that wants it."""
+"""What all tests share: the embedded stack, started for the first test that needs it."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Finding:
     part: Part
     advisory: str
     decided: str | None
-    """Why it is accepted; None if nobody has decided."""
+    """Why it is accepted; None if it is undecided."""
 
 
 def python_packages(lock: Path) -> Iterator[Part]:

@@ -168,7 +168,7 @@ def surroundings(endpoints: Endpoints) -> Iterator[None]:
 
 
 def main(words: list[str]) -> int:
-    """Runs the examples that are meant, and tells of each."""
+    """Runs the chosen examples, and reports each."""
     chosen = [each for each in EXAMPLES if not words or any(word in each.file for word in words)]
     outcomes: dict[str, Literal["ok", "DIFFERS", "FAILED"]] = {}
     with ExitStack() as running:

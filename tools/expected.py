@@ -96,7 +96,7 @@ EXAMPLES = (
     ),
     Example(
         file="anomaly/pipeline.yaml",
-        # The second run's, told by what the first has seen.
+        # The second run's, recognized by what the first has seen.
         result="SELECT sensor, date_format(at, 'HH:mm'), value, mean FROM lake.plant.anomalies",
         expected=(("boiler", "12:11", "24.0", "20.018"),),
     ),

@@ -74,7 +74,7 @@ def _type(field: FieldInfo) -> str:
     values = shape.free_form(field.annotation)
     if values is not None and shape.model_of(values) is not None:
         return "blocks by name"
-    words = shape.wanted(field.annotation)
+    words = shape.expected(field.annotation)
     return f"{words}, from ${{…}}" if shape.is_secret(field.annotation) else words
 
 

@@ -1,7 +1,7 @@
 """Whether the tests notice: each guard is disabled in turn in a copy of the repository, and a test must fail then.
 
 ``python -m tools.mutants [word...]`` runs the guards of ``tools/guards`` whose name has one of the words, all
-without any. Exit status 1 if a guard was disabled and all its tests passed: nobody would notice that it is gone.
+without any. Exit status 1 if a guard was disabled and all its tests passed: nothing would notice that it is gone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PYTEST_FAILED = 1
 
 
 def main(words: list[str]) -> int:
-    """Runs the guards that are meant, and tells of each."""
+    """Runs the chosen guards, and reports each."""
     chosen = [each for each in GUARDS if not words or any(word in each.name for word in words)]
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory(prefix="lakefeed-mutants-") as folder:

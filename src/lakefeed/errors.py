@@ -3,7 +3,7 @@
 ::
 
     LakefeedError                 what, where and what to do next
-    ├── UserError                 the user can mend it: exit status 2
+    ├── UserError                 the user can fix it: exit status 2
     │   ├── ConfigError           pipeline.yaml, an option or an environment variable
     │   ├── MissingExtra          a Python package that an extra would bring
     │   ├── JavaError             no Java, or one too old
@@ -66,7 +66,7 @@ class LakefeedError(Exception):
 
 
 class UserError(LakefeedError):
-    """Something that the user can mend; commands end with exit status 2."""
+    """Something that the user can fix; commands end with exit status 2."""
 
     exit_status = 2
 

@@ -211,15 +211,15 @@ class Pipeline:
     ) -> RunSummary:
         """Runs until stopped, or with ``once`` until all records that are there now have landed.
 
-        A restart resumes where the last commit ended, as the table tells it; the checkpoint is derived from that.
+        A restart resumes where the last commit ended, according to the table; the checkpoint is derived from that.
 
         Args:
             spark: the session to run in. Default: a new one.
             once: use the available-now trigger, whatever the file says.
             stop: set it to finish the batch at hand and return.
             on_batch: called after each batch.
-            on_note: told what the user should hear of the start, such as a checkpoint that was made anew.
-            accept_loss: go on although records are lost that were not read yet, or a topic was made again; the gap is
+            on_note: called with each note for the user, such as a recreated checkpoint.
+            accept_loss: resume although records are lost that were not read yet, or a topic was recreated; the gap is
                 recorded in the table's ledger. Without it such a start is refused.
 
         Raises:
@@ -279,7 +279,7 @@ class Pipeline:
         Args:
             choice: which letters.
             spark: the session to run in. Default: a new one.
-            step: told when the letters are ``marked`` and when their rows are ``landed``.
+            step: called when the letters are ``marked`` and when their rows are ``landed``.
 
         Raises:
             ConfigError: the pipeline keeps no dead letters, or its sink takes batches only.
@@ -369,7 +369,7 @@ class Pipeline:
     ) -> Plans:
         """What ``run`` would do now: how it starts, what it says to the catalog, what it reads, what that costs.
 
-        Changes nothing, and may run beside the feed. A start that would be refused is told, not raised.
+        Changes nothing, and may run beside the feed. A start that would be refused is reported, not raised.
 
         Args:
             topic: where each topic has a table of its own: this one only.
@@ -384,7 +384,7 @@ class Pipeline:
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return planned(
             self.config.name,
-            # Anew: what the registry says is asked once for each.
+            # Built again: the registry is asked once for each.
             [each.feed.with_checkpoint(each.config.checkpoint) for each in parts],
             many=self.config.has_many_tables,
             spark=lambda: spark or self.session(master=master, log_file=log_file),

@@ -71,7 +71,7 @@ def test_a_restart_costs_one_list_and_one_get_for_each_entry_read(spark: SparkSe
     assert counted.requests == {"ListObjectsV2": 1, "GetObject": 1}
 
 
-def test_the_second_writer_of_an_entry_is_told_by_hadoops_exception(spark: SparkSession, log: Checkpoint) -> None:
+def test_the_second_writer_of_an_entry_is_notified_by_hadoops_exception(spark: SparkSession, log: Checkpoint) -> None:
     other = Checkpoint.at(log.root, spark=spark)
     assert not other.exists("0")
     log.write("0", b"first")

@@ -150,7 +150,7 @@ def test_a_strangers_write_stays_a_conflict_though_our_request_was_repeated(
     assert java_class(refused.value) == "org.apache.hadoop.fs.FileAlreadyExistsException"
 
 
-def test_a_write_that_cannot_be_settled_is_an_error_and_asked_anew(
+def test_a_write_that_cannot_be_settled_is_an_error_and_asked_again(
     spark: SparkSession, log: Checkpoint, proxy: FaultProxy
 ) -> None:
     proxy.spoil("lost reply", on("PutObject"))

@@ -189,7 +189,7 @@ def test_a_driver_that_is_killed_before_and_after_the_transaction(
     with another_driver(feed, server, tmp_path) as dies:
         dies.prepare(tmp_path / f"{feed.name}.yaml")
         if when == "before":
-            # Not before the fence is taken, which wants the same row.
+            # Not before the fence is taken, which needs the same row.
             fence = server.execute("SELECT fence FROM lakefeed_feeds")
             dies.tell("0")
             wait_for(lambda: server.execute("SELECT fence FROM lakefeed_feeds") != fence)

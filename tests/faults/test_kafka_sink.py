@@ -1,4 +1,4 @@
-"""A driver that is killed while it sends a batch to a topic: nothing is lost, and a reader tells every copy."""
+"""A driver that is killed while it sends a batch to a topic: nothing is lost, and a reader recognizes every copy."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_killed_in_mid_batch_a_reader_has_every_record_once(feed: Feed, here: Sp
 
 
 @pytest.mark.slow
-def test_killed_in_real_time_what_is_sent_again_is_told(feed: Feed, here: SparkSession) -> None:
+def test_killed_in_real_time_what_is_sent_again_is_recognized(feed: Feed, here: SparkSession) -> None:
     out, count = f"{feed.topic}-out", 1_000
     topics = Topics(feed.stack.bootstrap_servers)
     feed.create_topic(partitions=1)

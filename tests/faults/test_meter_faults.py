@@ -31,7 +31,7 @@ def test_errors_are_attempts_without_a_good_answer(
     assert asked.errors == 1
 
 
-def test_an_attempt_that_reaches_nobody_counts_as_an_error(
+def test_an_attempt_that_reaches_no_server_counts_as_an_error(
     spark: SparkSession, bucket: Bucket, proxy: FaultProxy
 ) -> None:
     unreachable = replace(

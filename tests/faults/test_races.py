@@ -15,7 +15,7 @@ from tests.support.faults.landed import Landing, assert_all_landed
 from tests.support.faults.workload import PARTITIONS, Workload
 from tests.support.feed import Feed
 
-# What the one that loses is told; all of it is ours, and none a stack trace.
+# The messages to the one that loses; all of it is ours, and none a stack trace.
 LOST = (
     "another driver has taken over this feed",
     "another driver works on the same checkpoint",
@@ -50,7 +50,7 @@ def test_of_two_drivers_on_one_batch_nothing_is_lost_or_doubled(
         for number in range(rounds):
             landing = Landing(Feed(stack, tmp_path), "iceberg", 70, topic=feed.topic)
             errors = play(both, landing, begun=number % 2 == 1, apart=dice.uniform(-1.5, 1.5))
-            ends[f"{errors.count(None)} of 2 went on to the end"] += 1
+            ends[f"{errors.count(None)} of 2 ran to the end"] += 1
             if None not in errors:
                 # Each of the two has stopped the other: at the catalog the one, at the checkpoint the other.
                 assert run(both[0], landing) is None
@@ -76,7 +76,7 @@ def play(both: list[Driver], landing: Landing, *, begun: bool, apart: float) -> 
 
 
 def run(one: Driver, landing: Landing) -> str | None:
-    """A run with nobody beside it."""
+    """A run with no other beside it."""
     one.prepare(landing.write_file())
     one.tell("0")
     return one.ended()

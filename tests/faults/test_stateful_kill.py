@@ -142,7 +142,7 @@ def test_killed_there_each_pair_of_two_streams_is_there_once_after_a_restart(
 ) -> None:
     blocks = joined(feed)
     clicks, orders = blocks["source"]["kafka"]["topics"]
-    # Every third click has no order; the last one, a day later, tells of all before it that none can come any more.
+    # Every third click has no order; the last one, a day later, shows for all before it that none can come any more.
     clicked = [(number, START + timedelta(minutes=number)) for number in range(120)] + [
         (120, START + timedelta(days=1))
     ]

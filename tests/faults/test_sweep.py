@@ -1,4 +1,4 @@
-"""A feed's life by the dice: kills, a store's bad days, batches and transactions; nothing is lost or doubled.
+"""A feed's life at random: kills, a store's bad days, batches and transactions; nothing is lost or doubled.
 
 ``make faults SEEDS=3`` throws three seeds, ``make faults SEED=17`` plays one again. What the seed decides is the same
 then; how threads and processes interleave is not.
@@ -29,7 +29,7 @@ Spoilt = tuple[Kind, str, int]
 
 
 def seeds() -> list[int]:
-    """SEED alone, or as many new ones as SEEDS says; one that is always the same if nobody asks.
+    """SEED alone, or as many new ones as SEEDS says; one that is always the same by default.
 
     All workers of one run must draw the same seeds, else pytest-xdist refuses what they collect. Hence they draw
     from the id of the run, which is None, and then random, without workers.
@@ -106,7 +106,7 @@ def play(plan: Plan, feed: Feed, proxy: FaultProxy, successor: Driver) -> None:
         proxy.heal()
         run.dies.arm(proxy, landing)
         for kind, operation, times in run.spoilt:
-            # A store that fails at the start is told at once, and nothing has begun.
+            # A store that fails at the start is reported at once, and nothing has begun.
             proxy.spoil(kind, on(operation), times=times, after=[batch_begun(landing)])
         victim = Running(["run", file, "--once"], through, feed.folder / f"{number}.log")
         proxy.victim = victim.kill

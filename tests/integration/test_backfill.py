@@ -188,7 +188,7 @@ def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: F
     proven(pipeline)
 
 
-def test_what_is_wanted_is_chosen_and_what_is_not_the_backfills_is_refused(lake: SparkSession, feed: Feed) -> None:
+def test_what_is_requested_is_chosen_and_what_is_not_the_backfills_is_refused(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed)
     result = pipeline.backfill(Wanted(start=25), spark=lake, dry_run=True)
     assert [(each.partition, each.start, each.end) for each in result.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
@@ -206,7 +206,7 @@ def test_what_is_wanted_is_chosen_and_what_is_not_the_backfills_is_refused(lake:
     proven(pipeline)
 
 
-def test_where_it_cannot_be_told_what_is_missing_nothing_is_landed(lake: SparkSession, feed: Feed) -> None:
+def test_where_it_is_unknown_what_is_missing_nothing_is_landed(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, 10)))
     with pytest.raises(ResourceMissing, match="there is no table"):

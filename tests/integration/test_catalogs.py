@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def rest(stack: Endpoints) -> Iterator[RestCatalog]:
-    """A REST catalog on the stack's store; its keys it gives to whoever asks for vended credentials."""
+    """A REST catalog on the stack's store; its keys it gives to clients that ask for vended credentials."""
     keys = {
         "s3.access-key-id": stack.access_key,
         "s3.secret-access-key": stack.secret_key.get_secret_value(),
@@ -262,7 +262,7 @@ REST: dict[str, tuple[Callable[[RestCatalog], dict[str, Any]], type[LakefeedErro
         AccessDenied,
         "is wrong or has expired",
     ),
-    "no login": (lambda _: {"credential": None}, AccessDenied, "wants a login"),
+    "no login": (lambda _: {"credential": None}, AccessDenied, "requires a login"),
     "no warehouse": (lambda _: {"warehouse": "elsewhere"}, ResourceMissing, "has no warehouse elsewhere"),
 }
 

@@ -26,7 +26,7 @@ checkpoint: s3a://lake/checkpoints/hits
 """
 PLAIN = "  sql: SELECT zip, at FROM hits\n"
 ICEBERG = "  iceberg: {table: lake.web.hits}\n"
-# What is written instead, the line that is told, and what is told of it.
+# The text that is written instead, the line that is reported, and the message.
 MISTAKES = {
     "sql": (PLAIN, "  sql: SELEC zip FROM hits\n", 5, "SELEC"),
     "column": (PLAIN, "  sql: SELECT zipp FROM hits\n", 5, "zipp"),
@@ -60,7 +60,7 @@ def said(path: Path, text: str) -> tuple[int, str]:
 
 @pytest.mark.quick
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_with_its_line(shell: None, tmp_path: Path, name: str) -> None:
+def test_a_mistake_is_reported_with_its_line(shell: None, tmp_path: Path, name: str) -> None:
     right, wrong, line, message = MISTAKES[name]
     status, text = said(tmp_path / "pipeline.yaml", FILE.replace(right, wrong))
     assert status == 2

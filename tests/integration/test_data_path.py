@@ -99,7 +99,7 @@ def test_parquet_makes_a_request_a_file_and_three(lake: SparkSession, feed: Feed
     for batch in batches[1:]:
         assert calls(batch) == {**LOGS, **DATA, "sink_log": {"PutObject": 1}}
     nothing_is_lost(summary, batches)
-    # The sizes in the log of the sink are those of the objects, though nobody asked the store for them.
+    # The sizes in the log of the sink are those of the objects, though no request asked the store for them.
     found = lake.read.parquet(path)
     assert sorted(row.id for row in found.collect()) == list(range(BATCHES * 30))
     listed = lake.read.format("binaryFile").option("pathGlobFilter", "*.parquet").load(path).select("path", "length")
@@ -146,7 +146,7 @@ def test_partitioned_parquet_counts_as_the_same_feed(lake: SparkSession, feed: F
     assert lake.read.parquet(path).count() == 14
 
 
-def test_a_batch_over_its_budget_is_told_and_landed(lake: SparkSession, feed: Feed) -> None:
+def test_a_batch_over_its_budget_is_reported_and_landed(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(rows(0, 10)))
     summary, batches = again(lake, feed.pipeline(budget={"s3_requests_per_batch": 5}))

@@ -223,6 +223,6 @@ def test_random_histories_are_what_the_table_has(lake: SparkSession, feed: Feed,
     print(f"seed {seed}")
     dice = random.Random(seed)
     names = [each for each in STEPS if each != "recreate"]
-    # Once the commit that left the old topic has expired, nothing tells its rows from those of no commit.
+    # Once the commit that left the old topic has expired, nothing distinguishes its rows from those of no commit.
     later = [each for each in names if each != "expire"]
     play(lake, feed, seed, [*dice.choices(names, k=14), "recreate", *dice.choices(later, k=4)])

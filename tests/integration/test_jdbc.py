@@ -146,7 +146,7 @@ def test_what_is_wrong_is_found_before_a_run(feed: Feed, server: Server) -> None
 
     assert "keys" in (misspelt := problem(lambda sink: sink.update(mode="upsert", kyes=["id"]))).replace("kyes", "")
     assert "kyes" in misspelt
-    assert "wants keys" in problem(lambda sink: sink.update(mode="upsert"))
+    assert "requires keys" in problem(lambda sink: sink.update(mode="upsert"))
     assert "credentials do not belong in a URL" in problem(
         lambda sink: sink.update(url=f"{server.jdbc_url}?password=x")
     )

@@ -59,7 +59,7 @@ def stream(stack: Endpoints, server: Kinesis, tmp_path: Path) -> StreamFeed:
 
 
 @pytest.mark.quick
-def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_made_anew(
+def test_records_of_a_split_stream_land_once_and_a_lost_checkpoint_is_recreated(
     stream: StreamFeed, lake: SparkSession
 ) -> None:
     stream.put(*range(10))
@@ -200,7 +200,7 @@ def test_a_stream_that_is_made_again_is_another_one(stream: StreamFeed, lake: Sp
         job.run(spark=lake, once=True)
     stream.kinesis.create(stream.name, shards=1)
     stream.put(*range(5, 9))
-    with pytest.raises(RecordsLost, match="made again"):
+    with pytest.raises(RecordsLost, match="recreated"):
         job.run(spark=lake, once=True)
     job.run(spark=lake, once=True, accept_loss=True)
     assert stream.ids() == list(range(9))

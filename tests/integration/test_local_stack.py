@@ -291,7 +291,7 @@ def test_secret_is_on_no_command_line_and_in_no_readable_file(own: Stack) -> Non
     assert not any(path.is_relative_to(own.home.logs) for path in holding)
 
 
-def test_remembered_port_taken_is_chosen_anew(own: Stack) -> None:
+def test_remembered_port_taken_is_chosen_again(own: Stack) -> None:
     before = own.up()
     own.down()
     port = int(before.s3_endpoint.rpartition(":")[2])

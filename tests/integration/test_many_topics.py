@@ -183,7 +183,7 @@ def test_a_topic_that_was_made_again_is_alone_until_its_loss_is_accepted(
     shop.send("orders", [{"id": 2, "total": 2.0}])
     shop.send("users", [{"name": "v"}])
     refused = shop.pipeline().run(spark=lake, once=True)
-    assert "made again" in failures(refused)[shop.topic("orders")]
+    assert "recreated" in failures(refused)[shop.topic("orders")]
     assert len(shop.rows("users")) == 2
     accepted = shop.pipeline().run(spark=lake, once=True, accept_loss=True)
     assert failures(accepted) == {}

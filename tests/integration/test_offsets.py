@@ -200,7 +200,7 @@ def test_a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned(letter
 
 
 @pytest.mark.parametrize("dropped", [True, False])
-def test_a_checkpoint_that_is_ahead_of_its_table_is_made_anew(lettered: Lettered, dropped: bool) -> None:
+def test_a_checkpoint_that_is_ahead_of_its_table_is_recreated(lettered: Lettered, dropped: bool) -> None:
     lettered.land(range(98, 102))
     first = open_table(lettered.feed.table, connections=lettered.feed.connections).metadata.current_snapshot_id
     lettered.land(range(102, 104))
@@ -230,14 +230,14 @@ def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_un
     with pytest.raises(CheckpointMismatch, match="are further than its rows"):
         lettered.run()
     assert lettered.dead() == [3]
-    assert lettered.pipeline().survey().tells
+    assert lettered.pipeline().survey().is_position_known
     lettered.rewind("table")
     lettered.run()
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100], [3])
 
 
 @pytest.mark.slow
-def test_a_table_that_does_not_tell_is_told_where_the_feed_goes_on(lettered: Lettered) -> None:
+def test_a_table_that_lost_the_position_is_given_one(lettered: Lettered) -> None:
     lake, table = lettered.lake, lettered.feed.table
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{lettered.feed.name}")
     lake.sql(f"CREATE TABLE {table} (id BIGINT, kafka_topic STRING, kafka_partition INT, kafka_offset BIGINT)")
@@ -247,7 +247,7 @@ def test_a_table_that_does_not_tell_is_told_where_the_feed_goes_on(lettered: Let
     lake.sql(f"CALL lake.system.rollback_to_snapshot('{table[5:]}', {first})")
     with pytest.raises(CheckpointMismatch, match="position is unknown"):
         lettered.run()
-    assert lettered.pipeline().survey().tells is False
+    assert lettered.pipeline().survey().is_position_known is False
     with pytest.raises(CheckpointMismatch, match="position is unknown"):
         lettered.pipeline().plan_rewind("table")
     with pytest.raises(ConfigError, match="all partitions"):
@@ -267,7 +267,7 @@ def test_the_monitoring_group_is_shown_to_others_and_never_believed(lettered: Le
     assert lettered.ids() == list(range(6))
     assert group.offsets([(lettered.feed.topic, 0)]) == {(lettered.feed.topic, 0): 6}
 
-    # A member makes the broker refuse: that is told once, and the feed continues.
+    # A member makes the broker refuse: that is reported once, and the feed continues.
     settings = {"bootstrap.servers": lettered.feed.stack.bootstrap_servers, "group.id": group.name}
     member = Consumer(settings)
     member.subscribe([lettered.feed.topic])

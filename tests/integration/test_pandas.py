@@ -125,7 +125,7 @@ def test_state_of_ones_own_goes_on_after_a_restart_and_is_refused_if_it_is_anoth
     assert pipeline.verify().faults == ()
 
 
-def test_an_init_that_fails_is_told_before_the_start(feed: Feed, lake: SparkSession) -> None:
+def test_an_init_that_fails_is_reported_before_the_start(feed: Feed, lake: SparkSession) -> None:
     with pytest.raises(ConfigError, match=r"init.* of Counter fails: .*no_such"):
         feed.pipeline(**counting(feed, more="self.no_such.get()")).run(spark=lake, once=True)
     assert not lake.catalog.tableExists(feed.table)
@@ -193,7 +193,7 @@ def test_timers_ring_when_the_watermark_has_passed_them_also_in_batches_without_
     feed.send([visit("8001", 0), visit("8001", 1), visit("3011", 1)])
     pipeline.run(spark=lake, once=True)
     assert not lake.catalog.tableExists(feed.table) or feed.rows() == []
-    # Nobody has come for a minute: the visits are over.
+    # No visitor has come for a minute: the visits are over.
     feed.send([visit("6003", 5)])
     pipeline.run(spark=lake, once=True)
     assert sorted((each["zip"], each["n"]) for each in feed.rows()) == [("3011", 1), ("8001", 2)]

@@ -1,4 +1,4 @@
-"""What a plan tells is what the run then does; and a plan changes nothing. On a real broker, store and catalog."""
+"""A run does what the plan says; and a plan changes nothing. On a real broker, store and catalog."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_new_table_is_made_and_filled_as_planned(planned: Planned) -> None:
     assert (again.statements, again.batches, again.kind) == ((), 0, "goes on")
     assert again.checkpoint is not None
     assert again.checkpoint.action == "keep"
-    # Now the table tells: the mean of its batches, and what it takes beside the files.
+    # Now the table shows: the mean of its batches, and what it takes beside the files.
     planned.send(20, 20, 0)
     figures = planned.plan(pipeline).estimates
     assert figures is not None
@@ -157,7 +157,7 @@ def test_a_lost_checkpoint_a_rewind_and_a_batch_that_comes_again(planned: Planne
     assert planned.commits()[-1] == moved.first_ranges
 
 
-def test_a_start_that_is_refused_is_told_with_its_status(planned: Planned) -> None:
+def test_a_start_that_is_refused_is_reported_with_its_status(planned: Planned) -> None:
     planned.send(4, 4, 4)
     pipeline = planned.pipeline()
     planned.run(pipeline)
@@ -251,7 +251,7 @@ def test_parquet(planned: Planned) -> None:
     assert "partition_by names the column 'nowhere'" in wrong.refusal.what
 
 
-def test_many_topics_are_summed_up_and_each_is_told_alone(planned: Planned) -> None:
+def test_many_topics_are_summed_up_and_each_is_reported_alone(planned: Planned) -> None:
     feed, lake = planned.feed, planned.lake
     names = {each: f"{feed.name}.{each}" for each in ("loud", "quiet", "silent", "strange")}
     for name in names.values():

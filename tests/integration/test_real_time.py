@@ -1,4 +1,4 @@
-"""Records from topic to topic in real time: each is there, copies are told, and what does not fit is refused."""
+"""Records from topic to topic in real time: each is there, copies are recognized, and what does not fit is refused."""
 
 from __future__ import annotations
 

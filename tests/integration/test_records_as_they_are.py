@@ -336,7 +336,7 @@ def test_a_registry_that_is_killed_in_mid_batch_costs_time_and_nothing_else(
 
     def on_batch(progress: Any) -> None:
         if not killed.is_set():
-            # The next batch needs a schema that nobody has asked for yet, and the registry is gone.
+            # The next batch needs a schema that was not asked for yet, and the registry is gone.
             own_registry.kill()
             killed.set()
             feed.send(values)

@@ -85,7 +85,7 @@ def test_an_invalid_schema_is_refused(registry: SchemaRegistry, subject: str) ->
         registry.register(subject, '{"type": "record"}')
 
 
-def test_nobody_there() -> None:
+def test_no_server_answers() -> None:
     began = time.monotonic()
     with pytest.raises(Unreachable):
         SchemaRegistry("http://127.0.0.1:1", username="me", password=SecretStr("x")).subjects()

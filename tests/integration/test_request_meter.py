@@ -68,7 +68,7 @@ def test_icebergs_own_client_is_counted(lake: SparkSession) -> None:
         ("something/else.txt", "other", "something"),
     ],
 )
-def test_a_key_tells_its_class_and_its_location(
+def test_a_key_shows_its_class_and_its_location(
     lake: SparkSession, stack: Endpoints, key: str, key_class: str, location: str
 ) -> None:
     root = f"keys-{uuid.uuid4().hex}"

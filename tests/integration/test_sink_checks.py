@@ -83,7 +83,7 @@ def test_what_needs_no_session_is_refused_when_the_file_is_read(feed: Feed, chan
         ),
     ],
 )
-def test_check_tells_what_only_spark_knows(
+def test_check_reports_what_only_spark_knows(
     feed: Feed, lake: SparkSession, changed: dict[str, Any], message: str, key: str
 ) -> None:
     named = json.loads(json.dumps(changed).replace("{name}", feed.name))

@@ -88,7 +88,7 @@ def test_clicks_and_orders_are_joined_over_batches_and_a_death_in_between(
     job.run(spark=lake, once=True)
     assert landed(feed) == [(1, 10)]
 
-    # The second click's order comes batches later, in time; the third has none, and is told so when none can come.
+    # The second click's order comes batches later, in time; the third has none, and is reported so when none can come.
     send(feed, 1, (2, 50))
     with monkeypatch.context() as crash:
         dying(crash)

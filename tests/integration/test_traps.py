@@ -145,10 +145,10 @@ def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> N
 def test_topic_made_again_with_fewer_equal_and_more_records(case: Case, count: int) -> None:
     case.land((0, 5), (5, 9))
     case.make_topic_again(count)
-    with pytest.raises(RecordsLost, match=r"made again.*up to 9, the new one holds \[0, ") as refused:
+    with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one holds \[0, ") as refused:
         case.run()
     assert "lakefeed run pipeline.yaml --accept-loss" in str(refused.value)
-    with pytest.raises(RecordsLost, match=r"made again.*up to 9, the new one holds \[0, "):
+    with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one holds \[0, "):
         case.pipeline().run_batch(spark=case.lake)
     assert case.ids() == list(range(9))
     case.run(accept_loss=True)
@@ -244,11 +244,11 @@ def test_a_topic_that_is_made_again_in_mid_run_stops_the_feed(case: Case, monkey
     }
     with monkeypatch.context() as patched:
         patched.setattr(BatchWriter, "write", then_another_topic)
-        with pytest.raises(RecordsLost, match="made again"):
+        with pytest.raises(RecordsLost, match="recreated"):
             case.run(source={"kafka": kafka})
     assert case.ids() == list(range(5))
     # `offsets show`, `plan` and the run refuse the next start alike; with the loss accepted it reads the new topic.
-    with pytest.raises(RecordsLost, match=r"made again.*up to 5, the new one holds \[0, 20\)"):
+    with pytest.raises(RecordsLost, match=r"recreated.*up to 5, the new one holds \[0, 20\)"):
         case.run()
     case.run(accept_loss=True)
     assert case.ids() == [*range(5), *range(1000, 1020)]
@@ -359,7 +359,7 @@ def test_parquet_whose_files_were_removed(files: Case) -> None:
 def test_parquet_whose_topic_was_made_again(files: Case) -> None:
     files.land((0, 5))
     files.make_topic_again(9)
-    with pytest.raises(RecordsLost, match="made again") as refused:
+    with pytest.raises(RecordsLost, match="recreated") as refused:
         files.run(accept_loss=True)
     assert "another path" in str(refused.value)
     assert files.ids() == list(range(5))

@@ -33,7 +33,7 @@ PARTITIONS = 20
 RECORDS = 100
 BROKEN = 1
 MEMORY_EACH = 250_000
-"""Bytes of a topic: less cannot be told from what else comes and goes."""
+"""Bytes of a topic: less is lost among what else comes and goes."""
 KEPT = ["partition", "offset"]
 
 

@@ -55,7 +55,7 @@ def look_after(feed: Feed, spark: SparkSession, table: str | None = None, **bloc
 
 
 def nothing_is_too_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings' lower bounds are for users; nobody else is at work on a test's own table."""
+    """The settings' lower bounds are for users; no other writer is at work on a test's own table."""
     monkeypatch.setattr(due, "seconds_of", lambda duration: 0)
 
 
@@ -139,7 +139,7 @@ def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
     nothing_is_too_young(monkeypatch)
     report = look_after(feed, lake, manifests={"more_than": 1})
     assert (report.did.files_before, report.did.files_after) == (4, 1)
-    # Another feed's commits go on top until this one's snapshots would be gone.
+    # Another feed's commits are added on top until this one's snapshots would be gone.
     for _ in range(12):
         loaded(lake, feed).newAppend().commit()
     look_after(feed, lake)
@@ -150,7 +150,7 @@ def test_compaction_expiry_and_orphans_between_a_kill_and_the_restart(
 
 
 def test_expired_to_the_last_snapshot_the_position_is_still_known(lake: SparkSession, feed: Feed) -> None:
-    """What upkeep never does itself: somebody else takes away all that tells of the feed."""
+    """What upkeep never does itself: another writer removes every trace of the feed."""
     feed.create_topic(partitions=1)
     pipeline = feed.pipeline(decode=DECODE)
     for start in (0, 10):

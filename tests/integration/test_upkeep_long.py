@@ -106,7 +106,7 @@ def test_files_metadata_time_and_requests_stay_flat(
         for name, (before, after) in compared.items():
             print(f"  {name:<32}{before:>12,.1f}{after:>12,.1f}")
     for name, (before, after) in compared.items():
-        # A batch takes about a second: what else the machine does is to be told from growth, not more.
+        # A batch takes about a second: what else the machine does is to be distinguished from growth, not more.
         slack = 0.5 if name.startswith("seconds") else 5
         assert after <= 1.5 * before + slack, f"{name} grows: {compared}"
     every_record_once(pipeline)

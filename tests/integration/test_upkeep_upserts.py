@@ -102,7 +102,7 @@ def test_compaction_and_expiry_between_a_kill_and_the_restart_of_a_feed_that_mer
     for table in (feed.table, history):
         report = look_after(feed, lake, table, compact={"min_files": 2}, manifests={"more_than": 1})
         assert report.did.files_after < report.did.files_before
-        # Another writer's commits go on top until the feed's snapshots would be gone.
+        # Another writer's commits are added on top until the feed's snapshots would be gone.
         for _ in range(12):
             Ledger(lake, table, "another").land_empty({})
         assert look_after(feed, lake, table).did.snapshots

@@ -1,4 +1,4 @@
-"""A database's changes, as Debezium tells them, from the topic to the table and its history."""
+"""A database's changes, as Debezium reports them, from the topic to the table and its history."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_rows_that_are_gone_and_a_rollback_by_another_engine(lake: SparkSession,
     assert kinds(checked(pipeline)) == (["position"], [])
 
 
-def test_offsets_without_a_record_are_told_from_lost_ones(lake: SparkSession, feed: Feed) -> None:
+def test_offsets_without_a_record_are_distinguished_from_lost_ones(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     producer = Producer({"bootstrap.servers": feed.stack.bootstrap_servers, "transactional.id": feed.name})
     producer.init_transactions(30)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_small_run_tells_a_ratio_for_each_schema(spark: SparkSession) -> None:
+def test_a_small_run_reports_a_ratio_for_each_schema(spark: SparkSession) -> None:
     compared = [compare(spark, case, rows=300, rounds=1, warm_up=0) for case in CASES.values()]
     for each in compared:
         document = each.as_dict()

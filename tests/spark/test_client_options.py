@@ -73,7 +73,7 @@ def test_kafkas_own_defaults_are_values_that_we_take(spark: SparkSession, name: 
     for key, option in allowed.items():
         default = written(keys(spark, name)[key])
         # An empty text is the same as leaving the setting out.
-        if default and (expected := option.wants(default)):
+        if default and (expected := option.expected_value(default)):
             refused[key] = (default, expected)
     assert refused == {}
 

@@ -143,7 +143,7 @@ def test_a_lost_answer_takes_back_no_batch_of_the_driver_that_has_taken_over(
     table.land(4, 6, fence=new)
     first.join(60)
     assert outcome == [None]
-    # Whatever the first one was told, it has not removed the files of what had landed.
+    # Whatever the first one was answered, it has not removed the files of what had landed.
     assert table.ids() == [0, 1, 2, 3, 4, 5]
     refused(lambda: table.land(6, 7, fence=old), "another driver has taken over")
 
@@ -183,7 +183,7 @@ def test_a_batch_is_left_out_only_if_the_table_ends_with_its_ranges(table: Table
         is_there(1, 3, 5)
     table.land(0, 3)
     assert is_there(0, 0, 3)
-    # A checkpoint that was lost counts its batches anew; an id tells nothing.
+    # A checkpoint that was lost counts its batches from 0 again; an id proves nothing.
     assert is_there(7, 0, 3)
     assert not is_there(0, 3, 5)
     for start, end in ((0, 4), (2, 4), (4, 5)):
@@ -221,7 +221,7 @@ def test_only_the_driver_that_took_the_fence_last_can_commit(table: Table) -> No
     table.land(4, 6, fence=new)
     refused(lambda: table.set_property(f"lakefeed.fence.{FEED}", old), "is taken")
     assert table.ids() == [0, 1, 2, 3, 4, 5]
-    # Asked before the batch is written: a driver that has slept is told so, not that its checkpoint is wrong.
+    # Asked before the batch is written: a driver that has slept is notified of that, not that its checkpoint is wrong.
     sink = IcebergTable(table.spark, IcebergSinkConfig(table=table.name), feed=FEED, evolves=False)
     with pytest.raises(CheckpointMismatch, match="another driver has taken over"):
         sink.has(Commit(FEED, 2, span(4, 5), fence=old))

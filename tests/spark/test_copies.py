@@ -1,4 +1,4 @@
-"""What the Kafka sink says of its rows, and how a reader tells copies by it."""
+"""What the Kafka sink says of its rows, and how a reader recognizes copies by it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_row_comes_once_over_batches_and_restarts(spark: SparkSession, tmp_
     first = [Sent("a", "q/0", "t/0/1"), Sent("b", "q/0", "t/0/2"), Sent("e", "q/0", row="0"), Sent("e", "q/0", row="1")]
     again = [*first, Sent("c", "q/0", "t/0/3")]
     other = [
-        Sent("a", "r/0", "t/0/1"),  # Another query: whoever lets a feed begin anew wants its records again.
+        Sent("a", "r/0", "t/0/1"),  # Another query: a feed that starts over sends its records again.
         Sent("a", "q/0", "t/1/1"),  # Of another partition of the source.
         Sent("a", "q/0", "t/0/1", partition=1),  # Of another partition of the topic: none that the sink makes.
         Sent("f", None),
@@ -82,7 +82,7 @@ def test_what_comes_late_of_an_older_batch_is_a_copy(spark: SparkSession, tmp_pa
     assert read(spark, tmp_path, [Sent("a", "q/0", "t/0/1")], newer, late, rolled_back) == list("abcde")
 
 
-def test_copies_within_one_read_are_told_too(spark: SparkSession) -> None:
+def test_copies_within_one_read_are_recognized_too(spark: SparkSession) -> None:
     rows = [Sent("a", "q/0", "t/0/1"), Sent("a", "q/0", "t/0/1"), Sent("b", "q/1", "t/0/2"), Sent("a", "q/0", "t/0/1")]
     frame = spark.createDataFrame([each.as_row(at) for at, each in enumerate(rows)], SCHEMA)
     assert sorted(bytes(each.value) for each in lakefeed.deduplicated(frame).collect()) == [b"a", b"b"]

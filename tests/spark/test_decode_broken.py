@@ -100,7 +100,7 @@ def test_each_is_an_error_that_says_what(spark: SparkSession, registry: Registry
         assert result.schema_id in ({None, struct.unpack_from(">i", value, 1)[0]} if header else {None}), name
 
 
-def test_the_schema_id_of_a_broken_record_is_told(spark: SparkSession, registry: RegistryInAThread) -> None:
+def test_the_schema_id_of_a_broken_record_is_reported(spark: SparkSession, registry: RegistryInAThread) -> None:
     spec = ConfluentAvro(registry_url=registry.url, reader_schema=json.dumps(SCHEMA))
     [cut, missing] = results(decoded(records(spark, [framed(GOOD[:-1]), framed(GOOD, 99)]), spec))
     assert cut.schema_id == 1

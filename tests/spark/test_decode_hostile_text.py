@@ -86,7 +86,7 @@ def json_payloads(size: int) -> dict[str, bytes]:
         "wide nulls": '{"w": [' + ",".join(["null"] * len(many)) + "]}",
         "objects": '{"o": ' * size,
         "arrays in text": '{"s": ' + "[" * size,
-        "arrays nobody reads": '{"x": ' + "[" * size + "]" * size + "}",
+        "arrays that are not read": '{"x": ' + "[" * size + "]" * size + "}",
         "objects in text": '{"s": ' + '{"a":' * 900 + "1" + "}" * 900 + "}",
         "a number in text": '{"s": [' + "9" * size + "]}",
         "escapes": '{"s": "' + "\\u0000" * (size // 6) + '"}',

@@ -105,10 +105,10 @@ def test_an_outage_is_waited_for(spark: SparkSession) -> None:
             time.sleep(1)
             registry.failing = None
 
-        mending = threading.Thread(target=repair)
-        mending.start()
+        fixing = threading.Thread(target=repair)
+        fixing.start()
         [result] = results(decoded(records(spark, [framed(1, V1, {"a": 7})]), spec_for(registry)))
-        mending.join()
+        fixing.join()
         assert (result.value.a, result.error) == (7, None)
         assert registry.requests["/schemas/ids/1"] > 1
 

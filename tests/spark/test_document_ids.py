@@ -50,7 +50,7 @@ def parts(message: str) -> list[str]:
     keys=[("a/b", "c", 1), ("a", "b/c", 1), ("a\\", "/b", 1), ("a\\/", "b", 1), ("", None, None), (None, "", None)]
 )
 @example(keys=[("x" * 600, "", 1), ("x" * 600, "", 2), ("\\#", "", 1)])
-def test_an_id_tells_its_key(spark: SparkSession, keys: list[Key]) -> None:
+def test_an_id_shows_its_key(spark: SparkSession, keys: list[Key]) -> None:
     frame = spark.createDataFrame(keys, "a STRING, b STRING, c BIGINT")
     columns = [(frame[each.name], each.dataType) for each in frame.schema.fields]
     ids = [str(row[0]) for row in frame.select(id_of(columns)).collect()]

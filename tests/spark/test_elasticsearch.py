@@ -1,4 +1,4 @@
-"""A feed into a search server, as its sink does it; OpenSearch, behind a gate that fails as a test wants it."""
+"""A feed into a search server, as its sink does it; OpenSearch, behind a gate that fails as a test requires."""
 
 from __future__ import annotations
 
@@ -364,7 +364,7 @@ def test_a_topic_that_was_made_again_would_take_the_ids_of_the_one_before(shop: 
     moved = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "id-two"})
     move = Move(reason="accepted-loss", positions={("topic", 0): (10, 0)}, left_ids={"topic": "id-one"})
     index.land_move(Commit(shop.name, 0, moved, fence=shop.fence, move=move), commit_id=uuid.uuid4().hex)
-    with pytest.raises(CheckpointMismatch, match="was made again"):
+    with pytest.raises(CheckpointMismatch, match="was recreated"):
         shop.land(index, shop.rows(1), 1, batch=0, start=0, topic_id="id-two")
     assert shop.documents()["topic/0/0"]["v"] == "v0"
 
@@ -379,7 +379,7 @@ def test_an_index_that_is_removed_is_not_begun_again_in_silence(shop: SearchFeed
     with pytest.raises(CheckpointMismatch, match="was removed"):
         index.follow(shop.rows(0).schema)
     assert index.position() is None
-    # A new driver begins anew, as the start decides: above the versions of before.
+    # A new driver starts over, as the start decides: above the versions of before.
     shop.land(shop.started(), shop.rows(10), batch=0, start=0)
     assert len(shop.documents()) == 10
 

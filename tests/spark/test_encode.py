@@ -118,7 +118,7 @@ def test_no_key_column(spark: SparkSession) -> None:
         settle(spark.sql("SELECT 1 AS id"), format="json", topic="t", key="nr")
 
 
-def test_confluent_avro_wants_a_registry(spark: SparkSession) -> None:
+def test_confluent_avro_requires_a_registry(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="needs a schema registry"):
         settle(spark.sql("SELECT 1 AS id"), topic="t")
 

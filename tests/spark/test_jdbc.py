@@ -203,12 +203,12 @@ def test_offsets_that_are_no_order_are_refused(upserts: JdbcFeed) -> None:
         move=Move("accepted-loss", {("topic", 0): (10, 0)}, left_ids={"topic": "id-one"}),
     )
     table.land_move(moved, commit_id=uuid.uuid4().hex)
-    with pytest.raises(CheckpointMismatch, match="was made again"):
+    with pytest.raises(CheckpointMismatch, match="was recreated"):
         upserts.land(table, upserts.changes([(1, "a", "y", 0, 0)]), start=0, topic_id="id-two")
     assert upserts.select("id, v") == [(1, "x")]
 
 
-def test_keys_are_told_apart_by_every_letter(upserts: JdbcFeed, spark: SparkSession) -> None:
+def test_keys_differ_by_every_letter(upserts: JdbcFeed, spark: SparkSession) -> None:
     upserts.settings = {"mode": "upsert", "keys": ["city", "v"]}
     table = upserts.started()
     cities = ["a", "A", "ä", "a ", "", "é", "e"]
@@ -226,14 +226,14 @@ def test_columns_follow_the_rows(shop: JdbcFeed, spark: SparkSession) -> None:
         table.follow(spark.sql("SELECT 'x' AS id, DATE '2026-01-01' AS f, 'y' AS more").schema)
 
 
-def test_tables_that_cannot_serve_are_told(upserts: JdbcFeed) -> None:
+def test_tables_that_cannot_serve_are_reported(upserts: JdbcFeed) -> None:
     name = upserts.quoted("rows_of_shop")
     columns = "city TEXT, v TEXT, kafka_topic TEXT, kafka_partition INT, kafka_offset BIGINT"
     upserts.server.execute(f"CREATE TABLE {name} (id BIGINT, {columns})")
     with pytest.raises(ConfigError, match="no unique index of the table has just the keys: id"):
         upserts.started()
     upserts.server.execute(f"ALTER TABLE {name} ADD UNIQUE (id)", f"ALTER TABLE {name} ADD COLUMN must INT NOT NULL")
-    with pytest.raises(ConfigError, match="wants values that the rows do not have: must"):
+    with pytest.raises(ConfigError, match="requires values that the rows do not have: must"):
         upserts.started()
     upserts.server.execute(f"ALTER TABLE {name} DROP COLUMN must")
     upserts.land(upserts.started(), upserts.changes([(1, "a", "x", 0, 0)]))

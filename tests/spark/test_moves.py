@@ -185,7 +185,7 @@ def test_what_an_engine_without_the_check_rolls_back_is_not_known_any_more(table
     assert table.covered() is None
 
 
-def test_where_nothing_tells_the_position_a_move_can_say_it(table: Table) -> None:
+def test_where_nothing_shows_the_position_a_move_can_say_it(table: Table) -> None:
     table.plain(100)
     before = table.head()
     table.land(0, 4)

@@ -1,4 +1,4 @@
-"""What only a REST catalog does: answers that tell nothing, and properties that nobody guards."""
+"""What only a REST catalog does: answers that say nothing, and properties that are not guarded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.servers.rest_catalog import Fault
 
 rest_only = pytest.mark.parametrize("catalog", ["rest"], indirect=True)
 
-# Whether the batch is there in the end; if it is not, the driver is told so, and it can land again.
+# Whether the batch is there in the end; if it is not, the driver is notified, and it can land again.
 LANDS: dict[Fault, bool] = {
     "not-applied-503": False,
     "not-applied-500": False,
@@ -113,7 +113,7 @@ def test_whatever_the_answer_the_upkeep_lease_is_had_or_not_and_the_table_is_who
     table.land(0, 2)
     lease = Lease(table.spark, table.ledger().loaded(), name=table.name)
     catalog.server.fail_next(fault)
-    # Where it is not told, nobody else may have it until it ends, and it can be taken again.
+    # Where it is not notified, no other driver may have it until it ends, and it can be taken again.
     with suppress(Py4JJavaError):
         assert lease._take() is None
     catalog.server.fail_next()

@@ -215,7 +215,7 @@ def test_a_topic_that_was_made_again_is_older_only_by_a_word(plain: Upserts) -> 
     move = Move("accepted-loss", {("topic", 0): (9, 0)}, {"topic": "one"})
     begun = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "two"})
     plain.table.ledger.land_move(Commit("shop", 0, begun, plain.fence, move=move), commit_id="again")
-    with pytest.raises(CheckpointMismatch, match="topic topic was made again"):
+    with pytest.raises(CheckpointMismatch, match="topic topic was recreated"):
         plain.land(0, 2, [(1, "a", "y", 0, 1)], topic_id="two")
     plain.spark.sql(f"UPDATE {plain.name} SET kafka_offset = NULL")
     plain.spark.sql(f"ALTER TABLE {plain.name} UNSET TBLPROPERTIES ('lakefeed.offsets-of.topic')")
@@ -260,7 +260,7 @@ def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
                 pool.submit(one.land, batch * 10, batch * 10 + 10, changes),
                 pool.submit(other.land, same, theirs, commit_id=uuid.uuid4().hex),
             ]
-            # Whoever commits second has to see the rows of the first.
+            # The second committer has to see the rows of the first.
             assert sum(landing.result() or 0 for landing in landings) == 10
     assert one.rows("id") == [(key,) for key in range(30)]
 

@@ -137,8 +137,8 @@ def differences(found: pa.Table, expected: pa.Table) -> list[Any]:
     connection.register("found", found.select(expected.column_names))
     connection.register("expected", expected)
     rows: list[Any] = connection.execute(
-        "(SELECT 'too much', * FROM (FROM found EXCEPT ALL FROM wanted)) UNION ALL "
-        "(SELECT 'missing', * FROM (FROM wanted EXCEPT ALL FROM found)) LIMIT 20"
+        "(SELECT 'too much', * FROM (FROM found EXCEPT ALL FROM expected)) UNION ALL "
+        "(SELECT 'missing', * FROM (FROM expected EXCEPT ALL FROM found)) LIMIT 20"
     ).fetchall()
     return rows
 

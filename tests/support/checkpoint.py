@@ -28,7 +28,7 @@ def checkpoint_session(folder: Path) -> Iterator[SparkSession]:
 
 
 def introduce(spark: SparkSession, bucket: Bucket) -> None:
-    """Tells S3A where the bucket is, by options of this bucket alone."""
+    """Configures where S3A finds the bucket, by options of this bucket alone."""
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in s3a_options(bucket).items():
         conf.set(key, value)

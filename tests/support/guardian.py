@@ -38,7 +38,7 @@ def watch(grace_seconds: float = GRACE_SECONDS) -> None:
     assert guardian.stdin is not None
     os.dup(guardian.stdin.fileno())  # Stays open until this process is gone.
     guardian.stdin.close()
-    guardian.returncode = 0  # Nobody waits for it.
+    guardian.returncode = 0  # No one waits for it.
 
 
 def mark() -> dict[str, str]:

@@ -86,7 +86,7 @@ def watched(server: Server) -> Iterator[list[tuple[int, int]]]:
 
 @contextmanager
 def sleeping_ledger(server: Server, seconds: float) -> Iterator[None]:
-    """Each commit sleeps in its transaction, when its rows are in the table and nobody sees them yet."""
+    """Each commit sleeps in its transaction, when its rows are in the table and no reader sees them yet."""
     if isinstance(server, PostgreSQL):
         server.execute(
             f"CREATE FUNCTION nap() RETURNS trigger LANGUAGE plpgsql AS "

@@ -1,4 +1,4 @@
-"""A pipeline file without a mistake, and the environment that it wants."""
+"""A pipeline file without a mistake, and the environment that it needs."""
 
 from __future__ import annotations
 

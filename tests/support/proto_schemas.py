@@ -375,7 +375,7 @@ class Schemas:
         return chance.choice([0, 1, low, high, chance.randrange(low, high)])
 
     def payload(self, kind: Any) -> bytes:
-        """A message's bytes: whole, in two pieces, or with fields that nobody knows."""
+        """A message's bytes: whole, in two pieces, or with unknown fields."""
         self._left = 200
         whole = bytes(self.fill(kind()).SerializeToString())
         roll = self.chance.random()

@@ -17,7 +17,7 @@ class RegistryInAThread:
     Attributes:
         schemas: id to the answer's JSON object.
         versions: (subject, version) to the answer's JSON object.
-        credentials: ``user:password`` that it wants; None for none.
+        credentials: ``user:password`` that it requires; None for none.
         failing: HTTP status of every answer; None for proper ones.
         raw: body of every answer; None for proper ones.
         requests: how often each path was asked for.

@@ -58,7 +58,7 @@ class Case:
         sink: its block.
         read: what is in it now, each zip with its hits; one row for each record in append mode.
         exactly_once: whether it claims that.
-        repeated: rows of the batch that was cut off, which the run tells that they may be there twice.
+        repeated: rows of the batch that was cut off, which the run reports that they may be there twice.
     """
 
     mode: str

@@ -27,7 +27,7 @@ def run_as_planned(
     Args:
         pipeline: the pipeline.
         lake: the session.
-        notes: gets what the run tells.
+        notes: gets the notes of the run.
         accept_loss: as for the run, which then does what the others say is refused.
         plans: compare the plan too, which takes longer; always done where a start is no ordinary one.
         counts: the plan's offsets all hold a record, so that the run has to read as many.

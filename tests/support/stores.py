@@ -178,7 +178,7 @@ def running_store(name: str, *, embedded: Callable[[], Endpoints], home: Path) -
 
     Args:
         name: ``s3proxy`` is the embedded stack's; the others run in ``home``.
-        embedded: starts the stack, if it is wanted.
+        embedded: starts the stack, if it is requested.
         home: a directory.
     """
     program, _, versioned = name.partition("-")

@@ -1,4 +1,4 @@
-"""What is checked before a feed starts, and by whoever verifies it from outside."""
+"""What is checked before a feed starts, and by a verification from outside."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ AT_THE_START = (
         f"{START}a_move_that_the_checkpoint_does_not_know_wins_over_it",
     ),
     python(
-        "start: lost records are given up only when told to",
+        "start: lost records are given up only when asked to",
         "feed/recovery",
         "if not accept_loss:",
         "if False:",
-        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+        f"{START}records_that_are_lost_are_given_up_only_when_asked_to",
     ),
     python(
         "start: no loss without a place to record it",
@@ -89,25 +89,25 @@ AT_THE_START = (
         f"{START}without_a_ledger_no_loss_can_be_accepted",
     ),
     python(
-        "start: a topic that was made again",
+        "start: a topic that was recreated",
         "feed/data_loss",
         "first and first != described.topic_id:",
         "False:",
-        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+        f"{START}records_that_are_lost_are_given_up_only_when_asked_to",
     ),
     python(
         "start: records removed before they were read",
         "feed/data_loss",
         "elif position < found.start_offset:",
         "elif False:",
-        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+        f"{START}records_that_are_lost_are_given_up_only_when_asked_to",
     ),
     python(
         "start: a topic that ends before the feed's position",
         "feed/data_loss",
         "elif position > found.end_offset:",
         "elif False:",
-        f"{START}records_that_are_lost_are_given_up_only_when_told_to",
+        f"{START}records_that_are_lost_are_given_up_only_when_asked_to",
     ),
     python(
         "start: a Parquet log that is ahead of the checkpoint",
@@ -150,11 +150,11 @@ ON_THE_MOVE = (
         f"{REWIND}what_cannot_be_is_refused",
     ),
     python(
-        "rewind: records left unread only when told to",
+        "rewind: records left unread only when asked to",
         "operations/rewind/plan",
         "if forward and not accept_loss:",
         "if False:",
-        f"{REWIND}records_are_left_unread_only_when_told_to",
+        f"{REWIND}records_are_left_unread_only_when_asked_to",
     ),
     python(
         "rewind: a feed that has gone on since",
@@ -164,7 +164,7 @@ ON_THE_MOVE = (
         f"{OFFSETS}a_rewind_is_refused_if_the_feed_has_gone_on_since_it_was_planned",
     ),
     python(
-        "run: a topic that is made again in mid-run",
+        "run: a topic that is recreated in mid-run",
         "records/sources/topic_ids",
         "if self._ids.setdefault(name, topic_id) != topic_id:",
         "if False:",
@@ -181,7 +181,7 @@ VERIFYING = (
         f"{VERIFY}a_commit_that_is_gone_leaves_a_gap_wherever_it_had_offsets",
     ),
     python(
-        "verify: a topic that was made again, or overtakes the feed",
+        "verify: a topic that was recreated, or overtakes the feed",
         "operations/verify/audit",
         "*_topics(evidence),",
         "",

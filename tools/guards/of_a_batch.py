@@ -103,7 +103,7 @@ BEFORE_THE_COMMIT = (
         "config/kafka_options",
         '"kafka.isolation.level": "read_committed",',
         "",
-        "tests/integration/test_verify.py::test_offsets_without_a_record_are_told_from_lost_ones",
+        "tests/integration/test_verify.py::test_offsets_without_a_record_are_distinguished_from_lost_ones",
     ),
     python(
         "checkpoint: of another feed",
@@ -124,7 +124,7 @@ BEFORE_THE_COMMIT = (
         "checkpoint/EntryOutput",
         "writeId, exclusive && conditional)",
         "writeId, false)",
-        f"{MANAGER}the_second_writer_of_an_entry_is_told_by_hadoops_exception",
+        f"{MANAGER}the_second_writer_of_an_entry_is_notified_by_hadoops_exception",
     ),
     java(
         "checkpoint: an entry whose answer is lost is one's own",

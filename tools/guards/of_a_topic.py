@@ -1,4 +1,4 @@
-"""Guards of the Kafka sink and of the reader that tells its copies."""
+"""Guards of the Kafka sink and of the reader that recognizes its copies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IN_A_TOPIC = (
         f"{COPIES}each_row_comes_once_over_batches_and_restarts",
     ),
     python(
-        "copies: equal rows of a batch are told apart",
+        "copies: equal rows of a batch are distinguished",
         "sinks/kafka_records",
         "sf.row_number().over(equal) - 1",
         "sf.lit(0)",

@@ -76,7 +76,7 @@ IN_AN_INDEX = (
         "sinks/elasticsearch/documents",
         'for each in ("\\\\", "/"):',
         "for each in ():",
-        f"{IDS}an_id_tells_its_key",
+        f"{IDS}an_id_shows_its_key",
     ),
     python(
         "elasticsearch: rows of one record each",

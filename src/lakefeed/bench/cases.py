@@ -19,7 +19,7 @@ SINKS: tuple[Sink, ...] = get_args(Sink)
 CHECKPOINT_CLASS: Mapping[Manager, str] = {
     "abortable": "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager",
 }
-"""The managers that plain Spark has to be told; its own default is none of them."""
+"""The managers that plain Spark is configured with; its own default is none of them."""
 
 
 @dataclass(frozen=True, kw_only=True)

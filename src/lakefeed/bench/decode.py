@@ -96,7 +96,7 @@ def compare(
         rows: how many; they have to fit into the driver's memory.
         rounds: how often each takes its turn.
         warm_up: rounds before, which do not count.
-        say: told what happens.
+        say: called with each line of progress.
     """
     from pyspark import StorageLevel
     from pyspark.sql import functions as sf
@@ -161,7 +161,7 @@ def _in_turns(
 
 
 def _task_cpu(spark: SparkSession, frame: DataFrame, *, group: str) -> int:
-    """Computes every row for nobody; the CPU time of the tasks in nanoseconds."""
+    """Computes every row without keeping any; the CPU time of the tasks in nanoseconds."""
     context = spark.sparkContext
     context.setJobGroup(group, group)
     frame.write.format("noop").mode("overwrite").save()
@@ -175,7 +175,7 @@ def _task_cpu(spark: SparkSession, frame: DataFrame, *, group: str) -> int:
 
 @contextmanager
 def _registry(case: Case) -> Iterator[str]:
-    """A schema registry that has the one schema: as decoding wants it, and over as soon as it is known."""
+    """A schema registry that has the one schema: as decoding expects it, and over as soon as it is known."""
     answer = json.dumps({"schema": case.schema}).encode()
 
     class Answers(BaseHTTPRequestHandler):

@@ -51,7 +51,7 @@ def fill_topic(connection: Connection, work: Workload, endpoints: Endpoints) -> 
 
 
 def run_case(connection: Connection, case: Case, work: Workload, endpoints: Endpoints) -> None:
-    """Lands the topic; says what the meter has counted; when told to go on, counts the rows of a Parquet sink."""
+    """Lands the topic; says what the meter has counted; on request, counts the rows of a Parquet sink."""
     if case.manager == "lakefeed":
         spark = _lakefeed(case, work, endpoints)
     else:

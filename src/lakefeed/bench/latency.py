@@ -82,7 +82,7 @@ def measure(
         endpoints: the servers.
         trigger: as a pipeline file has it.
         load: what is sent.
-        say: told what happens.
+        say: called with each line of progress.
 
     Raises:
         LakefeedError: the pipeline failed, or no record came through.

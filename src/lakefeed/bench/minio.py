@@ -45,7 +45,7 @@ class Kept:
 
 
 class MinioClient:
-    """``mc``, built at its first use and told the endpoint by its environment: no secret on a command line.
+    """``mc``, built at its first use and given the endpoint by its environment: no secret on a command line.
 
     Args:
         endpoints: of a local stack whose store is MinIO.
@@ -86,7 +86,7 @@ class MinioClient:
         return [str(MC.path), "--json", *arguments]
 
     def environment(self) -> dict[str, str]:
-        """The environment that tells mc its configuration: alias, address and keys."""
+        """The environment that configures mc: alias, address and keys."""
         scheme, _, address = self._endpoints.s3_endpoint.partition("://")
         secret = self._endpoints.secret_key.get_secret_value()
         return {

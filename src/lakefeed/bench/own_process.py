@@ -29,7 +29,7 @@ class _Failed:
 
 
 class Conversation:
-    """What a job in its process says, and what it is told."""
+    """The messages from and to a job in its own process."""
 
     def __init__(self, connection: Connection, *, log: Path) -> None:
         self._connection = connection

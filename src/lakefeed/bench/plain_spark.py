@@ -47,7 +47,7 @@ def settings(case: Case, endpoints: Endpoints, *, conf: Mapping[str, str]) -> di
         f"{catalog}.jdbc.schema-version": "V1",
         f"{catalog}.warehouse": case.warehouse,
         f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        # Iceberg's default, its apache client, wants a newer SDK than Hadoop's: it does not start.
+        # Iceberg's default, its apache client, needs a newer SDK than Hadoop's: it does not start.
         f"{catalog}.http-client.type": "urlconnection",
         f"{catalog}.client.region": endpoints.region,
         f"{catalog}.s3.endpoint": endpoints.s3_endpoint,

@@ -94,7 +94,7 @@ class Bench:
     """Cases on one running stack whose store is MinIO.
 
     Args:
-        endpoints: the stack; nobody else may use it meanwhile, as every request counts.
+        endpoints: the stack; nothing else may use it meanwhile, as every request counts.
         home: a directory for traces and logs.
         say: called with what is about to happen.
     """

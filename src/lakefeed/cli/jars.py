@@ -81,7 +81,7 @@ def verify(context: click.Context, groups: tuple[str, ...], output: str) -> None
         counts = Counter(states.values())
         echo(", ".join(f"{counts[state]} {state}" for state in ("ok", "missing", "damaged")))
         if wrong:
-            echo("mend with: lakefeed jars fetch")
+            echo("fix with: lakefeed jars fetch")
 
     emit(output, {"ok": len(states) - len(wrong), "wrong": wrong}, text)
     if wrong:

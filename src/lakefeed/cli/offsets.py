@@ -35,7 +35,7 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
     Changes nothing, and may run beside the feed. Starts Spark only if the transform changed since the last start, since
     only Spark knows what state a transform keeps.
 
-    Exit status: 0 if a start would go on, 1 if it would be refused.
+    Exit status: 0 if a start would resume, 1 if it would be refused.
     """
     from lakefeed.clients.spark.session import log_path
     from lakefeed.pipeline import Pipeline
@@ -89,7 +89,7 @@ def rewind(
 ) -> None:
     """Move PIPELINE to other offsets: ledger, rows, dead letters, checkpoint and monitoring group together.
 
-    --to table leaves the feed where its table is and makes the checkpoint anew. A driver that runs is stopped at its
+    --to table leaves the feed where its table is and recreates the checkpoint. A driver that runs is stopped at its
     next commit. Whatever is cut off is completed by the next start, or by the same command once more.
     """
     from lakefeed.clients.spark.session import log_path
@@ -147,7 +147,7 @@ def _print_survey(found: FeedStatus) -> None:
 
 def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
     if not agreed.moves:
-        echo(f"{agreed.feed} stays where {agreed.table} is; a checkpoint is made anew", err=err)
+        echo(f"{agreed.feed} stays where {agreed.table} is; the checkpoint is recreated", err=err)
     else:
         echo(f"{agreed.feed} in {agreed.table}:", err=err)
         lines: list[tuple[str, ...]] = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option(
     "--schema-file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Avro schema, .proto file or JSON Schema, as --encode wants it; for json and csv an Avro schema.  "
+    help="Avro schema, .proto file or JSON Schema, as --encode expects it; for json and csv an Avro schema.  "
     "[default: the subject's latest; if it has none, one made from the rows]",
 )
 @click.option("--message", metavar="NAME", help="Message of a Protobuf schema.  [default: its first]")
@@ -133,10 +133,10 @@ class _Order:
         """Raises ConfigError for options that contradict each other."""
         for wrong, what, hint in (
             ((self.path is None) == (self.generate is None), "give either --file or --generate", None),
-            (self.generate is not None and self.rows is None, "--generate wants --rows", "--rows 1000000"),
+            (self.generate is not None and self.rows is None, "--generate requires --rows", "--rows 1000000"),
             (self.rows is not None and self.generate is None, "--rows belongs to --generate", None),
             (self.stream and self.path is None, "--stream follows the folder that --file names", None),
-            (self.stream and self.checkpoint is None, "--stream wants --checkpoint", "--checkpoint PATH"),
+            (self.stream and self.checkpoint is None, "--stream requires --checkpoint", "--checkpoint PATH"),
             (self.checkpoint is not None and not self.stream, "--checkpoint belongs to --stream", None),
             (
                 self.subject is not None and not self._is_framed,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--accept-loss",
     is_flag=True,
-    help="Go on although records were lost unread, or a topic was made again; the ledger says so.",
+    help="Resume although records were lost unread, or a topic was recreated; the ledger records it.",
 )
 @click.option("--batch", is_flag=True, help="Land all records that are there now in one commit, without a stream.")
 @click.option("--since", metavar="TIME", help="With --batch: from this time on, in ISO 8601.")

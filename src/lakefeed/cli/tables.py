@@ -80,7 +80,7 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
 @click.option("--max-minutes", type=click.FloatRange(0, min_open=True), help="Begin no new piece of work after that.")
 @click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep job's end.")
 @click.option("--measure-scan", is_flag=True, help="Read all rows before and after, and say how long it took.")
-@click.option("--every", metavar="TIME", help="Go on for ever, a look each '1 hour'; until SIGTERM or Ctrl-C.")
+@click.option("--every", metavar="TIME", help="Repeat for ever, every '1 hour'; until SIGTERM or Ctrl-C.")
 @click.option("--master", help="Spark master.  [default: local[*]]")
 @output_option
 @click.pass_context

@@ -56,7 +56,7 @@ def exchange(
 
     Raises:
         TimeoutError: the answer is not whole in time.
-        OSError: nobody answers, or the connection breaks.
+        OSError: no server answers, or the connection breaks.
         http.client.HTTPException: what answers is no HTTP, or too large.
         ValueError: the address cannot be used.
     """

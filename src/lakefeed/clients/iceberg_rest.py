@@ -20,7 +20,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
     """Logs in and asks for the configuration, with which every REST client begins.
 
     Raises:
-        Unreachable: nobody answers, or with a server's error.
+        Unreachable: no server answers, or one answers with its own error.
         AccessDenied: credential or token are wrong, or the token has expired.
         ResourceMissing: the catalog has no such warehouse.
         ConfigError: what answers is no REST catalog.
@@ -37,7 +37,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
         if token is None and catalog.secrets():
             return  # It answers; how to log in, a property says that only Iceberg's client understands.
         if token is None:
-            what, hint = "wants a login", "set catalogs.<name>.credential or token from the environment"
+            what, hint = "requires a login", "set catalogs.<name>.credential or token from the environment"
         elif catalog.token is not None:
             what = "refuses the token: it is wrong or has expired"
             hint = "renew catalogs.<name>.token; with a credential lakefeed renews its tokens itself"

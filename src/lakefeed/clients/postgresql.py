@@ -84,7 +84,7 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
         timeout: seconds.
 
     Raises:
-        Unreachable: nobody answers.
+        Unreachable: no server answers.
         AccessDenied: user or password are wrong, or the user may not open the database.
         ResourceMissing: there is no such database.
     """

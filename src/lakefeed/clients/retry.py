@@ -14,10 +14,10 @@ Done = TypeVar("Done")
 def patiently(
     attempt: Callable[[], Done], *, passes: Callable[[Exception], bool], seconds: float = PATIENCE_SECONDS
 ) -> Done:
-    """What an attempt returns; made again as long as its error may pass.
+    """Return what an attempt returns; retry while its error may pass.
 
     Args:
-        attempt: may be made again.
+        attempt: must be safe to repeat.
         passes: whether it may succeed a moment after this error.
         seconds: for how long, at most.
     """

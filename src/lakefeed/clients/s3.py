@@ -28,11 +28,11 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
     Args:
         bucket: its name.
         s3: the store.
-        keys: None to ask without a signature: then only a missing bucket or store can be told.
+        keys: None to ask without a signature: then only a missing bucket or store is noticed.
         timeout: seconds for each attempt, from the connection to the last byte.
 
     Raises:
-        Unreachable: nobody answers, or with a server's error.
+        Unreachable: no server answers, or one answers with its own error.
         AccessDenied: the keys are wrong, or may not list the bucket.
         ResourceMissing: there is no such bucket.
         ConfigError: another region's bucket, or what answers is no S3 store.

@@ -100,7 +100,7 @@ class OneOf(Model):
         given = self._given()
         if len(given) != 1:
             have = f"has {' and '.join(given)}" if given else "has none"
-            raise ValueError(f"exactly one of {', '.join(self.__kinds__)} is wanted; this block {have}")
+            raise ValueError(f"exactly one of {', '.join(self.__kinds__)} is required; this block {have}")
         return self
 
     def _given(self) -> list[str]:

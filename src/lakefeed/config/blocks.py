@@ -131,7 +131,7 @@ class PipelineBlocks(Model):
     source: Source
     decode: Decode = Field(
         default_factory=lambda: Decode(raw=RawDecode()),
-        description="How records become columns. Wanted for Kafka and Kinesis alone: others' rows come decoded.",
+        description="How records become columns. Required for Kafka and Kinesis only: others' rows come decoded.",
     )
     schema_: SchemaChange = Field(
         default_factory=SchemaChange,
@@ -161,9 +161,9 @@ class PipelineBlocks(Model):
     )
     checkpoint: str = Field(
         "",
-        description="Checkpoint location: s3a://bucket/path, for this pipeline alone. Wanted, unless each topic has a "
-        "table of its own: then the tables' ledgers are all that there is; or the sink is memory or console: then each "
-        "run may begin anew.",
+        description="Checkpoint location: s3a://bucket/path, for this pipeline only. Required, unless each topic "
+        "has a table of its own: then the tables' ledgers are enough; or the sink is memory or console: then each "
+        "run may start over.",
     )
     budget: Budget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = Field(
@@ -227,7 +227,7 @@ class PipelineBlocks(Model):
         """The source, where it is Kafka.
 
         Raises:
-            ConfigError: it is another, of which what is asked for cannot be told.
+            ConfigError: it is another, for which the question has no answer.
         """
         if self.source.kafka is None:
             raise ConfigError(

@@ -96,13 +96,13 @@ class Catalog(Model):
 
     @model_validator(mode="after")
     def _fits_type(self) -> Catalog:
-        wanted = _URIS[self.type]
-        if wanted and not self.uri.startswith(wanted):
-            raise ValueError(f"the uri of a {self.type} catalog starts with {' or '.join(wanted)}")
-        if not wanted and self.uri:
+        requested = _URIS[self.type]
+        if requested and not self.uri.startswith(requested):
+            raise ValueError(f"the uri of a {self.type} catalog starts with {' or '.join(requested)}")
+        if not requested and self.uri:
             raise ValueError("a glue catalog has no uri: s3.region says where it is")
         if self.type != "rest" and self.warehouse is None:
-            raise ValueError(f"a {self.type} catalog wants a warehouse: s3://bucket/path")
+            raise ValueError(f"a {self.type} catalog requires a warehouse: s3://bucket/path")
         for kind, names in _OF_KIND.items():
             given = [name for name in names if getattr(self, name)]
             if kind != self.type and given:
@@ -158,7 +158,7 @@ class Catalog(Model):
         return {**named, **shown(self.properties)}
 
     def secrets(self) -> dict[str, SecretStr]:
-        """Iceberg's properties for this catalog that nobody may see."""
+        """Iceberg's properties for this catalog that must stay secret."""
         known = {"jdbc.password": self.password, "credential": self.credential, "token": self.token}
         named = {key: secret for key, secret in known.items() if secret is not None}
         return {**named, **hidden(self.properties)}

@@ -1,4 +1,4 @@
-"""The columns that rows have, as far as the pipeline file tells; and the settings that name columns."""
+"""The columns that rows have, as far as the pipeline file says; and the settings that name columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None
 
     Args:
         config: the pipeline.
-        columns: those of the values, where they are known from elsewhere. Default: as the file tells.
+        columns: those of the values, where they are known from elsewhere. Default: as the file says.
     """
     decoded = decoded_columns(config) if columns is None else [*columns, *_added(config)]
     if decoded is None:

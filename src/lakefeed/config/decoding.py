@@ -43,9 +43,9 @@ class AvroDecode(Model):
     @model_validator(mode="after")
     def _a_schema_from_somewhere(self) -> AvroDecode:
         if self.registry is None and self.schema_file is None:
-            raise ValueError("avro wants a registry (framed values) or a schema_file (values without header)")
+            raise ValueError("avro requires a registry (framed values) or a schema_file (values without header)")
         if self.registry is None and self.subject is not None:
-            raise ValueError("subject wants a registry")
+            raise ValueError("subject requires a registry")
         if self.registry is None and self.subjects:
             raise ValueError("subjects requires a registry")
         return self
@@ -74,10 +74,10 @@ class ProtobufDecode(Model):
     def _one_schema(self) -> ProtobufDecode:
         if (self.registry is None) == (self.schema_file is None):
             raise ValueError(
-                "protobuf wants either a registry (framed values) or a schema_file (values without header)"
+                "protobuf requires either a registry (framed values) or a schema_file (values without header)"
             )
         if self.registry is None and self.subject is not None:
-            raise ValueError("subject wants a registry")
+            raise ValueError("subject requires a registry")
         if self.schema_file is not None and self.schema_file.suffix == ".proto":
             _check_message(self.schema_file, self.message)
         return self
@@ -110,7 +110,7 @@ class JsonDecode(Model):
     @model_validator(mode="after")
     def _one_schema(self) -> JsonDecode:
         if [self.schema_ddl, self.schema_file, self.schema_].count(None) != 2:
-            raise ValueError("json wants one of schema_ddl, schema_file and schema: sample")
+            raise ValueError("json requires one of schema_ddl, schema_file and schema: sample")
         return self
 
 
@@ -128,13 +128,13 @@ class CsvDecode(Model):
     @classmethod
     def _one_character(cls, character: str) -> str:
         if len(character) != 1 or not character.isascii() or character in "\r\n":
-            raise ValueError("one ASCII character is wanted")
+            raise ValueError("one ASCII character is expected")
         return character
 
     @model_validator(mode="after")
     def _one_schema(self) -> CsvDecode:
         if (self.schema_ddl is None) == (self.schema_file is None):
-            raise ValueError("csv wants either schema_ddl or schema_file")
+            raise ValueError("csv requires either schema_ddl or schema_file")
         if self.delimiter == self.quote:
             raise ValueError("delimiter and quote are the same character")
         return self
@@ -226,7 +226,7 @@ def _check_message(file: Path, message: str | None) -> None:
     try:
         text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.read_text("utf-8"), flags=re.DOTALL)
     except (OSError, UnicodeDecodeError):
-        return  # That there is no such file is said by whoever reads the document.
+        return  # That there is no such file is reported where the document is read.
     names: dict[str, int] = {}
     depth = 0
     for found in re.finditer(r"[{}]|\bmessage\s+([A-Za-z_]\w*)\s*(?=\{)", text):

@@ -27,7 +27,7 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = (
-        "update wants mode: upsert and keys; complete cannot be: no request replaces all documents at once"
+        "update requires mode: upsert and keys; complete cannot be: no request replaces all documents at once"
     )
     rewinds: ClassVar[bool] = False
 

@@ -95,7 +95,7 @@ class WindowBudget(Bounds):
     @model_validator(mode="after")
     def _a_bound(self) -> WindowBudget:
         if self.max_rows is None and self.max_share is None:
-            raise ValueError("a window wants max_rows or max_share")
+            raise ValueError("a window requires max_rows or max_share")
         return self
 
 
@@ -107,7 +107,7 @@ class ErrorBudget(Bounds):
     @model_validator(mode="after")
     def _a_bound(self) -> ErrorBudget:
         if self.max_rows is None and self.max_share is None and self.window is None:
-            raise ValueError("an error budget wants max_rows, max_share or a window")
+            raise ValueError("an error budget requires max_rows, max_share or a window")
         return self
 
 

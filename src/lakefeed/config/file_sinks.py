@@ -58,7 +58,7 @@ class FilesSinkConfig(PathSinkConfig):
         None,
         pattern=rf"^({Identifier}\.)?{Identifier}$",
         description="A table of Spark's session catalog (Hive's, where there is one) over the directories: made if it "
-        "is missing, and told of new partitions after each batch.",
+        "is missing, and notified of new partitions after each batch.",
     )
     options: dict[str, Text] = Field(default_factory=dict, description="Spark's options for writing the format.")
 

@@ -70,7 +70,7 @@ def _file(module: str, folder: Path) -> Path | None:
 
 
 def _missing(module: str) -> str | None:
-    """The package of an installed module, if there is none of that name; what is below it, only an import tells."""
+    """The package of an installed module, if there is none of that name; what is below it, only an import shows."""
     package = module.partition(".")[0]
     try:
         return package if importlib.util.find_spec(package) is None else None

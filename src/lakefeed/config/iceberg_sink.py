@@ -38,7 +38,7 @@ class IcebergSinkConfig(SinkConfig):
     mode: Literal["append", "upsert", "overwrite"] = Field(
         "append",
         description="Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which "
-        "transform.output_mode: complete wants.",
+        "transform.output_mode: complete requires.",
     )
     keys: list[str] = Field(default_factory=list, description="With upsert: the columns that a row is known by.")
     order_by: list[str] = Field(
@@ -54,7 +54,7 @@ class IcebergSinkConfig(SinkConfig):
     )
     write: Literal["merge-on-read", "copy-on-write"] = Field(
         "merge-on-read",
-        description="With upsert: write what has changed beside the old files, or write the files anew that it is in.",
+        description="With upsert: write what has changed beside the old files, or rewrite the files that it is in.",
     )
     history: TableTemplate | None = Field(
         None, description="With upsert: a table beside it that every change is appended to."
@@ -68,7 +68,7 @@ class IcebergSinkConfig(SinkConfig):
         return self
 
     guarantee: ClassVar[str] = "exactly-once"
-    other_modes: ClassVar[str] = "update wants mode: upsert and keys, complete wants mode: overwrite"
+    other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:

@@ -25,7 +25,7 @@ class JdbcSinkConfig(SinkConfig):
     """A table of a database, created from the rows' schema if it is missing; PostgreSQL, MariaDB or MySQL."""
 
     guarantee: ClassVar[str] = "exactly-once"
-    other_modes: ClassVar[str] = "update wants mode: upsert and keys, complete wants mode: overwrite"
+    other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
     rewinds: ClassVar[bool] = False
 
     url: str = Field(

@@ -36,7 +36,7 @@ CONSUMER_DEFAULTS: dict[str, str] = {
 PRODUCER_DEFAULTS: dict[str, str] = {
     # none by default. lz4: the cheapest on the CPU of those that shrink rows well.
     "kafka.compression.type": "lz4",
-    # 0 by default: nearly a request a row. 20 ms fill a batch and nobody waits for a bulk load's single row.
+    # 0 by default: nearly a request a row. 20 ms fill a batch and no user waits for a bulk load's single row.
     "kafka.linger.ms": "20",
     # 16 KiB by default, a hundred rows. Memory: up to this for each partition written to.
     "kafka.batch.size": "262144",
@@ -61,8 +61,8 @@ class Option:
     words: tuple[str, ...] = ()
     least: int = 0
 
-    def wants(self, value: object) -> str | None:
-        """What the setting wants, if ``value`` is not that."""
+    def expected_value(self, value: object) -> str | None:
+        """What the setting expects, if ``value`` is not that."""
         if not isinstance(value, str | int | float):
             return "a single value"
         text = str(value).strip()
@@ -262,7 +262,7 @@ def producer_complaints(options: Mapping[str, object]) -> list[Complaint]:
     if merged["kafka.enable.idempotence"] == "true":
         if merged["kafka.acks"] not in ("all", "-1"):
             hint = "write kafka.acks: all, or add kafka.enable.idempotence: false and accept doubled rows"
-            found.append(Complaint(key="kafka.acks", what="an idempotent producer wants acks=all", hint=hint))
+            found.append(Complaint(key="kafka.acks", what="an idempotent producer requires acks=all", hint=hint))
         in_flight = merged.get("kafka.max.in.flight.requests.per.connection", "5")
         if in_flight.isdigit() and int(in_flight) > 5:
             key = "kafka.max.in.flight.requests.per.connection"
@@ -293,9 +293,9 @@ def _complaints(
             found.append(Complaint(key=key, what=f"unknown Kafka {role} setting '{key}'", hint=hint))
         elif not key.startswith(PREFIX):
             found.append(Complaint(key=key, what=f"'{key}' lacks its prefix", hint=f"write {PREFIX}{name}"))
-        elif wanted := option.wants(value):
+        elif expected := option.expected_value(value):
             hint = "OAUTHBEARER is not offered: " + _URL if name == "sasl.mechanism" else None
-            found.append(Complaint(key=key, what=f"'{key}' wants {wanted}", hint=hint))
+            found.append(Complaint(key=key, what=f"'{key}' expects {expected}", hint=hint))
         elif name == "sasl.jaas.config" and (what := _jaas(str(value))):
             hint = f"one of {', '.join(_LOGIN_MODULES)}"
             found.append(Complaint(key=key, what=f"'{key}' {what}", hint=hint))
@@ -316,10 +316,10 @@ def _jaas(value: str) -> str | None:
     bare = re.sub(r'"(?:[^"\\\r\n]|\\.)*"', '""', value)
     # What Kafka's tokenizer would read otherwise could hide a second module: other quotes, comments, line ends.
     if re.search(r"'|//|/\*", bare) or '"' in bare.replace('""', ""):
-        return "wants values in double quotes, each on one line, and no comments"
+        return "requires values in double quotes, each on one line, and no comments"
     entries = [entry.split() for entry in bare.split(";") if entry.strip()]
     if len(entries) != 1:
-        return "wants one login module with its settings, ended by a semicolon"
+        return "requires one login module with its settings, ended by a semicolon"
     if entries[0][0] not in _LOGIN_MODULES:
         return "names a login module that is not allowed"
     return None

@@ -34,7 +34,7 @@ class AvroValue(Model):
     @model_validator(mode="after")
     def _subject_in_a_registry(self) -> AvroValue:
         if self.registry is None and self.subject is not None:
-            raise ValueError("subject wants a registry")
+            raise ValueError("subject requires a registry")
         return self
 
 
@@ -136,11 +136,11 @@ class KafkaSinkConfig(SinkConfig):
         if not isinstance(options, dict):
             return options
         found = producer_complaints(options)
-        told = {each.key for each in found}
+        reported = {each.key for each in found}
         found += [
             Complaint(key=key, what=f"'{key}' has to stay {right[0]}: that no row is lost rests on it")
             for key, right in SAFE.items()
-            if key in options and key not in told and str(options[key]).strip().lower() not in right
+            if key in options and key not in reported and str(options[key]).strip().lower() not in right
         ]
         complain(found)
         return options

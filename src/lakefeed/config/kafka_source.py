@@ -37,7 +37,7 @@ class KafkaSource(Model):
     )
     deduplicate: bool = Field(
         False,
-        description="Leave out the copies that lakefeed's Kafka sink has made where it sent a batch again; told by the "
+        description="Leave out the copies that lakefeed's Kafka sink wrote when it resent a batch, recognized by the "
         "records' headers. Makes the feed one with state.",
     )
     monitoring_group: str | None = Field(

@@ -18,7 +18,7 @@ DELETED = "lakefeed_deleted"
 """Column that says of each change whether it deletes the row of its key."""
 
 POSITION = ("topic", "partition", "offset")
-"""The metadata that each row of an upsert table keeps; what is newer is told by it."""
+"""The metadata that each row of an upsert table keeps; what is newer follows from it."""
 
 POSITION_COLUMNS = tuple(f"kafka_{name}" for name in POSITION)
 TIMESTAMP_COLUMN = "kafka_timestamp"
@@ -42,7 +42,7 @@ class Deletes(Model):
     @model_validator(mode="after")
     def _column_and_values(self) -> Deletes:
         if (self.column is None) != (not self.equals):
-            raise ValueError("delete wants column and equals together, such as {column: op, equals: [d]}")
+            raise ValueError("delete requires column and equals together, such as {column: op, equals: [d]}")
         return self
 
 
@@ -88,13 +88,13 @@ def in_sink(sink: KeyedSink) -> Iterator[Complaint]:
         return
     if not sink.keys and TOPIC_MARK not in sink.table:
         yield Complaint(
-            key="keys", what="mode: upsert wants keys: the columns that a row is known by", hint="keys: [id]"
+            key="keys", what="mode: upsert requires keys: the columns that a row is known by", hint="keys: [id]"
         )
     if repeated := sorted({key for key in sink.keys if [each.lower() for each in sink.keys].count(key.lower()) > 1}):
         yield Complaint(key="keys", what=f"the key {repeated[0]} is there twice")
     for key in sink.keys:
         if key.lower() in (*POSITION_COLUMNS, DELETED):
-            yield Complaint(key="keys", what=f"{key} is of the record, not of what it tells; it cannot be a key")
+            yield Complaint(key="keys", what=f"{key} is of the record, not of its content; it cannot be a key")
     history: str | None = getattr(sink, "history", None)
     if history is not None and history.lower() == sink.table.lower():
         yield Complaint(

@@ -40,7 +40,7 @@ class Tables(Model):
 
     on_failure: OnFailure = Field(
         "pause",
-        description="When a table cannot be written, the others go on: it waits for retry_after (pause) or for the "
+        description="When a table cannot be written, the others continue: it waits for retry_after (pause) or for the "
         "next start (stop). Or the whole job ends (fail).",
     )
     retry_after: str = Field(

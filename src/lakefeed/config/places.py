@@ -65,7 +65,7 @@ def _what(place: Place, other: Place) -> str:
         return f"{place.key} goes where another sink goes: {other.key} is the {which} too"
     why = "rows and dead letters would mix"
     if place.use == other.use:
-        why = "their feeds have one name, and their dead letters could not be told apart"
+        why = "their feeds have one name, and their dead letters could not be distinguished"
     return f"{place.key} and {other.key} are one place, the {which}: {why}"
 
 

@@ -72,7 +72,7 @@ def errors_of(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def exit_status(problems: Iterable[Problem]) -> int:
-    """2 if the user can mend one of them, 1 if only the world is at fault, 0 if none is an error."""
+    """2 if the user can fix one of them, 1 if only the world is at fault, 0 if none is an error."""
     return max((problem.error.exit_status for problem in errors_of(problems)), key=(0, 1, 2).index, default=0)
 
 
@@ -81,7 +81,7 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
 
     Raises:
         LakefeedError: of the problem's own class if there is one error; of the class that all errors share
-            if there are several, else ConfigError if any of them is the user's to mend.
+            if there are several, else ConfigError if any of them is the user's to fix.
     """
     errors = errors_of(problems)
     if not errors:

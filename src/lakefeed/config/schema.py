@@ -1,7 +1,7 @@
 """The JSON Schema of pipeline files, for editors: completion, hover texts, and mistakes underlined while typing.
 
 Made from the models. What the models take and a schema of types alone would underline is let through:
-``${NAME}`` where a number is wanted, ``decode: raw``, ``registry: http://…``, one topic instead of a list.
+``${NAME}`` where a number is expected, ``decode: raw``, ``registry: http://…``, one topic instead of a list.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ Value = TypeVar("Value")
 
 
 class SecretText(str):
-    """A value of a block whose keys are free that nobody may see. It is a text for those who need it."""
+    """A value of a block whose keys are free that must stay secret. Code that needs it reads it as text."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ Scalar = Annotated[str | int | float | bool, KEPT]
 
 
 def is_secret(key: str, value: object) -> bool:
-    """Whether nobody may see the value that a free key has."""
+    """Whether the value of a free key is a secret."""
     return isinstance(value, SecretText | SecretStr) or SECRET_KEY.search(key) is not None
 
 
@@ -64,7 +64,7 @@ def shown(settings: Mapping[str, Value]) -> dict[str, Value]:
 
 
 def hidden(settings: Mapping[str, Any]) -> dict[str, SecretStr]:
-    """The settings that nobody may see."""
+    """The settings that are secret."""
     return {key: SecretStr(plain(value)) for key, value in settings.items() if is_secret(key, value)}
 
 

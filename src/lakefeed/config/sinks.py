@@ -26,7 +26,7 @@ class SinkConfig(Model):
     guarantee: ClassVar[str] = "at-least-once"
     """Exactly-once or at-least-once; docs/sinks.md says under which condition."""
     other_modes: ClassVar[str] = ""
-    """How the sink takes other output modes, if it can be told to."""
+    """How the sink takes other output modes, if it can be configured to."""
     is_lasting: ClassVar[bool] = True
     """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
     rewinds: ClassVar[bool] = True

@@ -79,7 +79,7 @@ class Step(Model):
     @model_validator(mode="after")
     def _one_kind(self) -> Step:
         if [self.sql, self.python, self.deduplicate].count(None) != 2:
-            raise ValueError("a step wants exactly one of sql, python and deduplicate")
+            raise ValueError("a step requires exactly one of sql, python and deduplicate")
         if self.options and self.python is None:
             raise Complaints([Complaint(key="options", what="options are the arguments of a Python function")])
         return self

@@ -41,7 +41,7 @@ def in_pipeline(config: PipelineBlocks) -> Iterator[Complaint]:
             what=f"each table has a history of its own: {TOPIC_MARK} belongs in both of table and history, or in none"
         )
     if not sink.keys and TOPIC_MARK in sink.table and (without := _without_keys(config)):
-        what = f"mode: upsert wants keys, the columns that a row is known by, and {without}"
+        what = f"mode: upsert requires keys, the columns that a row is known by, and {without}"
         yield Complaint(what=what, hint="keys: [id] in sink.iceberg, or in tables.topics for each topic")
     letters = config.dead_letters.table if config.dead_letters else None
     for name, table in (("table", sink.table), ("history", history)):
@@ -112,16 +112,16 @@ def tombstones_delete(config: PipelineBlocks) -> bool:
 
 
 def kept_metadata(config: PipelineBlocks) -> tuple[str, ...]:
-    """``decode.metadata``, and what else the sink wants: an upsert keeps it; headers or a document's id tell it."""
-    wanted: list[str] = list(config.decode.metadata)
+    """``decode.metadata``, and what else the sink requires: an upsert keeps it; headers or a document's id carry it."""
+    requested: list[str] = list(config.decode.metadata)
     sink = upserting(config)
     if (config.sink.kafka is not None or is_named_by_position(config.sink)) and not config.sinks:
-        wanted += [name for name in POSITION if name not in wanted]
+        requested += [name for name in POSITION if name not in requested]
     if sink is not None:
-        wanted += [name for name in POSITION if name not in wanted]
+        requested += [name for name in POSITION if name not in requested]
         named = {column.lower() for column in (*sink.keys, *sink.order_by)}
-        wanted += [name for name in ("key", "timestamp") if f"kafka_{name}" in named and name not in wanted]
-    return tuple(wanted)
+        requested += [name for name in ("key", "timestamp") if f"kafka_{name}" in named and name not in requested]
+    return tuple(requested)
 
 
 def is_named_by_position(sink: SinkChoice) -> bool:

@@ -1,4 +1,4 @@
-"""What the blocks of a pipeline file want of each other: each rule tells what does not fit."""
+"""Validation rules that span several blocks of the pipeline file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def misfits(config: PipelineBlocks) -> Iterator[Complaint]:
 def _place_for_dead_letters(config: PipelineBlocks) -> Iterator[Complaint]:
     if config.dead_letters is not None:
         return
-    wanted = [f"expect.{name}" for name, each in config.expect.items() if each.on_violation == "dead_letter"]
-    wanted += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
-    if wanted:
-        yield Complaint(what=f"{wanted[0]} makes dead letters, and dead_letters does not say where they go")
+    requested = [f"expect.{name}" for name, each in config.expect.items() if each.on_violation == "dead_letter"]
+    requested += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
+    if requested:
+        yield Complaint(what=f"{requested[0]} makes dead letters, and dead_letters does not say where they go")
 
 
 def _no_circle(config: PipelineBlocks) -> Iterator[Complaint]:
@@ -39,7 +39,7 @@ def _real_time(config: PipelineBlocks) -> Iterator[Complaint]:
     why = f"trigger: {triggers.REAL_TIME} hands each record on by itself, from Kafka to Kafka"
     if config.source.kafka is None or config.sink.kafka is None or config.sinks:
         what = f"source.{config.source.kind}" if config.source.kafka is None else f"sink.{config.sink.kind}"
-        yield Complaint(what=f"{why}; {'several sinks' if config.sinks else what} wants batches: trigger: 1 second")
+        yield Complaint(what=f"{why}; {'several sinks' if config.sinks else what} requires batches: trigger: 1 second")
         return
     blocks = {
         "dead_letters": "are written when a batch is judged",
@@ -113,9 +113,9 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[Complaint]:
     streams = config.transform.streams if config.transform is not None else {}
     if not streams:
         return
-    wanted = sorted(each.topic for each in streams.values())
+    requested = sorted(each.topic for each in streams.values())
     topics = config.source.kafka.topics if config.source.kafka is not None else None
-    if topics is None or wanted != sorted(topics):
+    if topics is None or requested != sorted(topics):
         yield Complaint(
             what="transform.streams has each topic of source.kafka.topics once, and no other: a record that is in no "
             "stream, or in two, would not be counted once"
@@ -124,7 +124,7 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[Complaint]:
         yield Complaint(what="transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
 
 
-def _what_records_want(config: PipelineBlocks) -> Iterator[Complaint]:
+def _record_requirements(config: PipelineBlocks) -> Iterator[Complaint]:
     if config.source.numbered is None:
         return
     if "decode" not in config.model_fields_set:
@@ -145,7 +145,7 @@ def _kinesis(config: PipelineBlocks) -> Iterator[Complaint]:
         yield Complaint(what="dead letters of a stream of Kinesis are kept in a table", hint="dead_letters.table")
     if (keyed := upserts.upserting(config)) is not None and not keyed.order_by:
         yield Complaint(
-            what="after a split or a merge a key's changes go to another shard, which numbers its records anew: "
+            what="after a split or a merge a key's changes go to another shard, with its own numbers: "
             "nothing says then which change is newer",
             hint="order_by: a column of the value that does"
             if "order_by" in type(keyed).model_fields
@@ -204,7 +204,7 @@ RULES: tuple[Callable[[PipelineBlocks], Iterator[Complaint]], ...] = (
     _sinks_beside,
     shared_places,
     _streams_of_topics,
-    _what_records_want,
+    _record_requirements,
     _kinesis,
     _rows_that_come_decoded,
     _one_table_or_many,

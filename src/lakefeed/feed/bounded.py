@@ -2,7 +2,7 @@
 
 The result is that of the stream, over the same records; with state it is what the stream would have landed once its
 watermark had passed them all, so no record is late. Without state the feed resumes from there, as a stream or as the
-next batch. With state there is none that a stream could go on with: such a batch is the table's first and last.
+next batch. With state there is none that a stream could continue with: such a batch is the table's first and last.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AS_BATCH = "a batch"
-"""In place of a query's id: no query can go on from there."""
+"""In place of a query's id: no query can resume from there."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ class DataLoss:
         topic: its name.
         partition: the partition.
         position: where the feed stands.
-        resume_at: where it can go on; None if there is nothing to go on with.
+        resume_at: where it can resume; None if there is nothing to resume with.
         message: one sentence about it.
     """
 
@@ -38,7 +38,7 @@ class DataLoss:
 def find_data_loss(
     positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Mapping[str, TopicDescription | None]
 ) -> Iterator[DataLoss]:
-    """What stands between a feed and going on.
+    """The reasons why a feed cannot resume.
 
     Args:
         positions: where it stands.
@@ -55,7 +55,7 @@ def find_data_loss(
             kind, go_on = "recreated", found.start_offset if found else None
             there = f"[{found.start_offset}, {found.end_offset})" if found else "nothing"
             message = (
-                f"{name}: the topic was made again (its id was {first}, and is {described.topic_id}); the feed has "
+                f"{name}: the topic was recreated (its id was {first}, and is {described.topic_id}); the feed has "
                 f"read the old one up to {position}, the new one holds {there}"
             )
         elif topic not in topics:

@@ -105,7 +105,7 @@ def find_failing(
         fails: computes the rows of some ranges again; whether that fails.
         ranges: of the batch.
         seconds: when to be content with what is found.
-        clock: tells the time.
+        clock: returns the time.
 
     Returns:
         One range of one offset; more where time is up, or where records fail only together; none if nothing fails.
@@ -139,7 +139,7 @@ def listed(ranges: Sequence[OffsetRange], *, most: int = 5) -> str:
 
 
 def kind_of_failure(text: str) -> str:
-    """What kind of error Spark tells: what ``without_values`` has left of it, or the class alone."""
+    """The kind of error that Spark reports: what ``without_values`` has left of it, or the class alone."""
     if re.fullmatch(r"\[[A-Z][A-Z0-9_.]+\].* SQLSTATE \w{5}", text):
         return text
     found = re.search(r"\[[A-Z][A-Z_.]+\]", text)

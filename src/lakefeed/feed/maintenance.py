@@ -127,8 +127,8 @@ class UpkeepBesideFeed:
             # Not made yet, or somebody else is at it.
             return
         except Exception as error:  # The feed continues, whatever upkeep has run into.
-            told = translated(error)
-            why = f"{told.what} ({told.where})" if told.where else told.what
+            failure = translated(error)
+            why = f"{failure.what} ({failure.where})" if failure.where else failure.what
             self._notes.append(f"upkeep of {table} failed, the feed continues: {why}")
             return
         if report.after is not None:
@@ -145,7 +145,7 @@ def again_and_again(
     tell: Callable[[Report | LakefeedError], None],
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Looks after tables at once, then on schedule, until stopped; what fails is told, and tried again next time."""
+    """Looks after tables at once, then on schedule, until stopped; a failure is reported, and retried next time."""
     while True:
         for table in tables:
             if stop.is_set():

@@ -2,8 +2,8 @@
 
 Spark's real-time mode runs a batch's tasks as long as the interval says, and notes at its end how far they have come.
 Guarantee: at-least-once. What was sent since the last note is sent again after a crash or a stop; its headers are those
-of the Kafka sink, and a reader tells the copies (docs/kafka-sink.md). There are no batches that could be judged before
-they are written: a record that cannot be read stops the query, and what was sent before it stays.
+of the Kafka sink, and a reader recognizes the copies (docs/kafka-sink.md). No batch can be judged before
+it is written: a record that cannot be read stops the query, and what was sent before it stays.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | Non
 def _started(
     spark: SparkSession, records: DataFrame, options: dict[str, str], *, config: PipelineConfig, interval: str
 ) -> StreamingQuery:
-    # Spark's real-time mode wants update, which is append where there are no groups.
+    # Spark's real-time mode requires update, which is append where there are no groups.
     writer: Any = records.writeStream.format("kafka").options(**options).outputMode("update").queryName(config.name)
     gateway: Any = spark._jvm
     # PySpark 4.1 has no word for this trigger.

@@ -1,4 +1,4 @@
-"""How a feed starts: its checkpoint, its sink and its topics, held against each other. Nothing is asked or changed.
+"""Decides how a feed starts from its checkpoint, sink and topics. Asks and changes nothing.
 
 The table is the truth, and the checkpoint derived from it: where the two differ and the table knows more, the feed goes
 on where the table is, with a new checkpoint. Where the table knows less, or a topic is another, it is refused.
@@ -18,7 +18,7 @@ from lakefeed.ledger.stateful_batches import BATCHES
 from lakefeed.ledger.step_back import letters_ahead, step_back
 from lakefeed.offsets.ranges import Partition
 
-MOST_TOLD = 10
+MOST_SHOWN = 10
 ACCEPT = "lakefeed run pipeline.yaml --accept-loss"
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
 WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
@@ -29,7 +29,7 @@ def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
 
     Args:
         facts: all that is known.
-        accept_loss: go on although records are lost.
+        accept_loss: resume although records are lost.
 
     Raises:
         CheckpointMismatch: the sink lacks what the checkpoint takes for landed, or what its dead letters follow.
@@ -56,20 +56,20 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
         return start
     if not lost:
         return _without_a_plan_that_cannot_be_read(facts, start, positions)
-    told = "; ".join(each.message for each in lost[:MOST_TOLD])
-    told += f"; and {len(lost) - MOST_TOLD} partitions more" if len(lost) > MOST_TOLD else ""
+    losses = "; ".join(each.message for each in lost[:MOST_SHOWN])
+    losses += f"; and {len(lost) - MOST_SHOWN} partitions more" if len(lost) > MOST_SHOWN else ""
     if facts.stateful:
-        raise lost_under_state(facts, told)
+        raise lost_under_state(facts, losses)
     if not facts.keeps_ledger:
         raise RecordsLost(
-            f"feed '{facts.feed}' cannot go on: {told}",
+            f"feed '{facts.feed}' cannot resume: {losses}",
             where=facts.sink,
             hint="bring the records back, or name another path and another checkpoint location, which reads what the "
             "topics have; the sink has no place to record a loss in",
         )
     if not accept_loss:
         raise RecordsLost(
-            f"feed '{facts.feed}' cannot go on: {told}",
+            f"feed '{facts.feed}' cannot resume: {losses}",
             where=facts.sink,
             hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
         )
@@ -78,7 +78,7 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
     return Start(
         reset_checkpoint=True,
         positions={key: position for key, position in on.items() if position is not None},
-        message=f"resumes although records are lost: {told}",
+        message=f"resumes although records are lost: {losses}",
         data_loss=lost if facts.last else (),
     )
 
@@ -110,11 +110,11 @@ def _from_ledger(facts: Facts) -> Start:
         # The last batch is in the table, whether Spark knows it or not; or the next one was planned and not landed.
         return Start()
     if ahead := {key: at for key, at in position.items() if at > table.get(key, 0)}:
-        told = "; ".join(
+        losses = "; ".join(
             f"{key[0]}-{key[1]} is landed up to {at} for the checkpoint, and up to {table.get(key, 0)} in the table"
-            for key, at in sorted(ahead.items())[:MOST_TOLD]
+            for key, at in sorted(ahead.items())[:MOST_SHOWN]
         )
-        raise _table_behind(facts, told)
+        raise _table_behind(facts, losses)
     return _with_message(resume, "the checkpoint is older than the table; resumes where the table is, with a new one")
 
 
@@ -130,10 +130,10 @@ def _without_commits(facts: Facts) -> Start:
     )
 
 
-def _table_behind(facts: Facts, told: str) -> CheckpointMismatch:
+def _table_behind(facts: Facts, losses: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {told}. The table was rolled "
-        "back, made again, or is another one",
+        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {losses}. The table was rolled "
+        "back, recreated, or is another one",
         where=facts.sink,
         hint=f"restore the table; or land these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}",
     )
@@ -153,7 +153,7 @@ def _from_log(facts: Facts) -> Start:
             "the next batches for landed and leave their records out",
             where=facts.sink,
             hint="restore the checkpoint; or name another path and another checkpoint location, which reads the topics "
-            "again. An Iceberg table can go on without its checkpoint",
+            "again. An Iceberg table can resume without its checkpoint",
         )
     raise CheckpointMismatch(
         f"the log of the path of feed '{facts.feed}' {f'ends at batch {logged}' if logged >= 0 else 'is empty'}, the "
@@ -172,9 +172,9 @@ def _from_checkpoint(facts: Facts) -> Start:
         raise CheckpointMismatch(
             f"the state of feed '{facts.feed}' is lost: the checkpoint is damaged: {state.damage}",
             where=facts.sink,
-            hint="restore the checkpoint; or name another one, which begins anew",
+            hint="restore the checkpoint; or name another one, which starts over",
         )
-    return Start(reset_checkpoint=True, message=f"the checkpoint is damaged: {state.damage}; begins anew")
+    return Start(reset_checkpoint=True, message=f"the checkpoint is damaged: {state.damage}; starts over")
 
 
 def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:
@@ -187,7 +187,7 @@ def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapp
 
 
 def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
-    """A batch that was planned, not landed, and reaches further than its topic now does, is planned anew."""
+    """A batch that was planned, not landed, and reaches further than its topic now does, is planned again."""
     state = facts.checkpoint
     if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
@@ -217,7 +217,7 @@ def _with_message(start: Start, message: str) -> Start:
 def starting_offsets(
     positions: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
 ) -> dict[str, dict[int, int]]:
-    """For Spark, which wants every partition: those without a position begin at their first record (-2)."""
+    """For Spark, which requires every partition: those without a position begin at their first record (-2)."""
     return {
         name: {each.id: positions.get((name, each.id), -2) for each in found.partitions}
         for name, found in topics.items()

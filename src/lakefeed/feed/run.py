@@ -20,8 +20,8 @@ class RunOptions:
         once: land what is there at the start, and end.
         stop: set it to end after the batch at hand.
         on_batch: called after each batch.
-        on_note: told what the user should hear of the start.
-        accept_loss: go on although records are lost; the ledger says so.
+        on_note: called with each note for the user.
+        accept_loss: resume although records are lost; the ledger says so.
     """
 
     once: bool

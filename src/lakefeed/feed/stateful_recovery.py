@@ -35,8 +35,8 @@ def require_state(facts: Facts) -> Start:
         )
     landed = next(each.end for each in last.ranges.ranges if each.topic == BATCHES)
     if planned < 0 or state.damage is not None:
-        told = "is empty" if planned < 0 and state.damage is None else f"is damaged: {state.damage}"
-        raise _lost(facts, f"the checkpoint {told}, and the table has {landed} batches")
+        why = "is empty" if planned < 0 and state.damage is None else f"is damaged: {state.damage}"
+        raise _lost(facts, f"the checkpoint {why}, and the table has {landed} batches")
     if state.query_id != last.ranges.topic_ids[BATCHES]:
         raise _lost(
             facts,
@@ -66,7 +66,7 @@ def _has_unlogged_state(facts: Facts) -> bool:
 
 
 def require_no_state(facts: Facts) -> None:
-    """Refuses to go on without the state that the table's batches were made with.
+    """Refuses to resume without the state that the table's batches were made with.
 
     Raises:
         CheckpointMismatch: if they were.
@@ -81,29 +81,29 @@ def require_no_state(facts: Facts) -> None:
         )
 
 
-def lost_under_state(facts: Facts, told: str) -> RecordsLost:
-    """Why a feed with state cannot go on without records that are gone."""
+def lost_under_state(facts: Facts, why: str) -> RecordsLost:
+    """Why a feed with state cannot resume without records that are gone."""
     return RecordsLost(
-        f"feed '{facts.feed}' cannot go on: {told}",
+        f"feed '{facts.feed}' cannot resume: {why}",
         where=facts.sink,
         hint="bring the records back; or name a new table and a new checkpoint location, which read what the topics "
         "have. State cannot be moved over a gap",
     )
 
 
-def _lost(facts: Facts, told: str) -> CheckpointMismatch:
+def _lost(facts: Facts, why: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the state of feed '{facts.feed}' is lost: {told}. What its windows and keys have counted so far, and what it "
-        "has read of a source without offsets, is only in the checkpoint; going on without it would land wrong rows",
+        f"the state of feed '{facts.feed}' is lost: {why}. What its windows and keys have counted so far, and what it "
+        "has read of a source without offsets, is only in the checkpoint; resuming without it would land wrong rows",
         where=facts.sink,
         hint="restore the checkpoint; or name a new table and a new checkpoint location, which read the topics again",
     )
 
 
-def _behind(facts: Facts, told: str) -> CheckpointMismatch:
+def _behind(facts: Facts, why: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {told}. The table was rolled "
-        "back, made again, or is another one",
+        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {why}. The table was rolled "
+        "back, recreated, or is another one",
         where=facts.sink,
         hint="restore the table; or name a new table and a new checkpoint location, which read the topics again: state "
         "cannot go back",

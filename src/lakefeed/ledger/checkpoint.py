@@ -124,7 +124,7 @@ class Claim:
         return checkpoint_state(self._reader(), with_query_id=with_query_id, is_numbered=is_numbered)
 
     def discard(self) -> None:
-        """Removes what Spark keeps there: the next query begins anew."""
+        """Removes what Spark keeps there: the next query starts over."""
         self._java.discard()
 
     def _reader(self) -> CheckpointFiles:
@@ -190,7 +190,7 @@ def owned(found: Note | None, owner: Owner, *, where: str) -> Note:
             f"the checkpoint belongs to feed '{note.feed}' into {note.sink}; "
             f"this is feed '{owner.feed}' into {owner.sink}{''.join(changes)}",
             where=where,
-            hint="put the setting back; or name a checkpoint location of this pipeline's own, which begins anew",
+            hint="put the setting back; or name a checkpoint location of this pipeline's own, which starts over",
         )
     return note
 

@@ -64,7 +64,7 @@ def checkpoint_state(
     Args:
         files: the location's.
         with_query_id: read the query's id too: one file more.
-        is_numbered: whether its source tells offsets; other sources' are not looked at.
+        is_numbered: whether its source has offsets; other sources' are not looked at.
     """
     names = set(files.names())
     logs: dict[str, set[int]] = {"offsets": set(), "commits": set()}

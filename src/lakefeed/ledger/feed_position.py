@@ -18,7 +18,7 @@ class Covered:
 
     Attributes:
         intervals: by topic and partition.
-        topic_ids: topic name to the broker's id; a topic that is made again begins anew.
+        topic_ids: topic name to the broker's id; a recreated topic starts over.
     """
 
     intervals: Mapping[tuple[str, int], tuple[tuple[int, int], ...]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Position:
                 snapshot_id=int(document["snapshot-id"]),
                 commit_id=document.get("commit-id"),
                 covered=_covered(document["covered"]) if "covered" in document else None,
-                # A position of an older version tells a move only by its lack of records.
+                # A position of an older version shows a move only by its lack of records.
                 is_move=bool(document.get("moved", not ranges.records)),
                 kept=_covered(document.get("kept", {})),
             )

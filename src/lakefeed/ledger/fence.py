@@ -1,4 +1,4 @@
-"""One driver at a time: whoever takes a feed's fence last is the only one whose commits succeed.
+"""One driver at a time: only the driver that took a feed's fence last can have its commits succeed.
 
 The fence is a table property that the catalog's compare-and-set guards (``io.lakefeed.commit.CheckedOperations``); each
 commit of the feed carries the fence of its driver, and is refused if the table has another.
@@ -50,7 +50,7 @@ def take_fence(spark: SparkSession, table: str, feed: str) -> str:
 
 
 def require_fence(spark: SparkSession, table: str, commit: Commit) -> None:
-    """Tells a driver that was replaced why the table is not where it has left it.
+    """Explains to a driver that was replaced why the table is not where it has left it.
 
     Raises:
         CheckpointMismatch: the table has another fence than the commit.

@@ -199,7 +199,7 @@ def is_last(commit: Commit, last: Position | None, *, table: str) -> bool:
             return False
         raise CheckpointMismatch(
             f"the checkpoint of feed '{commit.feed}' is at batch {commit.batch_id}, but the table holds no "
-            "commit of it: going on would lose what came before",
+            "commit of it: continuing would lose what came before",
             where=table,
             hint="restore the table, or name another checkpoint location to read the topics again",
         )

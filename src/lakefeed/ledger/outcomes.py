@@ -31,7 +31,7 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """Records that went on to the transform, or into the table where there is none."""
+        """Records that continued to the transform, or into the table where there is none."""
         return self.records - self.dead_letters - self.skipped
 
     def __add__(self, other: Counts) -> Counts:

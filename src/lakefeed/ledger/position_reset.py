@@ -23,7 +23,7 @@ class Move:
         left_ids: the ids of the topics that are left, where the names belong to others now, and of those that the feed
             does not read any more.
         deleted_rows: rows that were deleted in the same commit, by topic and partition; None if they were kept.
-        unknown: the table was rolled back and nothing tells where the feed stood; ``positions`` is empty.
+        unknown: the table was rolled back and no commit says where the feed stood; ``positions`` is empty.
     """
 
     reason: Reason

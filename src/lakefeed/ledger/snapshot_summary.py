@@ -98,7 +98,7 @@ def rows_of(summary: Mapping[str, str]) -> tuple[int, int]:
 
 
 class SnapshotProperties(Protocol):
-    """Whatever tells what a commit's snapshot is to carry."""
+    """A value that becomes properties of a commit's snapshot."""
 
     def properties(self) -> dict[str, str]:
         """For the snapshot's summary."""
@@ -189,7 +189,7 @@ class Backfill:
         rows: rows that it has written.
         grown: how many rows more the table has since.
         committed_at: seconds since 1970.
-        after: how many commits of the feed came before it; told by whoever audits.
+        after: how many commits of the feed came before it; counted by the audit.
     """
 
     feed: str

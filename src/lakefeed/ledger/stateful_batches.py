@@ -3,7 +3,7 @@
 Such a query cannot begin anywhere but where its state is, and it has batches that read no record: windows close when
 the watermark moves. So each of its commits carries, beside the topics' ranges, the range ``[batch, batch + 1)`` of
 partition 0 of a topic ``lakefeed.batches``, whose id is Spark's id of the query. The commit check then refuses a gap, a
-batch that comes twice, and a query whose checkpoint, and with it the state, was lost or made again.
+batch that comes twice, and a query whose checkpoint, and with it the state, was lost or recreated.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class StepBack:
 
 
 def step_back(feed: str, letters: OffsetRanges, position: OffsetRanges | None) -> StepBack | None:
-    """How dead letters follow a feed that has moved back, or entered a topic that was made again.
+    """How dead letters follow a feed that has moved back, or entered a topic that was recreated.
 
     Args:
         feed: its name.

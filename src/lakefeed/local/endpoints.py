@@ -14,7 +14,7 @@ REGION = "us-east-1"
 
 BUCKET = "lake"
 CATALOG_NAME = "lake"
-"""Tables in a JDBC catalog are scoped by its name: whoever wants to see them uses the same one."""
+"""Tables in a JDBC catalog are scoped by its name: every reader must use the same one."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,7 +52,7 @@ class Home:
 
     @property
     def settings(self) -> Path:
-        """Configuration files of the parts, written anew at each start; some hold the S3 secret."""
+        """Configuration files of the parts, rewritten at each start; some hold the S3 secret."""
         return self.root / "settings"
 
     @property
@@ -148,7 +148,7 @@ class Home:
         while True:
             with self.lock_file.open("w") as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
-                # Whoever held it may have erased the home: then this is the lock of a file that is gone.
+                # Its last holder may have erased the home: then this is the lock of a file that is gone.
                 if self.lock_file.exists() and os.fstat(file.fileno()).st_ino == self.lock_file.stat().st_ino:
                     yield
                     return
@@ -168,7 +168,7 @@ class Home:
             raise ConfigError(
                 "the local stack's memory cannot be read",
                 where=str(self.memory_file),
-                hint="begin anew, without its data: lakefeed local down --erase",
+                hint="start over, without its data: lakefeed local down --erase",
             ) from error
 
     def remember(self, memory: Memory) -> None:

@@ -44,7 +44,7 @@ def choose_free(*, avoid: Collection[int]) -> int:
 
 
 def owner_of(port: int) -> str | None:
-    """Name and pid of whoever listens on a port, as far as we may know (Linux, our own processes)."""
+    """Name and pid of the process that listens on a port, as far as we may know (Linux, our own processes)."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

@@ -24,7 +24,7 @@ _DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """One process, told apart from a later one with the same pid by when it began.
+    """One process, distinguished from a later one with the same pid by its start time.
 
     Attributes:
         pid: the process id.

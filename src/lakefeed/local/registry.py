@@ -47,7 +47,7 @@ class Registry(Part):
         write_private(self._properties, "".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def command(self) -> list[str]:
-        # The quick compiler only: it is up in half the time, and nobody asks it a thousand things a second.
+        # The quick compiler only: it is up in half the time, and it gets few requests.
         options = (
             "-Xmx384m",
             "-XX:+UseSerialGC",

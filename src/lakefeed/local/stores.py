@@ -131,7 +131,7 @@ class Minio(BuiltStore):
 
 
 class VersityGateway(BuiltStore):
-    """versitygw on a directory; wants a file system with extended attributes."""
+    """versitygw on a directory; requires a file system with extended attributes."""
 
     name = "versitygw"
     program = GoProgram(name="versitygw", package="github.com/versity/versitygw/cmd/versitygw", version="v1.8.0")

@@ -59,7 +59,7 @@ def start(part: Part, *, progress: Progress, cancelled: threading.Event) -> None
     raise Unreachable(
         f"{part.name} did not start: {what}; its log ends with:\n{_tail(log, log_begins)}",
         where=str(log),
-        hint="read the log; mend the cause, then: lakefeed local up",
+        hint="read the log; fix the cause, then: lakefeed local up",
     )
 
 

@@ -1,6 +1,6 @@
 """The steps of upkeep: Iceberg's own Spark actions, in pieces that are short and can fail without harm.
 
-Each piece is one commit. Appends never conflict with it: whoever comes second puts the commit on top of the other's.
+Each piece is one commit. Appends never conflict with it: the second committer puts its commit on top of the other's.
 Where others rewrite the same rows, the second is refused; here that is taken as ours to try again.
 """
 
@@ -63,7 +63,7 @@ class Steps:
     Args:
         spark: the session.
         table: catalog.namespace.table
-        loaded: loads the Java table anew: a conflict wants the present state.
+        loaded: reloads the Java table: a conflict requires the present state.
         stopping: True when no new piece is to be begun, and no failed one to be tried again.
     """
 

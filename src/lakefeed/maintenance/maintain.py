@@ -37,7 +37,7 @@ class Maintenance:
         connections: store and catalogs, to look at the table without Spark.
         settings: what is due, and what may be done.
         stop: set it to end after the piece at hand.
-        say: told one line for each piece.
+        say: called with one line for each piece.
     """
 
     def __init__(

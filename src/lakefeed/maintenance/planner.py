@@ -111,7 +111,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
         health: the table.
         settings: what counts as due, and what may be done at all.
         now: seconds since 1970.
-        asked: somebody wants it now, so that orphans are looked for even if they were a short time ago.
+        asked: a user requests it now, so that orphans are looked for even if they were a short time ago.
     """
     steps = settings.steps
     partitions = compactable(health, settings.compact) if "compact" in steps else ()
@@ -132,7 +132,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
 
 
 def compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """The partitions that are worth a rewrite, the coldest first: what nobody writes to conflicts with nobody."""
+    """The partitions that are worth a rewrite, the coldest first: a partition without writers has no conflicts."""
     due = [
         each
         for each in health.partitions
@@ -155,7 +155,7 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
     The newest commit of each feed stays, and so does all that came after it: a feed that starts again reads there
     which dead letters it has to make good, and a replay that was cut off whether it has landed. After ``HELD_DAYS``
     days this ends, since one feed that is gone would hold the snapshots of all others; where the feed stands is then
-    told by the table's property alone.
+    known from the table's property alone.
 
     Args:
         ancestors: the present snapshot's line, newest first.

@@ -57,7 +57,7 @@ class Ancestor:
     Attributes:
         snapshot_id: its id.
         at: when it was committed, in seconds since 1970.
-        holds: the feed whose progress it tells; None for commits of no feed, such as compactions.
+        holds: the feed whose progress it records; None for commits of no feed, such as compactions.
         files: data files that it added.
         bytes: in them.
         rows: in them.
@@ -78,7 +78,7 @@ class Growth:
     """What the writers add in a day, as the snapshots of the last days tell.
 
     Attributes:
-        days: how long a time it was told from.
+        days: the span of time that it was measured over.
         files: data files a day.
         bytes: in them.
         rows: in them.
@@ -169,7 +169,7 @@ class Health:
         )
 
     def figures(self) -> dict[str, Any]:
-        """What is held against each other before and after upkeep."""
+        """What is compared before and after maintenance."""
         return {
             "files": self.files,
             "bytes": self.bytes,

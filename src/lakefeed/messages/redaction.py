@@ -1,4 +1,4 @@
-"""The last fence for secrets: messages lose every secret that this process knows, whoever has made them."""
+"""The last fence for secrets: messages lose every secret that this process knows, whatever their origin."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class OffsetRanges:
 
     ranges: tuple[OffsetRange, ...]
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """Topic name to the broker's id for it (KIP-516): a topic that is made again has another id."""
+    """Topic name to the broker's id for it (KIP-516): a topic that is recreated has another id."""
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
@@ -130,7 +130,7 @@ class OffsetRanges:
         return (each for each in previous.ranges if (each.topic, each.partition) not in here)
 
     def follows(self, previous: OffsetRanges) -> bool:
-        """Whether these ranges go on exactly where ``previous`` ended, in every partition."""
+        """Whether these ranges continue exactly where ``previous`` ended, in every partition."""
         return not any(self.gap_after(previous)) and not any(self.forgotten_after(previous))
 
     def to_json(self) -> str:

@@ -203,7 +203,7 @@ def _searched(config: PipelineConfig) -> list[tuple[str, ElasticsearchSinkConfig
 
 
 def _key(part: _Part, error: LakefeedError) -> str:
-    """The setting that an error's text names, so that it is told with its line."""
+    """The setting that an error's text names, so that it is reported with its line."""
     message = f"{error.what} {error.where or ''}"
     if error.where is not None and error.where.startswith("sink"):
         return error.where

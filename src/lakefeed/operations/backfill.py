@@ -149,7 +149,7 @@ class BackfillJob:
             request: which of the missing records.
             stop: set it to end after the commit at hand.
             on_commit: called after each commit and its dead letters.
-            step: told when a commit's rows are ``landed``; for tests that cut a backfill off.
+            step: called when a commit's rows are ``landed``; for tests that cut a backfill off.
 
         Raises:
             LakefeedError: as ``plan``; or a record stops it, or there are too many dead letters.

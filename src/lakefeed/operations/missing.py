@@ -40,7 +40,7 @@ class Missing:
 
     Attributes:
         ranges: to be landed, in as few ranges as possible.
-        gone: in neither the table nor the topic any more; nobody will ever read them.
+        gone: in neither the table nor the topic any more; no one can read them any more.
         topic_ids: the topics' ids.
     """
 
@@ -80,7 +80,7 @@ def missing(
         position: where the feed stands in its table.
         topics: the topics as they are now.
         requested: which of the missing ones.
-        starts: for ``wanted.since``, the offset by topic and partition at that time; None where there is none so late.
+        starts: for ``since``, the offset by topic and partition at that time; None where there is none so late.
         where: the brokers, for errors.
 
     Raises:

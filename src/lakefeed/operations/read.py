@@ -82,7 +82,7 @@ class BatchRead:
         policy: what becomes of records that are not as they should be; what would be dead letters is only counted.
         on_change: whether new fields of writers' schemas become columns.
         accept: whose records are read at all.
-        transform: from decoded rows to those that are wanted.
+        transform: from decoded rows to the requested ones.
     """
 
     name: str

@@ -84,9 +84,9 @@ class Replay:
             writer: the feed's, begun.
             table: the feed's.
             choice: which letters.
-            step: told when a step is done; for tests that cut a replay off.
+            step: called when a step is done; for tests that cut a replay off.
         """
-        # Whoever replays last is the one that can: the one before lands nothing more, so its marks can be taken away.
+        # Taking the fence stops any earlier replay, so its marks can be cleared.
         fence = table.take_fence(REPLAYS)
         finished = self.settle(table.ledger)
         judged = writer.rows.classify(self._letters.records(choice))

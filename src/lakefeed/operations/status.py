@@ -74,7 +74,7 @@ class FeedStatus:
         start: what a start would do now, as a message.
         refusal: why a start would be refused; None if it would not.
         position: where the feed stands in the table; None if that has nothing of it, or does not say.
-        tells: whether the table has the feed's position; not after some rollbacks.
+        is_position_known: whether the table has the feed's position; not after some rollbacks.
         topics: those that the pipeline reads.
         decided: how a start would begin; None if it would be refused, or if that is not decided.
         checkpoint: how far the checkpoint has come.
@@ -90,7 +90,7 @@ class FeedStatus:
     start: str
     refusal: LakefeedError | None
     position: Position | None
-    tells: bool
+    is_position_known: bool
     topics: Mapping[str, TopicDescription | None]
     decided: Start | None
     checkpoint: CheckpointState
@@ -168,9 +168,9 @@ def read_status(
             letters_table=kept or "",
         )
     except CheckpointMismatch as unknown:
-        tells, refusal = False, unknown
+        is_position_known, refusal = False, unknown
     else:
-        tells, position = True, facts.last
+        is_position_known, position = True, facts.last
         if stateful is None:
             decided, refusal = _decide_by_plan(
                 facts, files, query_plan, noted_state=found.state if found else (), checkpoint=config.checkpoint
@@ -188,7 +188,7 @@ def read_status(
         start=_start_text(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
         position=position,
-        tells=tells,
+        is_position_known=is_position_known,
         topics=topics,
         decided=decided,
         checkpoint=state,

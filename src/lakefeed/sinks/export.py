@@ -1,7 +1,7 @@
 """Where records go that are read once: rows to look at, files below a path, or a table that is no feed's.
 
 Guarantee: all or nothing. What is refused, for a record that stops the read, leaves no row, file or table behind. Not
-exactly-once over several reads: whoever reads the same records twice has them twice.
+exactly-once over several reads: records that are read twice are there twice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Target:
         """None."""
 
     def recorded_schema(self) -> Recorded | None:
-        """None: each read begins anew."""
+        """None: each read starts over."""
         return None
 
     def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:

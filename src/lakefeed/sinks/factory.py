@@ -123,5 +123,5 @@ class SinkFactory:
 
 
 def patience_of(sink: SinkChoice) -> float:
-    """Seconds to wait for a server that is away: none where the feed may go on without it."""
+    """Seconds to wait for a server that is away: none where the feed may continue without it."""
     return 0 if isinstance(sink, SecondarySinkChoice) and sink.can_lag else PATIENCE_SECONDS

@@ -97,7 +97,7 @@ class SecondarySink:
                 raise CheckpointMismatch(
                     f"the sink '{self.name}' has had batches of this feed, and holds none any more",
                     where=self.sink.location(),
-                    hint="restore it; or give it another name in sinks, under which it begins anew",
+                    hint="restore it; or give it another name in sinks, under which it starts over",
                 )
             if position is not None and position.ranges != commit.ranges:
                 self.catch_up(starts, commit.ranges.topic_ids, batch_id=commit.batch_id, feed=commit.feed, again=again)
@@ -141,7 +141,7 @@ class FanOutSink:
         feed: its name.
         main: the feed's own; all that is asked of a feed is asked of it.
         sides: the others.
-        note: told when one of them waits, and when it resumes.
+        note: called when one of them waits, and when it resumes.
     """
 
     def __init__(self, feed: str, main: Sink, sides: Sequence[SecondarySink], *, note: Callable[[str], None]) -> None:

@@ -84,7 +84,7 @@ class KafkaSink(StatelessSink):
         """The rows of a stream as records, each of one record and with its position.
 
         Args:
-            rows: as ``follow`` was told.
+            rows: as ``follow`` got them.
             batch: the query, and the number of the batch that a row belongs to.
         """
         settled = self._records or RowRecords.settled(self._sink, rows)
@@ -99,8 +99,8 @@ class KafkaSink(StatelessSink):
         try:
             return super().land(rows, commit, commit_id=commit_id)
         except Exception as error:
-            if (told := null_error(str(error))) is not None:
-                raise told from None
+            if (refusal := null_error(str(error))) is not None:
+                raise refusal from None
             raise
 
     def write(self, rows: DataFrame, commit: Commit) -> None:

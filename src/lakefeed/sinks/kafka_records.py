@@ -53,7 +53,7 @@ class RowRecords:
             ConfigError: they lack a column, or do not fit the schema.
         """
         require_columns(sink, rows)
-        return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, told(rows)))
+        return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, described(rows)))
 
     def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
         """The records of a batch's rows.
@@ -88,9 +88,9 @@ class RowRecords:
             records = records.withColumn("row", sf.row_number().over(equal) - 1)
             named[ROW] = sf.col("row")
         named |= {name: sf.col(f"header_{at}") for at, name in enumerate(self.sink.headers)}
-        # What a row is tells its partition where no key does, so that a copy goes where the first one went.
-        told_by = [sf.col("source")] if placed else [sf.col("value"), sf.col("row")]
-        own = sf.pmod(sf.xxhash64(*told_by), sf.lit(partitions)).cast("int")
+        # The row itself decides its partition where no key does, so that a copy goes where the first one went.
+        hashed = [sf.col("source")] if placed else [sf.col("value"), sf.col("row")]
+        own = sf.pmod(sf.xxhash64(*hashed), sf.lit(partitions)).cast("int")
         return records.select(
             sf.when(sf.col("key").isNull(), own).alias("partition"),
             "key",
@@ -100,12 +100,12 @@ class RowRecords:
 
     def _value(self, rows: DataFrame) -> Column:
         if self.encoding is not None:
-            return value_of(told(rows), self.encoding)
+            return value_of(described(rows), self.encoding)
         assert self.sink.value.column is not None  # The only value that has no encoding.
         return _plain(self.sink.value.column.name, rows)
 
 
-def told(rows: DataFrame) -> DataFrame:
+def described(rows: DataFrame) -> DataFrame:
     """The rows without what the headers tell."""
     return rows.drop(*POSITION_COLUMNS)
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """What a sink is told of a batch.
+    """The batch as a sink gets it.
 
     Attributes:
         feed: the pipeline's name.
@@ -97,7 +97,7 @@ class PythonSink(StatelessSink):
         raise CheckpointMismatch(
             f"batch {commit.batch_id} does not continue where the sink ended",
             where=self.location(),
-            hint="the checkpoint is not this sink's, or one of the two was rolled back: restore it, or begin anew",
+            hint="the checkpoint is not this sink's, or one of the two was rolled back: restore it, or start over",
         )
 
     def write(self, rows: DataFrame, commit: Commit) -> None:

@@ -1,4 +1,4 @@
-"""Tells tables of dead letters from tables of rows, so that neither is written into the other."""
+"""Distinguishes tables of dead letters from tables of rows, so that neither is written into the other."""
 
 from __future__ import annotations
 

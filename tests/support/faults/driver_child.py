@@ -1,7 +1,7 @@
 """A driver that stays, so that a run costs no new JVM: ``python -m tests.support.faults.driver_child``.
 
 Reads a JSON line for each run (``file``, the pipeline; ``begin_only``, stop as the first batch begins), answers
-``ready``, waits for a line with seconds to wait, runs the pipeline once, and tells how that ended: ``{"error": null}``,
+``ready``, waits for a line with seconds to wait, runs the pipeline once, and reports the end: ``{"error": null}``,
 or the error's class and what it says.
 """
 

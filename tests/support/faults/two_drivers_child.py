@@ -1,7 +1,7 @@
 """One of two drivers that are started on the same checkpoints: ``python -m tests.support.faults.two_drivers_child``.
 
 Reads a JSON line for each round from stdin (checkpoint, table, batches), answers ``ready``, waits for ``go``, and then
-tells how the round ended: ``survived``, or the message that stopped it. A survivor continues until it reads ``stop``.
+reports how the round ended: ``survived``, or the message that stopped it. A survivor continues until it reads ``stop``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
             sys.stdin.readline()
             query.stop()
             print("stopped", flush=True)
-        except Exception as error:  # What Spark raises is what is to be told.
+        except Exception as error:  # What Spark raises is what is reported.
             print(json.dumps({"survived": False, "message": str(error)[:4000]}), flush=True)
     spark.stop()
 

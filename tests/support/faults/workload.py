@@ -1,4 +1,4 @@
-"""Records that can be told apart after whatever happens to them: each knows its sender and its own check-sum."""
+"""Records that can be identified after whatever happens to them: each knows its sender and its own check-sum."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _put_right(server: Kinesis) -> Callable[[], None]:
         server.requests += 1
         if server.refusals:
             code = server.refusals.pop()
-            raise JsonRESTError(code, f"{code}, as the test wants it")
+            raise JsonRESTError(code, f"{code}, as the test requires")
         if server.empty_pages:
             server.empty_pages -= 1
             return shard_iterator, [], 1000

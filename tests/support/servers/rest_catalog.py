@@ -1,7 +1,7 @@
 """An Iceberg REST catalog: Iceberg's own server code, behind a gate that asks for OAuth2 and can fail on purpose.
 
-The gate is this process's: it trades client credentials for tokens that expire, refuses whoever has none, hands out
-the store's keys to whoever asks for vended credentials, and breaks answers as a test wants it.
+The gate is this process's: it trades client credentials for tokens that expire, refuses clients without one, hands out
+the store's keys to clients that ask for vended credentials, and breaks answers as a test requires it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Held:
         self._released.clear()
 
     def release(self) -> None:
-        """Lets it go on."""
+        """Lets it continue."""
         self._released.set()
 
     def pass_by(self, body: bytes) -> None:
@@ -71,7 +71,7 @@ class RestCatalog:
         warehouse: what clients call its only warehouse.
         client_id: who may get a token.
         client_secret: and with what.
-        vended: the store's keys and settings, for whoever asks for them.
+        vended: the store's keys and settings, for clients that ask for them.
         token_seconds: how long a token lives.
         announced_seconds: how long it is said to; None for as long as it does.
         asked_for: the scopes and delegations that clients have asked for.
@@ -113,7 +113,7 @@ class RestCatalog:
         return self._tokens.get(authorization.removeprefix("Bearer "), 0) > time.monotonic()
 
     def fail_next(self, *faults: Fault) -> None:
-        """The next changes of tables meet these, one each; whoever tries again meets the next one."""
+        """The next changes of tables meet these, one each; a retry meets the next one."""
         with self._lock:
             self._faults[:] = faults
 
@@ -196,7 +196,7 @@ class _Gate(BaseHTTPRequestHandler):
             connection.close()
 
     def _with_credentials(self, answer: bytes) -> bytes:
-        """The keys stand in the answer to whoever loads a table and asks for them."""
+        """The keys stand in the answer to clients that load a table and ask for them."""
         delegation = self.headers.get("x-iceberg-access-delegation", "")
         if "vended-credentials" not in delegation or b'"metadata-location"' not in answer:
             return answer

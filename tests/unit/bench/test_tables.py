@@ -48,7 +48,7 @@ def test_the_table_has_the_published_columns() -> None:
     ]
 
 
-def test_a_case_tells_phases_leftovers_and_its_checks() -> None:
+def test_a_case_reports_phases_leftovers_and_its_checks() -> None:
     text = case_report(MEASURED)
     assert "13 requests before the first batch's offsets, 50 in the first batch, 40.0 in each later one" in text
     assert "left: 79 objects in 80 versions, 1 delete markers" in text

@@ -1,4 +1,4 @@
-"""The root command: what a user who mistypes is told, and that help is quick to have."""
+"""The root command: what a user who mistypes reads, and that help is quick to have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_each_command_has_help(name: str) -> None:
     assert done.output.startswith("Usage:")
 
 
-def test_output_that_nobody_reads_is_no_traceback() -> None:
+def test_output_that_is_not_read_is_no_traceback() -> None:
     """``lakefeed … | head -1``, and a full disk."""
     reading, writing = os.pipe()
     os.close(reading)

@@ -14,10 +14,10 @@ from lakefeed.errors import ConfigError
     [
         ([], "either --file or --generate"),
         (["--file", "a.csv", "--generate", "taxi"], "either --file or --generate"),
-        (["--generate", "taxi"], "--generate wants --rows"),
+        (["--generate", "taxi"], "--generate requires --rows"),
         (["--file", "a.csv", "--rows", "3"], "--rows belongs to --generate"),
         (["--generate", "taxi", "--rows", "3", "--stream"], "--stream follows the folder"),
-        (["--file", "in/", "--stream"], "--stream wants --checkpoint"),
+        (["--file", "in/", "--stream"], "--stream requires --checkpoint"),
         (["--file", "in/", "--checkpoint", "c"], "--checkpoint belongs to --stream"),
         (["--file", "a.csv", "--encode", "json", "--subject", "s"], "no meaning with --encode json"),
         (["--file", "a.csv", "--rate", "0"], "--rate is above 0"),

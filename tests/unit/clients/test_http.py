@@ -1,4 +1,4 @@
-"""No server holds whoever asks longer than the deadline, or fills the memory."""
+"""No server holds a client longer than the deadline, or fills the memory."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_answers_become_the_right_errors(status: int, body: str, error: type[Lak
     assert found is None or what in found.what
 
 
-def test_nobody_there() -> None:
+def test_no_server_answers() -> None:
     with pytest.raises(Unreachable, match="the S3 store does not answer"):
         require_bucket("lake", s3=S3(endpoint="http://127.0.0.1:1"), keys=KEYS, timeout=2)
 

@@ -1,4 +1,4 @@
-"""Which catalogs can be declared, and what Iceberg is told of them."""
+"""The catalogs that can be declared, and their properties for Iceberg."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_sqlite_opens_the_same_file_with_and_without_spark(uri: str) -> None:
         ),
         ({"uri": "jdbc:sqlite:/c.db", "warehouse": WAREHOUSE, "properties": {"type": "rest"}}, "says what 'type' says"),
         ({"type": "hive", "uri": "http://h", "warehouse": WAREHOUSE}, "starts with thrift://"),
-        ({"type": "hive", "uri": "thrift://h"}, "a hive catalog wants a warehouse"),
+        ({"type": "hive", "uri": "thrift://h"}, "a hive catalog requires a warehouse"),
         ({"type": "glue", "uri": "http://h", "warehouse": WAREHOUSE}, "a glue catalog has no uri"),
         ({"type": "rest"}, "the uri of a rest catalog starts with http"),
         ({"type": "rest", "uri": "http://h", "password": SECRET}, "password is for a jdbc catalog, not for rest"),

@@ -28,7 +28,7 @@ LOGIN = {"username": "feeder", "password": "s3cret"}
         ({"index": "lakefeed_feeds"}, "the ledger's"),
         ({"username": "feeder"}, "belong together"),
         ({"api_key": "s3cret", **LOGIN}, "two logins"),
-        ({"mode": "upsert"}, "wants keys"),
+        ({"mode": "upsert"}, "requires keys"),
         ({"keys": ["id"]}, "is for mode: upsert"),
         ({"mode": "upsert", "keys": ["kafka_offset"]}, "cannot be a key"),
         ({"mode": "overwrite"}, "Input should be 'append' or 'upsert'"),
@@ -57,7 +57,7 @@ SINK = "  iceberg:\n    table: lake.nyc.trips\n"
     ("block", "output", "message"),
     [
         ("{url: http://s:9200, indx: hits}", "append", "did you mean 'index'?"),
-        ("{url: http://s:9200, index: hits}", "update", "update wants mode: upsert"),
+        ("{url: http://s:9200, index: hits}", "update", "update requires mode: upsert"),
         ("{url: http://s:9200, index: hits, mode: upsert, keys: [id]}", "complete", "replaces all documents at once"),
     ],
 )

@@ -22,7 +22,7 @@ BLOCK = {"url": "jdbc:postgresql://db/shop", "user": "feeder", "password": "s3cr
         ({"table": "a.b.c"}, "pattern"),
         ({"table": "{topic}"}, "pattern"),
         ({"table": "lakefeed_commits"}, "the ledger's"),
-        ({"mode": "upsert"}, "wants keys"),
+        ({"mode": "upsert"}, "requires keys"),
         ({"keys": ["id"]}, "is for mode: upsert"),
         ({"mode": "upsert", "keys": ["id"], "order_by": ["at"]}, "on_delete: mark"),
         ({"tabel": "rows"}, "Extra inputs"),

@@ -47,7 +47,7 @@ def test_no_setting_is_both_allowed_and_refused() -> None:
         ),
     ],
 )
-def test_what_a_consumer_may_be_told(key: str, value: object) -> None:
+def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
     assert consumer_complaints({key: value}) == []
 
 
@@ -100,7 +100,7 @@ def test_what_a_consumer_may_be_told(key: str, value: object) -> None:
         ("kafka.ssl.endpoint.identification.algorithm", "", "one of https", None),
     ],
 )
-def test_what_a_consumer_may_not_be_told(key: str, value: object, what: str, hint: str | None) -> None:
+def test_what_a_consumer_may_not_be_given(key: str, value: object, what: str, hint: str | None) -> None:
     (complaint,) = consumer_complaints({key: value})
     assert complaint.key == key
     assert what in complaint.what
@@ -142,7 +142,7 @@ def test_all_complaints_come_at_once() -> None:
 @pytest.mark.parametrize(
     ("options", "what"),
     [
-        ({"kafka.acks": "1"}, "an idempotent producer wants acks=all"),
+        ({"kafka.acks": "1"}, "an idempotent producer requires acks=all"),
         ({"kafka.max.in.flight.requests.per.connection": 6}, "at most 5"),
         ({"kafka.compression.type": "brotli"}, "one of none, gzip"),
         ({"kafka.transactional.id": "t"}, "begins no transactions"),
@@ -151,7 +151,7 @@ def test_all_complaints_come_at_once() -> None:
         ({"kafka.bootstrap.servers": "a:1"}, "--bootstrap-servers"),
     ],
 )
-def test_what_a_producer_may_not_be_told(options: dict[str, object], what: str) -> None:
+def test_what_a_producer_may_not_be_given(options: dict[str, object], what: str) -> None:
     (complaint,) = producer_complaints(options)
     assert what in complaint.what
 

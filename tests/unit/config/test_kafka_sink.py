@@ -22,18 +22,18 @@ PLAIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required userna
     [
         ({"options": {"kafka.ackss": "all"}}, "unknown Kafka producer setting 'kafka.ackss'"),
         ({"options": {"aks": "all"}}, "did you mean 'kafka.acks'"),
-        ({"options": {"kafka.acks": "1"}}, "wants acks=all"),
+        ({"options": {"kafka.acks": "1"}}, "requires acks=all"),
         ({"options": {"kafka.enable.idempotence": False}}, "has to stay true"),
         ({"options": {"kafka.enable.idempotence": "false", "kafka.acks": "1"}}, "has to stay all"),
         ({"options": {"kafka.transactional.id": "x"}}, "begins no transactions"),
         ({"headers": {"lakefeed.batch": "'1'"}}, "lakefeed's own"),
-        ({"value": {"avro": {"subject": "x"}}}, "subject wants a registry"),
+        ({"value": {"avro": {"subject": "x"}}}, "subject requires a registry"),
         ({"value": {"json": {}, "column": "a"}}, "exactly one of"),
         ({"topic": "a b"}, "can be no topic's name"),
         ({"topic": "hits"}, "go in a circle"),
     ],
 )
-def test_what_the_file_alone_tells(sink: dict[str, Any], message: str) -> None:
+def test_what_the_file_alone_shows(sink: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         topic_to_topic(sink={"kafka": {"topic": "out", **sink}})
 

@@ -70,7 +70,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (many(["hits", "hits_dead"], dead_letters={"table": "lake.shop.{topic}_dead"}), MIXED),
     (many(["hits.a", "hits_a"]), "goes where another sink goes"),
     (many(["Hits", "hits"]), "goes where another sink goes"),
-    # One name of a feed, whose letters could not be told apart.
+    # One name of a feed, whose letters could not be distinguished.
     (
         many(
             ["hits.a", "hits_a"],

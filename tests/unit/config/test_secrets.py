@@ -19,7 +19,7 @@ from lakefeed.errors import ConfigError
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
 
 SECRET = ENVIRONMENT["THE_SECRET"]
-# A block whose keys are free, with a key whose name tells nothing.
+# A block whose keys are free, with a key whose name says nothing.
 FREE = {
     "source.kafka": f"{TOPICS}    options: {{kafka.client.id: '${{THE_SECRET}}'}}\n",
     "catalogs": "catalogs: {a: {type: rest, uri: 'https://h', properties: {header.X-Sesame: '${THE_SECRET}'}}}\n",

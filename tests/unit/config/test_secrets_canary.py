@@ -31,7 +31,7 @@ def test_the_walk_finds_them() -> None:
 
 
 @pytest.mark.parametrize("place", SECRETS, ids=".".join)
-def test_what_is_planted_is_known_and_never_told(place: tuple[str, ...], tmp_path: Path) -> None:
+def test_what_is_planted_is_known_and_never_shown(place: tuple[str, ...], tmp_path: Path) -> None:
     """In a file that lacks all else, so that each rule of the block has something to say."""
     free = shape.free_form(shape.at(PipelineConfig, place)) is not None
     values: Any = {"a.b": "${CANARY}", "c": ["${CANARY}"]} if free else "${CANARY}"

@@ -89,7 +89,7 @@ def test_keys_order_and_history_may_be_a_topics_own(tmp_path: Path) -> None:
 def test_a_topic_without_keys_is_refused_alone(tmp_path: Path) -> None:
     config = loaded(tmp_path, sink=UPSERT, tables={"topics": {"shop.lines": {"keys": ["line"]}}})
     require_fit(config_of(config, "shop.lines"))
-    with pytest.raises(ConfigError, match="wants keys") as refused:
+    with pytest.raises(ConfigError, match="requires keys") as refused:
         require_fit(config_of(config, "shop.orders"))
     assert refused.value.where == "topic shop.orders"
 

@@ -32,7 +32,7 @@ def test_intervals() -> None:
 @pytest.mark.parametrize(
     ("blocks", "message"),
     [
-        ({"sink": {"iceberg": {"table": "lake.a.b"}}}, r"sink\.iceberg wants batches"),
+        ({"sink": {"iceberg": {"table": "lake.a.b"}}}, r"sink\.iceberg requires batches"),
         ({"sinks": {"shown": {"console": {}}}}, "several sinks"),
         ({"dead_letters": {"topic": "letters"}}, "dead_letters are written when"),
         ({"expect": {"a": {"rule": "true", "on_violation": "drop"}}}, "expect counts"),
@@ -45,7 +45,7 @@ def test_intervals() -> None:
         ),
     ],
 )
-def test_what_wants_batches_is_refused_in_real_time(blocks: dict[str, Any], message: str) -> None:
+def test_what_requires_batches_is_refused_in_real_time(blocks: dict[str, Any], message: str) -> None:
     assert topic_to_topic(trigger="real-time").trigger == "real-time"
     with pytest.raises(ValueError, match=message):
         topic_to_topic(**{"trigger": "real-time", **blocks})

@@ -43,7 +43,7 @@ def test_debezium_deletes_by_its_own_op_and_tombstones_only_with_a_key(reading: 
 @pytest.mark.parametrize(
     ("old", "new", "what"),
     [
-        ("    keys: [id]\n", "", "wants keys"),
+        ("    keys: [id]\n", "", "requires keys"),
         ("    keys: [id]\n", "    keys: [id, ID]\n", "twice"),
         ("    keys: [id]\n", "    keys: [kafka_offset]\n", "cannot be a key"),
         ("    mode: upsert\n", "", "keys is for mode: upsert"),

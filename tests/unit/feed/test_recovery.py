@@ -131,7 +131,7 @@ def test_a_partition_that_is_new_begins_where_it_begins() -> None:
         (None, "gone", None),
     ],
 )
-def test_records_that_are_lost_are_given_up_only_when_told_to(
+def test_records_that_are_lost_are_given_up_only_when_asked_to(
     now: TopicDescription | None, kind: str, go_on: int | None
 ) -> None:
     known = facts(checkpoint(1, 9), position(9), topics={"t": now})
@@ -199,7 +199,7 @@ def test_a_log_of_batch_ids_must_be_the_checkpoints(
 def test_without_a_ledger_no_loss_can_be_accepted() -> None:
     again = {"t": topic((0, 50), topic_id="B")}
     known = facts(checkpoint(3, 9), None, keeps_ledger=False, logged=3, noted_ids={"t": "A"}, topics=again)
-    with pytest.raises(RecordsLost, match="made again"):
+    with pytest.raises(RecordsLost, match="recreated"):
         decide(known, accept_loss=True)
 
 

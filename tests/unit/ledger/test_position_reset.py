@@ -153,7 +153,7 @@ def test_a_topic_that_ends_before_the_position_gives_up_no_committed_offset() ->
     assert "5 offsets of t-0, [4, 9), were given up" in forward.what
 
 
-def test_rows_of_a_recreated_topic_are_told_from_no_others_although_its_commits_have_expired() -> None:
+def test_rows_of_a_recreated_topic_are_not_distinguished_although_its_commits_have_expired() -> None:
     move = Move("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"})
     left = Commit("f", 0, at(0, topic_id="two"), move=move)
     after = batch(1, 0, 3, topic_id="two")

@@ -27,7 +27,7 @@ def test_damaged_memory_says_what_to_do(tmp_path: Path) -> None:
     home.memory_file.write_text("{")
     with pytest.raises(ConfigError, match="memory cannot be read") as caught:
         home.recall()
-    assert caught.value.hint == "begin anew, without its data: lakefeed local down --erase"
+    assert caught.value.hint == "start over, without its data: lakefeed local down --erase"
 
 
 def test_credentials_are_made_once_and_private(tmp_path: Path) -> None:

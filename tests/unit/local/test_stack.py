@@ -76,7 +76,7 @@ def test_endpoints(tmp_path: Path) -> None:
     }
 
 
-def test_erase_mends_a_damaged_home(tmp_path: Path) -> None:
+def test_erase_repairs_a_damaged_home(tmp_path: Path) -> None:
     stack = Stack(tmp_path / "home")
     stack.home.make()
     stack.home.memory_file.write_text("{")

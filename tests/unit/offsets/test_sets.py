@@ -1,4 +1,4 @@
-"""Arithmetic of offset ranges as sets, held against Python's own sets."""
+"""Arithmetic of offset ranges as sets, compared with Python's own sets."""
 
 from __future__ import annotations
 

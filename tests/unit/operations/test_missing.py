@@ -1,4 +1,4 @@
-"""What a backfill has to land, held against sets of offsets."""
+"""What a backfill has to land, compared with sets of offsets."""
 
 from __future__ import annotations
 

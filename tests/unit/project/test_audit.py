@@ -1,4 +1,4 @@
-"""The audit: a valid bill of materials, and no advisory that nobody has decided about."""
+"""The audit: a valid bill of materials, and no undecided advisory."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def blocks(language: str) -> list[Any]:
 
 
 def names_of_the_page(page: Path) -> dict[str, Any]:
-    """What the page's blocks import from lakefeed: blocks of one page go on from each other."""
+    """What the page's blocks import from lakefeed: blocks of one page continue each other."""
     names: dict[str, Any] = {"lf": importlib.import_module("lakefeed")}
     for match in re.finditer(r"```python\n(.*?)```", page.read_text(), re.S):
         for node in ast.walk(ast.parse(match[1])):

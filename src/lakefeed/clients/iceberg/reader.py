@@ -92,7 +92,7 @@ def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
 
 
 def _without_pool(catalog: Any) -> None:
-    """Lets a catalog open a connection for each question: nobody closes a table, and with it a pool."""
+    """Lets a catalog open a connection for each question: nothing closes a table, and with it a pool."""
     from sqlalchemy import NullPool, create_engine
 
     pooled = catalog.engine

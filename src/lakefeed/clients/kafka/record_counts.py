@@ -45,7 +45,7 @@ def records_held(
         {
             **librdkafka_settings(source.options),
             "bootstrap.servers": source.bootstrap_servers,
-            # Neither joined nor committed to, but librdkafka wants one.
+            # Neither joined nor committed to, but librdkafka requires one.
             "group.id": "lakefeed-verify",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -69,7 +69,7 @@ def _consumer(cluster: KafkaSource, topic: str) -> Iterator[Consumer]:
         {
             **librdkafka_settings(cluster.options),
             "bootstrap.servers": cluster.bootstrap_servers,
-            # Neither joined nor committed to, but librdkafka wants one.
+            # Neither joined nor committed to, but librdkafka requires one.
             "group.id": "lakefeed-scan",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

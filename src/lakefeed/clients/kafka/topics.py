@@ -285,7 +285,7 @@ class Topics:
             raise self._error(error, name) from None
 
     def _brokers(self) -> Any:
-        """The cluster's metadata; also the quickest way to learn that nobody answers."""
+        """The cluster's metadata; also the quickest way to learn that no server answers."""
         try:
             return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
         except KafkaException as error:

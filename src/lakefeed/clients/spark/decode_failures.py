@@ -1,4 +1,4 @@
-"""What Spark tells of a stopped job, back into errors that say which record or which registry it was."""
+"""Turns Spark's failure of a job into errors that say which record or which registry it was."""
 
 from __future__ import annotations
 
@@ -39,13 +39,11 @@ def decode_error_of(exception: BaseException) -> DecodeError | None:
 
 
 def stopped_at(record: str) -> DecodeError:
-    """The error for the record that stops a job, told as ``topic …, partition …, offset …: why``."""
+    """The error for the record that stops a job, worded as ``topic …, partition …, offset …: why``."""
     where, _, why = record.partition(": ")
-    hint = "compare the record with the declared format; dead_letters in the pipeline file lets the feed go on"
+    hint = "compare the record with the declared format; dead_letters in the pipeline file lets the feed continue"
     if re.match(BAD_TIMESTAMP_PATTERN, why):
-        hint = (
-            "dead_letters in the pipeline file lets the feed go on; or decode.on_bad_timestamp: keep, with a null time"
-        )
+        hint = "dead_letters lets the feed continue; or decode.on_bad_timestamp: keep, with a null time"
     return DecodeError(f"A record cannot be decoded: {why}", where=where, hint=hint)
 
 

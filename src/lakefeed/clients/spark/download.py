@@ -101,7 +101,7 @@ def download(order: Order, *, report: Callable[[int], None], stop: threading.Eve
         temporary.replace(order.target)
     except OSError as error:
         raise order.failed(
-            f"it cannot be stored ({error.strerror})", f"free space or mend permissions in {folder}"
+            f"it cannot be stored ({error.strerror})", f"free space or fix permissions in {folder}"
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
@@ -149,7 +149,7 @@ def _receive_once(order: Order, file: BinaryIO, report: Callable[[int], None], s
         actual = digest.hexdigest() if arrived == order.size else f"of more than {order.size} bytes"
         raise order.failed(
             f"its SHA-256 is not the locked one\n  expected: {order.sha256}\n  actual:   {actual}",
-            "the repository serves another file under this name: do not use it, and tell whoever runs it",
+            "the repository serves another file under this name: do not use it, and tell its administrator",
         )
 
 
@@ -195,7 +195,7 @@ def _refused(order: Order, status: int) -> Exception:
     """The repository answered, but not with the file."""
     if status in (401, 403):
         return order.failed(
-            f"the repository wants other credentials (HTTP {status})",
+            f"the repository requires other credentials (HTTP {status})",
             "set LAKEFEED_MAVEN_USER and LAKEFEED_MAVEN_PASSWORD",
         )
     if status in (404, 410):

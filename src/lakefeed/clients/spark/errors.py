@@ -122,7 +122,7 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
         r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange)",
         RecordsLost,
         "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
-        "or the topic was made again",
+        "or the topic was recreated",
         "start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss resumes without "
         "them, and records the gap in the table's ledger",
     ),
@@ -165,7 +165,7 @@ def translated(error: BaseException) -> LakefeedError:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Keeps PySpark from writing an error to stderr, with its stack trace, that is going to be told in a sentence."""
+    """Keep PySpark from writing the stack trace of an error that is reported in a sentence."""
     from pyspark.logger import PySparkLogger
 
     logs = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]

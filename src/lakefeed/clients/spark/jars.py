@@ -67,7 +67,7 @@ class Artifact:
                 return "ok" if hashlib.file_digest(file, "sha256").hexdigest() == self.sha256 else "damaged"
         except FileNotFoundError:
             return "missing"
-        except OSError:  # Such as no permission to read: a fresh copy, or its error, tells more.
+        except OSError:  # Such as no permission to read: a fresh copy, or its error, says more.
             return "damaged"
 
 

@@ -270,7 +270,7 @@ def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str,
         # The ledger is read from the table: a cached table would show a stale position.
         "cache-enabled": "false",
         "s3.client-factory-impl": "io.lakefeed.sink.SharedHttpClients",
-        # For Iceberg's other AWS clients: its apache client wants a newer SDK than Hadoop's.
+        # For Iceberg's other AWS clients: its apache client needs a newer SDK than Hadoop's.
         "http-client.type": "urlconnection",
         "client.region": s3.region,
         "s3.endpoint": s3.endpoint,

@@ -115,7 +115,7 @@ class Document:
 def convert(
     node: Node | None, *, root: type, folder: Path, environment: Mapping[str, str] | None, name: str
 ) -> Document:
-    """The values of a node tree, with ``${NAME}`` replaced, as ``root`` wants them, and where each stands.
+    """The values of a node tree, with ``${NAME}`` replaced, as ``root`` expects them, and where each stands.
 
     Without an environment no variable has a value: what is left open is a warning, and no mistake.
     """
@@ -239,7 +239,7 @@ class _Conversion:
         if shape.is_path(annotation):
             return self.path(outcome.text, place, location)
         if outcome.variables and shape.accepts_text(annotation):
-            # A password 0123 or a version 1.10 from the environment is text where text is wanted.
+            # A password 0123 or a version 1.10 from the environment is text where text is expected.
             if from_outside:
                 return SecretText(outcome.text)
             return outcome.text or (None if node.style is None and shape.optional(annotation) else "")

@@ -1,4 +1,4 @@
-"""What pydantic found wrong → problems with a line, what was wanted, and the nearest name."""
+"""What pydantic found wrong → problems with a line, what was expected, and the nearest name."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def explain(error: ValidationError, *, document: Document, root: type[BaseModel]
         if detail["type"] == "missing" and place in replaced:
             continue
         # A union of types brings one error for each member: the first says it for all.
-        kind = "wanted" if _is_about_type(detail["type"]) else str(detail["msg"])
+        kind = "expected" if _is_about_type(detail["type"]) else str(detail["msg"])
         found.setdefault((place, kind), _problems(place, detail, document=document, root=root))
     return [_redacted(problem) for problems in found.values() for problem in problems]
 
 
-def told(place: Place, complaints: Iterable[Complaint], document: Document) -> list[Problem]:
+def problems_of(place: Place, complaints: Iterable[Complaint], document: Document) -> list[Problem]:
     """The problems that complaints about the value at ``place`` are."""
     return [
         _redacted(_problem(place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True))
@@ -99,23 +99,23 @@ def _problems(place: Place, detail: Any, *, document: Document, root: type[BaseM
     kind, annotation = detail["type"], shape.at(root, place)
     cause = detail.get("ctx", {}).get("error")
     if isinstance(cause, Complaints):
-        return told(place, cause.complaints, document)
+        return problems_of(place, cause.complaints, document)
     if kind == "extra_forbidden":
         return [_unknown(place, document, root)]
     if kind == "missing":
         block = f" in '{dotted(place[:-1])}'" if place[:-1] else ""
         example = EXAMPLES.get(dotted(_general(place, root)))
-        hint = f"for instance  {example}" if example else f"it wants {shape.wanted(annotation)}"
+        hint = f"for instance  {example}" if example else f"it expects {shape.expected(annotation)}"
         return [_problem(place, f"'{place[-1]}' is missing{block}", hint, document, key=True)]
     name = f"'{place[-1]}'" if place and isinstance(place[-1], str) else f"'{dotted(place)}'"
     if not place:
         name = "a pipeline file"
     if _is_about_type(kind):
-        what = f"{name} wants {shape.wanted(annotation)}; found {_found(place, detail['input'], document, root)}"
+        what = f"{name} expects {shape.expected(annotation)}; found {_found(place, detail['input'], document, root)}"
         return [_problem(place, what, _hint_about_type(detail["input"], annotation), document)]
     message = str(cause) if isinstance(cause, ValueError) else _lower(detail["msg"])
-    message = re.sub(r"^input should be ", "wants a number ", message)
-    if message.startswith("wants"):
+    message = re.sub(r"^input should be ", "expects a number ", message)
+    if message.startswith("expects"):
         stood = _found(place, detail["input"], document, root)
         return [_problem(place, f"{name} {message}; found {stood}", None, document)]
     return [_problem(place, f"{name}: {message}", None, document, key=isinstance(detail["input"], dict))]

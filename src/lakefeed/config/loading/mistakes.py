@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from lakefeed.config.base import Complaint, Complaints, OneOf
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document
-from lakefeed.config.loading.explain import explain, nearest, place_of, told
+from lakefeed.config.loading.explain import explain, nearest, place_of, problems_of
 from lakefeed.config.loading.shape import Place
 from lakefeed.config.models import RULES_OF_THE_FILE, PipelineConfig
 from lakefeed.config.problem import Problem
@@ -73,7 +73,7 @@ def mistakes_of(document: Document) -> Mistakes:
         between: list[Complaint] = []
         try:
             config = PipelineConfig.model_validate(values, context={RULES_OF_THE_FILE: between})
-            problems, changed = told((), between, document), set[Place]()
+            problems, changed = problems_of((), between, document), set[Place]()
         except ValidationError as error:
             problems = explain(error, document=document, root=PipelineConfig)
             values, changed = _Repair(values, document).of(error)
@@ -237,9 +237,9 @@ def _candidates(annotation: Any, default: Any) -> Iterator[Any]:
 
 def _blocks(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
     """Blocks of a model with as little in them as may be."""
-    wanted = {name: each for name, each in shape.fields(model).items() if each.is_required()}
+    requested = {name: each for name, each in shape.fields(model).items() if each.is_required()}
     block: dict[str, Any] = {}
-    for name, each in wanted.items():
+    for name, each in requested.items():
         block[name] = next((one for one in _candidates(each.annotation, None) if _fits(model, name, one)), None)
     kinds: Sequence[str] = model.__kinds__ if issubclass(model, OneOf) else ()
     for kind in kinds:

@@ -99,7 +99,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
     """What PyYAML found, said for people, and a hint."""
     problem = error.problem or "no YAML"
     if r"'\t'" in problem:
-        return "a tab where YAML wants spaces", "indent with spaces"
+        return "a tab where YAML requires spaces", "indent with spaces"
     if "expected a single document" in (error.context or ""):
         return "a second document: a file holds one pipeline", "remove the line '---' and what follows it"
     if "found undefined alias" in problem:
@@ -107,7 +107,7 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
     context = f" {error.context}" if error.context else ""
     hint = None
     if "mapping values are not allowed" in problem:
-        hint = "text with ': ' in it wants quotes; otherwise look at the indentation here and a line above"
+        hint = "text with ': ' in it needs quotes; otherwise look at the indentation here and a line above"
     elif "expected <block end>" in problem or "could not find expected ':'" in problem:
         hint = "look at the indentation of this and the line above"
     elif "flow mapping" in context or "flow sequence" in context:

@@ -118,7 +118,7 @@ def choices(annotation: Any) -> list[str]:
     ]
 
 
-def wanted(annotation: Any) -> str:
+def expected(annotation: Any) -> str:
     """What may stand there, in words."""
     if words := choices(annotation):
         return f"one of {', '.join(words)}"
@@ -128,7 +128,7 @@ def wanted(annotation: Any) -> str:
         if isinstance(each, type) and issubclass(each, BaseModel):
             phrases.append(f"a block with {', '.join(fields(each))}" if fields(each) else "an empty block")
         elif origin is list:
-            phrases.append(f"a list, each item {wanted(arguments[0])}")
+            phrases.append(f"a list, each item {expected(arguments[0])}")
         elif origin is dict:
             phrases.append("a block of 'name: value' lines")
         else:

@@ -31,12 +31,12 @@ def next_ranges(
         until: not beyond these. Default: up to the topic's end.
     """
     lags = _lags(position, topic, until)
-    wanted = sum(lags.values())
+    total = sum(lags.values())
     ranges = []
     for each in topic.partitions:
         start = position.get(each.id, each.start_offset)
         lag = lags[each.id]
-        share = lag if wanted <= limit else min(lag, max(1, limit * lag // wanted))
+        share = lag if total <= limit else min(lag, max(1, limit * lag // total))
         ranges.append(OffsetRange(topic.name, each.id, start, start + share))
     return OffsetRanges(tuple(ranges), {topic.name: topic.topic_id})
 

@@ -96,7 +96,7 @@ class MultiTableScheduler:
                 self._stop.wait(max(0.0, self._seconds - (time.monotonic() - began)))
 
     def _described(self) -> dict[str, TopicDescription] | None:
-        """The topics as they are now, new ones taken up; None if nobody answers at the moment."""
+        """The topics as they are now, new ones taken up; None if no server answers at the moment."""
         try:
             if time.monotonic() - self._looked_at >= LOOK_FOR_TOPICS_SECONDS and not (self._once and self.tables):
                 self._take_up()
@@ -148,7 +148,7 @@ class MultiTableScheduler:
         ]
         steps = self._writers.each(step, due)
         landed = [each for _, each, _ in steps if each is not None]
-        notes = [f"{topic}: {told}" for topic, _, told in steps if told]
+        notes = [f"{topic}: {note}" for topic, _, note in steps if note]
         notes += [f"{topic}: {note}" for topic, each, _ in steps if each is not None for note in each.notes]
         if landed or notes:
             self._report(topics, landed, notes, seconds=time.monotonic() - began, before=before)
@@ -180,7 +180,7 @@ class MultiTableScheduler:
         self._on_batch(progress)
 
     def _all_taken(self, topics: Mapping[str, TopicDescription], until: Mapping[str, TopicDescription] | None) -> bool:
-        """Whether no table that can go on has anything left of what was there when the round began."""
+        """Whether no table that can continue has anything left of what was there when the round began."""
         return not any(
             name in topics and table.is_due(topics[name], until=_ends(until, name))
             for name, table in self.tables.items()

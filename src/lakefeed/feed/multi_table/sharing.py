@@ -14,7 +14,7 @@ Part = TypeVar("Part")
 
 
 class Taken(Generic[Part]):
-    """The tables of the topics that were taken up, each with whoever uses it."""
+    """The tables of the topics that were taken up, each with its user."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
@@ -28,7 +28,7 @@ class Taken(Generic[Part]):
             part: who uses them.
 
         Returns:
-            Who uses one of them already, for what would mix with it, and the table; None if nobody does.
+            Who uses one of them already, for what would mix with it, and the table; None if there is none.
         """
         clash = None
         for place in tables_of_topic(topic, config):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-MOST_TOLD = 3
+MOST_SHOWN = 3
 
 
 @dataclass
@@ -43,7 +43,7 @@ class TableTask:
         topic: the topic's name.
         feed: of this topic alone.
         on_failure: what becomes of it then.
-        failure: why it does not go on at present.
+        failure: why it is stopped at present.
     """
 
     topic: str
@@ -120,12 +120,12 @@ class TableTask:
             landed = self._step(topic, limit=limit, until=until)
         except (LakefeedError, Py4JError, PySparkException) as error:
             return None, self._failed(translated(error))
-        told = None if self.failure is None else "resumes"
+        note = None if self.failure is None else "resumes"
         self.failure = None
-        return landed, told
+        return landed, note
 
     def refuse(self, error: LakefeedError) -> None:
-        """It cannot go on before the pipeline file is another."""
+        """It cannot resume before the pipeline file changes."""
         self.on_failure = "stop"
         self.failure = error
 
@@ -210,7 +210,7 @@ class TableTask:
 
     def _records_lost(self, lost: list[DataLoss]) -> RecordsLost:
         return RecordsLost(
-            f"topic {self.topic} cannot go on: {'; '.join(each.message for each in lost[:MOST_TOLD])}",
+            f"topic {self.topic} cannot resume: {'; '.join(each.message for each in lost[:MOST_SHOWN])}",
             where=self.table,
             hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
         )
@@ -221,13 +221,13 @@ class TableTask:
     def _failed(self, error: LakefeedError) -> str:
         if self.on_failure == "fail":
             raise error
-        told = self.failure is None or self.failure.what != error.what
+        note = self.failure is None or self.failure.what != error.what
         self.failure = error
-        # Whatever was known of the table may be what is wrong: it is looked at anew.
+        # Whatever was known of the table may be what is wrong: it is read again.
         self._writer = self._position = None
         self._retry_at = time.monotonic() + self.retry_seconds
         then = "stopped until the next start" if self.on_failure == "stop" else f"tried again in {self.retry_seconds} s"
-        return f"{error.what}; {then}" if told else ""
+        return f"{error.what}; {then}" if note else ""
 
 
 def _ends(position: Position) -> dict[int, int]:

@@ -48,7 +48,7 @@ class Writers:
         self._open.close()
 
     def session(self, number: int) -> SparkSession:
-        """The session of whatever has this number; numbers beyond the count begin anew."""
+        """The session of whatever has this number; numbers beyond the count start over."""
         return self._sessions[number % len(self._sessions)]
 
     def each(self, work: Callable[[Item], Result], items: Iterable[tuple[int, Item]]) -> list[Result]:

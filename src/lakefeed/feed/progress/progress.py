@@ -24,7 +24,7 @@ class BatchProgress:
         records: records read.
         rows: rows landed; None where the sink does not say.
         seconds: how long the whole batch took.
-        lag: offsets in the topics, when the batch was planned, that no batch has read yet; None where nobody says: of
+        lag: offsets in the topics, when the batch was planned, that no batch has read yet; None where it is unknown: of
             a batch that another driver has planned, or of a source whose offsets count no records.
         requests: requests to S3, of driver and executors; None if they were not counted.
         request_budget: how many there should be at most; None for no budget.

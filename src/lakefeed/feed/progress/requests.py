@@ -168,7 +168,7 @@ class FeedRequests:
         spark: the session that the query runs in.
         checkpoint: its checkpoint location.
         sink: where its table or files are.
-        since: the counts that what comes before the first batch is told from.
+        since: the counts before the first batch.
     """
 
     def __init__(self, spark: SparkSession, *, checkpoint: str, sink: str, since: S3Requests) -> None:

@@ -16,7 +16,7 @@ from lakefeed.messages.redaction import redacted
 
 
 class LiveLine:
-    """A line on stderr that lives in a terminal; elsewhere whoever uses it prints lines. A context manager.
+    """A line on stderr that lives in a terminal; elsewhere its user prints lines. A context manager.
 
     Args:
         text: what it says at first.

@@ -70,7 +70,7 @@ class Estimates:
     seconds: Estimate
 
     def named(self) -> list[tuple[str, Estimate]]:
-        """In the order in which they are told."""
+        """In the order of the report."""
         return [
             ("records", self.records),
             ("bytes read", self.bytes),
@@ -97,7 +97,7 @@ def estimates(
         batches: what is to be landed.
         past: what batches were like until now.
         sample: some of the records; None if there was nothing to read.
-        is_laid_out_anew: whether past files tell nothing of those to come.
+        is_laid_out_anew: whether past files say nothing about those to come.
         has_state: whether the transform keeps state from batch to batch.
     """
     first = sum(each.records for each in batches.first)

@@ -42,7 +42,7 @@ def planned(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable
 
     Args:
         pipeline: its name.
-        feeds: one for each table, made anew.
+        feeds: one for each table, newly built.
         many: whether each topic has a table of its own.
         spark: gives a session; asked only if something would start.
 

@@ -85,7 +85,7 @@ class Plan:
         feed: the feed's name.
         topics: those that it reads.
         sink: ``iceberg catalog.namespace.table`` or ``parquet s3a://…``.
-        kind: whether the feed begins, goes on, would be refused, or waits for its topic's first record.
+        kind: whether the feed begins, continues, would be refused, or waits for its topic's first record.
         start: how, or why not, in a sentence.
         refusal: why the start would be refused; None if it would not.
         checkpoint: what becomes of it; None where the table's ledger is all that there is.

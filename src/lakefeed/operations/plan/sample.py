@@ -57,11 +57,11 @@ def sampled(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, 
         {
             **librdkafka_settings(source.options),
             "bootstrap.servers": source.bootstrap_servers,
-            # Neither joined nor committed to, but librdkafka wants one.
+            # Neither joined nor committed to, but librdkafka requires one.
             "group.id": "lakefeed-plan",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            # A few records are wanted, not all that it could fetch meanwhile.
+            # A few records are needed, not all that it could fetch meanwhile.
             "queued.max.messages.kbytes": 1024,
             "fetch.message.max.bytes": 256 * 1024,
             "error_cb": lambda error: None,

@@ -52,7 +52,7 @@ def prepared(feed: Feed, survey: FeedStatus, *, spark: SparkSession) -> Prepared
     """What a start of a feed makes ready.
 
     Args:
-        feed: made anew, so that it knows the registry's schema of this moment.
+        feed: newly built, so that it knows the registry's schema of this moment.
         survey: where the feed stands.
         spark: a session.
     """
@@ -90,7 +90,7 @@ def _prepare(feed: Feed, survey: FeedStatus, spark: SparkSession, found: Prepare
 
 
 class _ExpectedTarget(Target):
-    """A sink that is told what to follow, and does not.
+    """A sink that is asked to apply a schema, and does not.
 
     Attributes:
         changes: what it would do.

@@ -1,4 +1,4 @@
-"""What a topic holds, as far as its registered schema or one of its records tells."""
+"""What a topic holds, according to its registered schema or one of its records."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def read_error(text: str) -> LakefeedError | None:
     return ConfigError(
         what,
         where=f"file {file.group(1)}" if file else None,
-        hint="mend the file, or give another schema with --schema-file",
+        hint="fix the file, or give another schema with --schema-file",
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KEY = "trip_key"
-"""The column that tells two trips apart: meant as the record's key, not a field of the schema."""
+"""The column that identifies a trip: meant as the record's key, not a field of the schema."""
 
 _ROWS_A_SLICE = 500_000
 

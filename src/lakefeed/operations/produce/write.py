@@ -78,7 +78,7 @@ def produce(
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
         options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
         rate: records a second in total, at most. Default: as fast as it goes.
-        reached: told about progress.
+        reached: called with progress.
 
     Raises:
         ResourceMissing: there is no such topic.
@@ -125,7 +125,7 @@ def produce_stream(
         stop: ends it.
         options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
         rate: records a second in total, at most. Default: as fast as it goes.
-        on_batch: told about each finished micro-batch.
+        on_batch: called with each finished micro-batch.
 
     Raises:
         ResourceMissing: there is no such topic.

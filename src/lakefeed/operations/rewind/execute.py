@@ -45,7 +45,7 @@ class RewindPlan:
     Attributes:
         feed: the feed's name.
         table: its table.
-        moves: partitions that go elsewhere; none if only the checkpoint is made anew.
+        moves: partitions that go elsewhere; none if only the checkpoint is recreated.
         letters: dead letters that are deleted.
         delete_rows: whether the rows of what is read again are deleted.
         columns: of the table, that have a row's topic, partition and offset; the topic's is empty if it is not kept.
@@ -92,7 +92,7 @@ def plan(
     Args:
         config: the pipeline.
         connections: store and catalogs.
-        to: ``earliest``, ``latest``, ``table`` (where the table is: only the checkpoint is made anew), a point in time
+        to: ``earliest``, ``latest``, ``table`` (where the table is: only the checkpoint is recreated), a point in time
             (``timestamp:2026-11-20T06:30``), ``snapshot:ID``, or offsets as ``written_offsets`` reads them.
         topic: only this topic's partitions.
         partition: only partitions of this number.
@@ -102,7 +102,7 @@ def plan(
     Raises:
         ConfigError: the sink keeps no ledger, a target is wrong, or a choice is missing.
         ResourceMissing: the topic has not got what is to be read.
-        RecordsLost: the topic was made again.
+        RecordsLost: the topic was recreated.
     """
     if config.sink.jdbc is not None:
         raise ConfigError(
@@ -142,12 +142,12 @@ def plan(
     moves: tuple[PartitionMove, ...] = ()
     columns = (TOPIC, PARTITION, OFFSET)
     if to != "table":
-        if survey.position is None and survey.tells:
+        if survey.position is None and survey.is_position_known:
             raise ConfigError(
                 f"feed '{config.name}' has landed nothing yet, so there is nothing to rewind",
                 hint="source.kafka.start says where a new feed begins; --to table removes a checkpoint in the way",
             )
-        if not survey.tells and (delete_rows or topic is not None or partition is not None):
+        if not survey.is_position_known and (delete_rows or topic is not None or partition is not None):
             raise ConfigError(
                 "the table was rolled back and does not tell where the feed stood: all partitions have to be moved, "
                 "and no rows can be deleted with it",
@@ -159,7 +159,7 @@ def plan(
         moves = planned(known, requested, survey.topics, ids=ids, accept_loss=accept_loss)
         columns = (TOPIC if TOPIC in table.schema().column_names else "", PARTITION, OFFSET)
         moves = _with_rows(moves, table, columns, ids, config.name, delete_rows=delete_rows)
-    elif not survey.tells and survey.refusal is not None:
+    elif not survey.is_position_known and survey.refusal is not None:
         raise survey.refusal
     moves, letters = _with_letters(moves, config, survey, connections)
     return RewindPlan(
@@ -199,7 +199,7 @@ def carry_out(
         CheckpointMismatch: the feed has gone on since this was planned.
     """
     before = agreed.survey.position
-    if agreed.survey.tells:
+    if agreed.survey.is_position_known:
         now = sink.position()
         if (now and now.snapshot_id) != (before and before.snapshot_id):
             raise CheckpointMismatch(

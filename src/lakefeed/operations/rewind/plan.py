@@ -26,7 +26,7 @@ class PartitionMove:
         partition: the partition.
         start: where the feed stands; None if that is not known.
         to: where it resumes.
-        rows: rows of the table from the offsets that are read again; None if nobody has counted, or could.
+        rows: rows of the table from the offsets that are read again; None if they were not or could not be counted.
         letters: dead letters of them, which are deleted.
     """
 
@@ -82,7 +82,7 @@ def planned(
     ids: Mapping[str, str],
     accept_loss: bool,
 ) -> tuple[PartitionMove, ...]:
-    """The moves, checked: each to where the topic has records, and forward only if told to.
+    """The moves, checked: each to where the topic has records, and forward only if asked to.
 
     Args:
         positions: where the feed stands; empty if that is not known.
@@ -95,7 +95,7 @@ def planned(
         ConfigError: a target that is no partition of the feed, some go back and others forward, or records would be
             given up unasked.
         ResourceMissing: the topic has not got the records at a target, any more or yet.
-        RecordsLost: the topic was made again.
+        RecordsLost: the topic was recreated.
     """
     moves = []
     for (topic, partition), to in sorted(targets.items()):
@@ -108,7 +108,7 @@ def planned(
             raise ResourceMissing(f"there is no {name}", hint="lakefeed topics describe shows what a topic has")
         if ids.get(topic, described.topic_id) != described.topic_id:
             raise RecordsLost(
-                f"{topic} was made again: its id was {ids[topic]}, and is {described.topic_id}",
+                f"{topic} was recreated: its id was {ids[topic]}, and is {described.topic_id}",
                 hint="lakefeed run pipeline.yaml --accept-loss resumes with the new one",
             )
         if not there.start_offset <= to <= there.end_offset:

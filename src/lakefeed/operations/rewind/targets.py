@@ -71,7 +71,7 @@ def targets(
 def _targets_at(
     time: datetime, config: PipelineConfig, survey: FeedStatus, chosen: Mapping[Partition, int], *, accept_loss: bool
 ) -> dict[Partition, int]:
-    """The first records from a time on. What was read later stays read: a time goes forward only if told to."""
+    """The first records from a time on. What was read later stays read: a time goes forward only if asked to."""
     cluster = Topics(config.kafka.bootstrap_servers, options=dict(config.kafka.options))
     targets: dict[Partition, int] = {}
     for name, found in survey.topics.items():

@@ -1,4 +1,4 @@
-"""What a feed's commits and the broker say, held against each other. Nothing is read or asked here."""
+"""Compares a feed's commits with the broker. Reads and asks nothing itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """All that is wrong, or cannot be told; faults first."""
+    """All findings, faults first."""
     found = [
         *_continuity(evidence.commits),
         *_topics(evidence),
@@ -143,7 +143,7 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
         if description is None:
             yield Finding(
                 kind="topic-missing",
-                what=f"there is no topic {topic} of Kafka now that could be asked; lag cannot be told",
+                what=f"there is no topic {topic} of Kafka now that could be asked; lag is unknown",
                 fault=False,
                 topic=topic,
             )
@@ -153,7 +153,7 @@ def _topics(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(
                 kind="topic-recreated",
                 what=f"the broker's {topic} has the id {description.topic_id}, the table's rows are of {known}: "
-                "the topic was made again",
+                "the topic was recreated",
                 topic=topic,
             )
             continue
@@ -264,7 +264,7 @@ def _rows(evidence: Evidence) -> Iterator[Finding]:
     if evidence.transformed:
         yield Finding(
             kind="transform",
-            what="the pipeline has a transform, which decides how many rows records become: rows are not held against "
+            what="the pipeline has a transform, which decides how many rows records become: rows are not compared with "
             "counts",
             fault=False,
         )

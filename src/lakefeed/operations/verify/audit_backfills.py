@@ -20,7 +20,7 @@ def backfill_findings(evidence: Evidence) -> Iterator[Finding]:
     for landed in evidence.line:
         for topic, topic_id in landed.ranges.topic_ids.items():
             if ids.setdefault(topic, topic_id) != topic_id:
-                # Made again under the same name: its offsets are others.
+                # Recreated under the same name: its offsets are different ones.
                 ids[topic] = topic_id
                 by_feed = [each for each in by_feed if each.topic != topic]
                 by_backfills = [each for each in by_backfills if each.topic != topic]

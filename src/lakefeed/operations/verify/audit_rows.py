@@ -1,4 +1,4 @@
-"""What a feed's commits count, held against its dead letters and its rows. Nothing is read here."""
+"""Compares the counts of a feed's commits with its dead letters and rows. Reads nothing itself."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def row_findings(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(
                 kind="renamed",
                 what=f"{name}: {rows.rows:,} rows are of this topic or of another that had its name before; by their "
-                "offsets they cannot be told apart",
+                "offsets they cannot be distinguished",
                 fault=False,
                 topic=topic,
                 partition=partition,

@@ -16,7 +16,7 @@ from lakefeed.offsets.sets import united
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that is not as it should be, or that cannot be told.
+    """Something that is wrong, or that cannot be determined.
 
     Attributes:
         kind: a word for programs, such as ``gap`` or ``overlap``.
@@ -96,10 +96,10 @@ class Keyed:
     Attributes:
         marks: whether deleted rows stay, marked.
         grown: rows that the MERGEs of its snapshots have inserted, less those that they have deleted.
-        rows: rows that it has; None if nobody has looked.
+        rows: rows that it has; None if not looked up.
         repeated: keys with more than one row and how many rows, the first few.
         history: the feed's part of the history beside it; None without one.
-        history_placed: its rows by their own offsets; None if nobody has looked.
+        history_placed: its rows by their own offsets; None if not looked up.
     """
 
     marks: bool = False
@@ -132,7 +132,7 @@ class Evidence:
         held: records that the broker holds in a range, or None if it no longer has its offsets. Only for ranges with
             fewer records than offsets.
         transformed: whether a transform decides how many rows there are.
-        placed: the rows by their own offsets; None if nobody has looked.
+        placed: the rows by their own offsets; None if not looked up.
         keyed: what is known where changes are merged by key; None where rows are appended.
     """
 

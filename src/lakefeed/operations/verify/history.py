@@ -69,7 +69,7 @@ def fates(commits: Sequence[Commit | Backfill]) -> list[Fate]:
 
 
 def doubled(commits: tuple[Commit, ...]) -> set[Partition]:
-    """Partitions that were rewound with their rows kept, so that offsets with several rows are as they were wanted."""
+    """Partitions that were rewound with their rows kept, so that offsets with several rows are intended."""
     return {
         key
         for commit in commits

@@ -103,7 +103,7 @@ class Verification:
 
     @property
     def notes(self) -> tuple[Finding, ...]:
-        """What one should know of, or what cannot be told."""
+        """Findings that are no faults: what a user should know, or what is unknown."""
         return tuple(each for each in self.findings if not each.fault)
 
     def as_dict(self) -> dict[str, Any]:

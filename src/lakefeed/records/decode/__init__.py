@@ -114,7 +114,7 @@ def rows(
 ) -> DataFrame:
     """The rows of a DataFrame of one's own: a record that cannot be read stops the job.
 
-    (``decode_error_of`` tells which it was. A pipeline can go on after it: ``lakefeed.feed.batch_writer``.)
+    (``decode_error_of`` says which. A pipeline can continue after it: ``lakefeed.feed.batch_writer``.)
 
     Args:
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.

@@ -61,7 +61,7 @@ def _options(spark: SparkSession, spec: ConfluentAvro | PlainAvro) -> dict[str, 
 
 
 def registry_options(spark: SparkSession, spec: Registered) -> dict[str, str]:
-    """What a decoder that asks the registry is told, whatever the format.
+    """Options of a decoder that asks the registry, for every format.
 
     Raises:
         ConfigError: credentials that were not put.

@@ -17,7 +17,7 @@ OP = "debezium_op"
 """Column: c, r (a snapshot's read), u or d."""
 
 TS_MS = "debezium_ts_ms"
-"""Column: when the database made the change, in ms since 1970; when the connector saw it, where that is not told."""
+"""Column: when the database made the change, in ms since 1970; when the connector saw it, where that is not given."""
 
 DELETE = "d"
 _UPSERTS = ("c", "r", "u")
@@ -45,7 +45,7 @@ def unwrapped(records: DataFrame) -> DataFrame:
     after = schema["after"].dataType if "after" in schema.names else None
     if not isinstance(after, StructType) or "op" not in schema.names:
         raise ConfigError(
-            "envelope: debezium wants values with the fields op and after",
+            "envelope: debezium requires values with the fields op and after",
             where=f"fields of the values: {', '.join(schema.names)}",
             hint="leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)",
         )

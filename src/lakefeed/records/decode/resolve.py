@@ -215,7 +215,7 @@ _BLOCKS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
 
 def _plain_protobuf(protobuf: ProtobufDecode) -> DecodeSpec:
     file = protobuf.schema_file
-    assert file is not None  # The model wants a schema where there is no registry.
+    assert file is not None  # The model requires a schema where there is no registry.
     if file.suffix != ".proto":
         return PlainProtobuf(schema=file.read_bytes(), message=protobuf.message)
     text = file.read_text("utf-8")

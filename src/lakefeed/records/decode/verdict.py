@@ -85,7 +85,7 @@ def metadata_column(name: str) -> str:
 
 
 def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = ()) -> DataFrame:
-    """The fields of each value, the record's metadata where wanted, and the column ``RECORD`` with the verdict.
+    """The fields of each value, the record's metadata where requested, and the column ``RECORD`` with the verdict.
 
     Args:
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.

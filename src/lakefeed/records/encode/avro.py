@@ -113,7 +113,7 @@ def quoted(name: str) -> str:
 
 
 def _widens(have: DataType, requested: DataType) -> bool:
-    """Whether every value of one type is exactly a value of the other, which to_avro wants to the letter."""
+    """Whether every value of one type is exactly a value of the other, which to_avro requires exactly."""
     wider = {
         "byte": ("short", "integer", "long", "float", "double"),
         "short": ("integer", "long", "float", "double"),
@@ -167,5 +167,5 @@ def null_error(text: str) -> ConfigError | None:
     return ConfigError(
         f"a row has no value for the field '{field}', and the schema allows no null there",
         where=f"field {field}",
-        hint="mend the row, or make the field a union with null in the schema",
+        hint="fix the row, or make the field a union with null in the schema",
     )

@@ -1,4 +1,4 @@
-"""Schemas that follow from the rows' own types, where nobody gives one: as Protobuf and as JSON Schema."""
+"""Schemas that follow from the rows' own types, where none is given: as Protobuf and as JSON Schema."""
 
 from __future__ import annotations
 

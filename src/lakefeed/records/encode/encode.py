@@ -90,7 +90,7 @@ def to_records(
         key: the column that becomes the record's key: binary as it is, anything else as text. It is part of the
             value only if the schema has it.
         headers: the same headers for each record.
-        schema: an Avro schema, a ``.proto`` text or a JSON Schema, as the format wants it. Default: the subject's
+        schema: an Avro schema, a ``.proto`` text or a JSON Schema, as the format expects it. Default: the subject's
             latest if the rows fit it, else one made from the rows.
         message: for Protobuf, the message. Default: the schema's first.
 
@@ -225,7 +225,7 @@ def _only_column(rows: DataFrame, key: str | None) -> str:
     names = [name for name in rows.columns if name != key]
     if len(names) != 1:
         raise ConfigError(
-            "a value that is one string wants rows of one column beside the key",
+            "a value that is one string requires rows of one column beside the key",
             where=f"the columns are {', '.join(rows.columns)}",
             hint="encode as csv or json, or give rows of one column",
         )

@@ -1,4 +1,4 @@
-"""How large a schema may be: whoever may register schemas may register any.
+"""How large a schema may be: anyone who may register schemas may register any.
 
 A few named types that use each other mean millions of columns, so the limit is on what a schema means, not on its
 text. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).

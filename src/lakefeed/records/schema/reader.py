@@ -53,7 +53,7 @@ class SchemaKeeper(Protocol):
     """A sink whose columns follow the schema, and which remembers it."""
 
     def recorded_schema(self) -> Recorded | None:
-        """What ``follow`` was told last; None before the first time."""
+        """What ``follow`` got last; None before the first time."""
 
     def follow(self, rows: StructType, recorded: Recorded | None, entries: Sequence[Entry]) -> None:
         """Makes the sink take these rows, before any is written, and remembers the reader's schema."""

@@ -18,7 +18,7 @@ REQUIRED = ("key", "value", "topic", "partition", "headers")
 def deduplicated(records: DataFrame) -> DataFrame:
     """A topic's records without copies: of those that lakefeed's Kafka sink has sent twice, each comes once.
 
-    They are told by their headers; records of other writers go through as they are. A stream remembers, for each
+    They are recognized by their headers; records of other writers go through as they are. A stream remembers, for each
     partition of the topic, the rows of the writer's newest batch: the state is as large as that. A query that groups
     after it runs in append mode only.
 

@@ -111,15 +111,15 @@ class KinesisStream:
         """The same ranges with the stream's id, asked for now.
 
         Raises:
-            RecordsLost: the stream was made again since it was asked for before.
+            RecordsLost: the stream was recreated since the last look.
         """
         now = self._current_id()
         if self._id is not None and self._id != now:
             raise RecordsLost(
-                f"the stream {self._source.stream} was made again while the feed was reading it (it was of {self._id}, "
+                f"the stream {self._source.stream} was recreated while the feed was reading it (it was of {self._id}, "
                 f"and is of {now}); nothing of this batch is written",
                 where=self._source.stream,
-                hint="start the feed again: it says what is lost, and how to go on",
+                hint="start the feed again: it says what is lost, and how to resume",
             )
         return OffsetRanges(ranges.ranges, {self._source.stream: now})
 

@@ -39,7 +39,7 @@ def read_stream(
     Args:
         spark: the session.
         source: the topics.
-        headers: whether headers are wanted.
+        headers: whether headers are requested.
         starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
             the source says.
         gather: wait for ``min_records_per_batch``. Not where the query ends with what there is: Spark would leave the

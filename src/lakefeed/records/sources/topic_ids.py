@@ -1,4 +1,4 @@
-"""Which topic it is: the broker's id (KIP-516), so that a topic made again is not taken for the old one."""
+"""Which topic it is: the broker's id (KIP-516), so that a recreated topic is not taken for the old one."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class SourceTopics:
         """The same ranges with the ids of their topics, asked for now: one request.
 
         Raises:
-            RecordsLost: a topic was made again since it was asked for before.
+            RecordsLost: a topic was recreated since the last look.
         """
         ids = self._topics.ids(sorted({each.topic for each in ranges.ranges}))
         for name, topic_id in ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:
                 raise RecordsLost(
-                    f"the topic {name} was made again while the feed was reading it (its id was {self._ids[name]}, and "
+                    f"the topic {name} was recreated while the feed was reading it (its id was {self._ids[name]}, and "
                     f"is {topic_id}); nothing of this batch is written",
                     where=self._source.bootstrap_servers,
-                    hint="start the feed again: it says what is lost, and how to go on",
+                    hint="start the feed again: it says what is lost, and how to resume",
                 )
         return OffsetRanges(ranges.ranges, ids)

@@ -114,7 +114,7 @@ class Function:
         """What the function makes of the rows of the step before, or of the frames that it names.
 
         Raises:
-            ConfigError: it wants something that is not there, failed, or returned no DataFrame.
+            ConfigError: it requires something that does not exist, failed, or returned no DataFrame.
             MissingExtra: it needs pandas or what belongs to it, which is not installed.
         """
         from pyspark.errors import AnalysisException, ParseException, PySparkImportError
@@ -131,7 +131,7 @@ class Function:
                 given[name], rows = rows, None
             elif each.default is each.empty:
                 raise ConfigError(
-                    f"the function wants {name}, and nothing is called so",
+                    f"the function requires {name}, and nothing is called so",
                     where=self._where,
                     hint=f"there are {', '.join(frames)}; other arguments belong in options",
                 )
@@ -148,7 +148,7 @@ class Function:
             raise ConfigError(f"the function failed: {type(error).__name__}: {error}", where=self._where) from error
         if not isinstance(result, DataFrame):
             raise ConfigError(
-                f"the function returned {type(result).__name__}, and a DataFrame is wanted", where=self._where
+                f"the function returned {type(result).__name__}, and a DataFrame is expected", where=self._where
             )
         return result
 

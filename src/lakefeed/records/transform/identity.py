@@ -1,4 +1,4 @@
-"""Tells without Spark whether a transform is that of the last start: its text, and the Python files that it names."""
+"""Checks without Spark whether a transform is that of the last start: its text, and the Python files that it names."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class QueryPlan:
 
     @contextmanager
     def settings(self, spark: SparkSession) -> Iterator[None]:
-        """Gives a query that is started inside the settings that its state wants, where ``spark:`` names none.
+        """Gives a query that is started inside the settings that its state requires, where ``spark:`` names none.
 
         Parts: each is a PUT of every batch, and Spark's default is 200. Store: Spark's default has one kind of value
         for each operator. A query that has a checkpoint keeps the parts and the store that it has begun with.
@@ -121,7 +121,7 @@ class QueryPlan:
                 spark.conf.unset(key) if key not in said else spark.conf.set(key, said[key])
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
-        """Refuses to go on with state that another transform has made.
+        """Refuses to resume with state that another transform has made.
 
         Args:
             noted: the state as the checkpoint location has it noted.

@@ -44,7 +44,7 @@ class Declared:
         self._add("map", stateName, [userKeySchema, valueSchema], ttlDurationMs)
 
     def deleteIfExists(self, stateName: str) -> None:
-        """A variable that is there no more is not told."""
+        """A removed variable is not reported."""
 
     def _add(self, kind: str, name: str, schemas: list[StructType | str], ttl: int | None) -> None:
         types = " to ".join(_text(each) for each in schemas)

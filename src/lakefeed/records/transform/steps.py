@@ -91,7 +91,7 @@ def by_topic(
 ) -> DataFrame | Mapping[str, DataFrame]:
     """The rows of all records; or where a transform joins streams, of each stream's topic by the stream's name.
 
-    The topics are told apart before anything is read out of a record: each is then decoded, judged and counted once.
+    The topics are separated before anything is read out of a record: each is then decoded, judged and counted once.
 
     Args:
         records: with the column topic.
@@ -116,7 +116,7 @@ def _late(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFr
     found = rows.select(watermark.column).schema.fields[0].dataType
     if not isinstance(found, TimestampType):
         raise ConfigError(
-            f"the column {watermark.column} is {found.simpleString()}, and a watermark wants a timestamp",
+            f"the column {watermark.column} is {found.simpleString()}, and a watermark requires a timestamp",
             where=place,
             hint="make one in a step, to_timestamp(…) AS …, and give that step the watermark",
         )
@@ -141,7 +141,7 @@ def _static(spark: SparkSession, table: StaticTable) -> DataFrame:
 
 @contextmanager
 def _explained(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
-    """Tells Spark's reason and the columns that there are."""
+    """Reports Spark's reason and the columns that exist."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:

@@ -54,13 +54,13 @@ class DeadLetterFilter:
 
     def reasons(self) -> tuple[str, str]:
         """The text that the reason, or its kind, has to contain: as given, or without the escapes of a terminal."""
-        wanted = self.reason or ""
-        return wanted, unescaped(wanted)
+        part = self.reason or ""
+        return part, unescaped(part)
 
     def means(self, reason: str) -> bool:
         """Whether a letter with this reason is meant. ``dead_letters.table.CHOSEN`` says the same in SQL."""
         kind = kind_of(reason)
-        return any(wanted in reason or wanted in kind for wanted in self.reasons())
+        return any(part in reason or part in kind for part in self.reasons())
 
     @classmethod
     def at(cls, feed: str, position: str) -> DeadLetterFilter:

@@ -23,15 +23,15 @@ RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "
 
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
-    """The records of letters as they came: with the timestamp that Spark cannot hold, which their reason tells.
+    """The records of letters as they came: with the timestamp that Spark cannot hold, which their reason says.
 
     Args:
         letters: with the columns of a dead-letter table.
     """
     from pyspark.sql import functions as sf
 
-    told = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
-    bad = sf.when(sf.col("timestamp").isNull() & (told != ""), told.cast("bigint"))
+    named = sf.regexp_extract("reason", BAD_TIMESTAMP_PATTERN, 1)
+    bad = sf.when(sf.col("timestamp").isNull() & (named != ""), named.cast("bigint"))
     return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))
 
 
@@ -158,7 +158,7 @@ class DeadLetterStore(Protocol):
             moved: whether the feed was moved there on purpose.
 
         Raises:
-            CheckpointMismatch: there are such letters, and nobody has moved the feed.
+            CheckpointMismatch: such letters exist, and the feed was not moved.
         """
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:

@@ -35,12 +35,12 @@ COLUMNS = (
     "failed_at TIMESTAMP, replay STRING"
 )
 CHOSEN = """WHERE feed = :feed AND replay IS NULL
-AND (:wanted_topic IS NULL OR topic = :wanted_topic)
-AND (:wanted_partition IS NULL OR partition = :wanted_partition)
-AND (:wanted_offset IS NULL OR offset = :wanted_offset)
-AND (:wanted_schema_id IS NULL OR schema_id = :wanted_schema_id)
-AND (:wanted_reason IS NULL
-  OR contains(reason, :wanted_reason) OR contains(regexp_replace(reason, '[0-9]+', '#'), :wanted_reason)
+AND (:requested_topic IS NULL OR topic = :requested_topic)
+AND (:requested_partition IS NULL OR partition = :requested_partition)
+AND (:requested_offset IS NULL OR offset = :requested_offset)
+AND (:requested_schema_id IS NULL OR schema_id = :requested_schema_id)
+AND (:requested_reason IS NULL
+  OR contains(reason, :requested_reason) OR contains(regexp_replace(reason, '[0-9]+', '#'), :requested_reason)
   OR contains(reason, :plain_reason) OR contains(regexp_replace(reason, '[0-9]+', '#'), :plain_reason))"""
 
 
@@ -152,7 +152,7 @@ class DeadLetterTable:
         writer.append()
 
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
-        """Refuses letters that are ahead of a feed which nobody has moved."""
+        """Refuses letters that are ahead of a feed that was not moved."""
         self._step(position, moved=moved)
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
@@ -233,9 +233,9 @@ class DeadLetterTable:
 
 def _arguments(choice: DeadLetterFilter) -> dict[str, Any]:
     named = ("topic", "partition", "offset", "schema_id")
-    wanted, plain = choice.reasons()
+    requested, plain = choice.reasons()
     return {
-        **{f"wanted_{name}": getattr(choice, name) for name in named},
-        "wanted_reason": None if choice.reason is None else wanted,
+        **{f"requested_{name}": getattr(choice, name) for name in named},
+        "requested_reason": None if choice.reason is None else requested,
         "plain_reason": plain,
     }

@@ -195,8 +195,10 @@ class DeadLetterTopic:
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
         """Marks the letters at these (topic, partition, offset)."""
-        wanted = {(row.topic, row.partition, row.offset) for row in positions.collect()}
-        letters = [each for each in self._reader.letters(self._feed) if each.record in wanted and each.replay is None]
+        requested = {(row.topic, row.partition, row.offset) for row in positions.collect()}
+        letters = [
+            each for each in self._reader.letters(self._feed) if each.record in requested and each.replay is None
+        ]
         self._note(letters, state="marked", replay=replay_id)
 
     def unmark(self, replay_id: str) -> None:
@@ -224,7 +226,7 @@ class DeadLetterTopic:
         for each in letters:
             offsets.setdefault(each.place[0], []).append(each.place[1])
         spans = [OffsetRange(self._topic, partition, min(held), max(held) + 1) for partition, held in offsets.items()]
-        wanted = self._spark.createDataFrame(
+        requested = self._spark.createDataFrame(
             [(*each.place, *each.record, each.timestamp, each.reason) for each in letters],
             "at_partition INT, at_offset BIGINT, topic STRING, partition INT, offset BIGINT, ms BIGINT, reason STRING",
         )
@@ -232,13 +234,13 @@ class DeadLetterTopic:
             sf.col("partition").alias("stored_partition"), sf.col("offset").alias("stored_offset"),
             "key", "value", sf.col("headers").alias("stored_headers"),
         )  # fmt: skip
-        there = (stored["stored_partition"] == wanted["at_partition"]) & (
-            stored["stored_offset"] == wanted["at_offset"]
+        there = (stored["stored_partition"] == requested["at_partition"]) & (
+            stored["stored_offset"] == requested["at_offset"]
         )
         # A span holds notes too, which have fewer headers than a letter adds.
         own = sf.slice("stored_headers", 1, sf.greatest(sf.size("stored_headers") - len(LETTER), sf.lit(0)))
         return with_bad_timestamp(
-            stored.join(sf.broadcast(wanted), there)
+            stored.join(sf.broadcast(requested), there)
             .withColumn("timestamp", sf.timestamp_millis("ms"))
             .withColumn("headers", sf.when(sf.size(own) > 0, own))
         )

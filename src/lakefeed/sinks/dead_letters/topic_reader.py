@@ -2,7 +2,7 @@
 
 A letter is the record as it was, with ``LETTER`` behind its own headers. A note has no value and the headers ``NOTE``:
 it says that a replay has ``marked`` or ``unmarked`` the letter, or that the letter is ``gone``. Replay ids are used
-once, and ``failed-at`` tells a letter from an earlier one of the same position, so what the notes say does not
+once, and ``failed-at`` distinguishes a letter from an earlier one of the same position, so what the notes say does not
 depend on their order, and a letter or note that is there twice counts once.
 """
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ID, BODY = "id", "body"
 LONGEST_ID = 512
-"""Bytes that a server takes; a longer id is told by its SHA-256."""
+"""Bytes that a server takes; a longer id is replaced by its SHA-256."""
 NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
 """What no escaped text can be."""
 
@@ -104,11 +104,11 @@ class Documents:
         return int(row["rows"]), int(row["unknown"])
 
     def columns(self, rows: StructType) -> StructType:
-        """What the documents of such rows have: what their id tells is left out."""
+        """What the documents of such rows have: what their id says is left out."""
         from pyspark.sql.types import StructType
 
-        told = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
-        return StructType([each for each in rows.fields if each.name.lower() not in told])
+        in_the_id = POSITION_COLUMNS if self._sink.mode == "append" else (DELETED,) if self._removes else ()
+        return StructType([each for each in rows.fields if each.name.lower() not in in_the_id])
 
     def of(self, rows: DataFrame) -> DataFrame:
         """Id and JSON of each row; no JSON where the document is to be removed."""

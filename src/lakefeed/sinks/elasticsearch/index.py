@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-# How the JVM module tells why documents were not written (io.lakefeed.elasticsearch.BulkFailure).
+# How the JVM module says why documents were not written (io.lakefeed.elasticsearch.BulkFailure).
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
 
 
@@ -98,7 +98,7 @@ class ElasticsearchIndex:
         if self._layout.described() is None:
             if self._followed:
                 raise CheckpointMismatch("the index was removed while the feed runs", where=self._sink.where)
-            # The start has found that the feed begins anew.
+            # The start has found that the feed starts over.
             self.ledger.forget()
         self._require_same_keys()
         for method, path, document in self._requests(rows):
@@ -112,8 +112,8 @@ class ElasticsearchIndex:
         is_new = self._layout.described() is None
         if not is_new:
             self._require_same_keys()
-        told = tuple(f"{method} {path} {json.dumps(document)}" for method, path, document in self._requests(rows))
-        return (TableChange(table=self._sink.index, is_new=is_new, statements=told),)
+        text = tuple(f"{method} {path} {json.dumps(document)}" for method, path, document in self._requests(rows))
+        return (TableChange(table=self._sink.index, is_new=is_new, statements=text),)
 
     def _requests(self, rows: StructType) -> list[tuple[str, str, dict[str, Any]]]:
         return self._layout.changes(self._documents.columns(rows), evolves=self._evolves)
@@ -251,26 +251,26 @@ class ElasticsearchIndex:
                 raise
             raise self._failed(found[1], found[2].strip(), fence=fence) from None
 
-    def _failed(self, kind: str, told: str, *, fence: str) -> Exception:
+    def _failed(self, kind: str, text: str, *, fence: str) -> Exception:
         """What the user should hear of documents that were not written."""
         where = self._sink.where
         if kind == "AWAY":
-            return Unreachable(f"the search server does not take the documents: {told}", where=where)
+            return Unreachable(f"the search server does not take the documents: {text}", where=where)
         if kind == "DENIED":
             hint = "the login has to write the index; an index that is read-only has to be opened"
-            return AccessDenied(f"the search server does not let it write: {told}", where=where, hint=hint)
+            return AccessDenied(f"the search server does not let it write: {text}", where=where, hint=hint)
         if kind == "REFUSED":
             return ConfigError(
-                f"the search server refuses a document: {told}",
+                f"the search server refuses a document: {text}",
                 where=where,
-                hint="change the mapping, which wants a new index, or the value in transform.sql; "
+                hint="change the mapping, which requires a new index, or the value in transform.sql; "
                 "expect: {…: {rule: …, on_violation: dead_letter}} keeps such records apart",
             )
         standing = self.ledger.standing()
         if standing is None or standing.fence != fence:
             return CheckpointMismatch(TAKEN_OVER, where=f"{where}: this driver's fence {fence}", hint=ONE_PLACE)
         return CheckpointMismatch(
-            f"the index has a newer version of a document than the ledger can have given it: {told}",
+            f"the index has a newer version of a document than the ledger can have given it: {text}",
             where=where,
             hint="somebody else writes the same documents, or lakefeed_feeds was restored without the index: give the "
             "feed an index of its own",

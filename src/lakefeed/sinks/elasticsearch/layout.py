@@ -111,7 +111,7 @@ class Layout:
             raise ResourceMissing(
                 "the index was removed while the feed runs",
                 where=self._sink.where,
-                hint="restore it with lakefeed_feeds; or begin anew with another checkpoint location",
+                hint="restore it with lakefeed_feeds; or start over with another checkpoint location",
             )
 
     def changes(self, rows: StructType, *, evolves: bool) -> list[tuple[str, str, dict[str, Any]]]:
@@ -121,16 +121,16 @@ class Layout:
             rows: what the documents have.
             evolves: whether fields are added to an index that lakefeed has made; others are left as they are.
         """
-        wanted, path = fields(rows), path_of(self._sink.index)
+        requested, path = fields(rows), path_of(self._sink.index)
         found = self.described()
         if found is None:
-            document = {"mappings": {"_meta": MADE_BY, "properties": wanted}}
+            document = {"mappings": {"_meta": MADE_BY, "properties": requested}}
             return [("PUT", path, {"settings": self._sink.settings, **document} if self._sink.settings else document)]
         mapping = found.get("mappings", {})
         ours = all(mapping.get("_meta", {}).get(key) == text for key, text in MADE_BY.items())
         if not (ours and evolves):
             return []
-        missing = _missing(wanted, mapping.get("properties", {}))
+        missing = _missing(requested, mapping.get("properties", {}))
         return [("PUT", f"{path}/_mapping", {"properties": missing})] if missing else []
 
     def change(self, method: str, path: str, document: Mapping[str, Any]) -> None:
@@ -144,10 +144,10 @@ class Layout:
             raise refused(answer, where=self._sink.where)
 
 
-def _missing(wanted: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
+def _missing(requested: Mapping[str, Any], have: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are not there yet, also within objects."""
     found: dict[str, Any] = {}
-    for name, field in wanted.items():
+    for name, field in requested.items():
         if name not in have:
             found[name] = field
         elif "properties" in field and (inner := _missing(field["properties"], have[name].get("properties", {}))):

@@ -46,7 +46,7 @@ class LedgerDocument:
 
     Attributes:
         document: what is in it.
-        seen: what tells this state of it from all others.
+        seen: what distinguishes this state of it from all others.
     """
 
     document: Mapping[str, Any]
@@ -64,7 +64,7 @@ class LedgerDocument:
 
     @property
     def reader(self) -> str | None:
-        """The reader's schema that ``follow`` was told last."""
+        """The reader's schema that ``follow`` got last."""
         return self.document.get("reader")
 
     @property
@@ -176,7 +176,7 @@ class ElasticsearchLedger:
             raise CheckpointMismatch(
                 f"the ledger has nothing of feed '{self._feed}' any more: {FEEDS} was removed while it runs",
                 where=self._where,
-                hint="restore it; or begin anew with another checkpoint location",
+                hint="restore it; or start over with another checkpoint location",
             )
         last = standing.last
         if last is not None and standing.commit_id == commit_id and last.ranges == commit.ranges:
@@ -191,7 +191,7 @@ class ElasticsearchLedger:
             raise CheckpointMismatch(
                 f"the batch does not continue where feed '{self._feed}' ended in the index: {'; '.join(found)}",
                 where=self._where,
-                hint="lakefeed offsets show tells where the feed stands",
+                hint="lakefeed offsets show says where the feed stands",
             )
         return standing
 
@@ -199,11 +199,11 @@ class ElasticsearchLedger:
         """Refuses records whose documents would take the ids of other ones.
 
         Raises:
-            CheckpointMismatch: a topic was made again, and counts its offsets anew.
+            CheckpointMismatch: a topic was recreated, and counts its offsets from 0 again.
         """
         if (topic := made_again(standing.topics, commit.ranges)) is not None:
             raise CheckpointMismatch(
-                f"topic {topic} was made again: its documents would take the ids, and the place, of those of the topic "
+                f"topic {topic} was recreated: its documents would take the ids, and the place, of those of the topic "
                 "before",
                 where=self._where,
                 hint="land it in a new index, under another checkpoint location",
@@ -240,7 +240,7 @@ class ElasticsearchLedger:
         return self._put(document, standing.seen)
 
     def _change(self, change: Any) -> Mapping[str, Any]:
-        """The feed's document after a change that nobody else has come between."""
+        """The feed's document after a change that no other writer has interrupted."""
         for _ in range(TRIES):
             standing = self.standing()
             assert standing is not None  # ensure() comes first.

@@ -56,7 +56,7 @@ def counted_groups(groups: DataFrame, *, keys: Sequence[str], where: str, kind: 
 
 
 def latest_per_key(changes: DataFrame, *, keys: Sequence[str], order_by: Sequence[str]) -> DataFrame:
-    """The newest change of each key, with what ``summarize_changes`` wants to know of the others."""
+    """The newest change of each key, with what ``summarize_changes`` needs from the others."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sf
 
@@ -134,24 +134,24 @@ def summarize_changes(newest_changes: DataFrame, *, keys: Sequence[str]) -> Chan
             sql = type_sql(newest_changes.schema[key].dataType)
             bounds.append(Bound(column=key, lowest=_literal(lowest, sql), highest=_literal(highest, sql)))
     upserts = Upserts(row["changes"], row["keys"], row["deletes"])
-    return ChangeSummary(upserts, tuple(bounds), _told(row["without_key"]), _told(row["moved"]))
+    return ChangeSummary(upserts, tuple(bounds), _place_text(row["without_key"]), _place_text(row["moved"]))
 
 
-def key_moved(table: str, told: str | None = None, *, orders: bool = True) -> ConfigError:
+def key_moved(table: str, message: str | None = None, *, orders: bool = True) -> ConfigError:
     """The error for a key whose changes offsets cannot order."""
     return ConfigError(
         KEY_MOVED.removeprefix("lakefeed: ") + ", so offsets do not tell which of them is newer",
-        where=f"table {table}{f'; {told}' if told else ''}",
+        where=f"table {table}{f'; {message}' if message else ''}",
         hint="producers have to send all changes of a key to one partition, and new partitions break that: "
         + (
             "name a column that orders them, order_by: [kafka_timestamp] or one of the rows', with on_delete: mark"
             if orders
-            else "land them in a new index, or in a table, which can be told a column that orders them"
+            else "land them in a new index, or in a table, which can order them by a column"
         ),
     )
 
 
-def _told(place: Any) -> str | None:
+def _place_text(place: Any) -> str | None:
     return None if place is None else f"topic {place[TOPIC]}, partition {place[PARTITION]}, offset {place[OFFSET]}"
 
 

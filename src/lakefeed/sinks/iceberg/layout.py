@@ -53,7 +53,7 @@ class Layout:
 
     @classmethod
     def of_sink(cls, sink: IcebergSinkConfig) -> Layout:
-        """What a pipeline file wants."""
+        """The layout that a pipeline file requests."""
         transforms = map(PartitionTransform.parse, sink.partition_by)
         return cls(
             tuple((each.column, _text(each)) for each in transforms),
@@ -77,7 +77,7 @@ class Layout:
 
 
 def statements(table: str, *, have: Layout, want: Layout, partitions: bool, order: bool) -> Iterator[str]:
-    """The statements after which new files are laid out as wanted; none if they are.
+    """The statements after which new files are laid out as requested; none if they are.
 
     Args:
         table: catalog.namespace.table

@@ -159,7 +159,7 @@ class IcebergTable:
         """Where the feed stands; None if there is no table, or it has no commit of the feed.
 
         Raises:
-            CheckpointMismatch: the table was rolled back, and nothing tells where the feed stands.
+            CheckpointMismatch: the table was rolled back, and no commit says where the feed stands.
         """
         return self.ledger.position() if self._spark.catalog.tableExists(self._sink.table) else None
 
@@ -230,13 +230,13 @@ class IcebergTable:
 
     def files_of(self, batch_ids: Iterable[int]) -> int:
         """How many data files these batches' commits added, as their snapshots say."""
-        wanted = set(batch_ids)
+        requested = set(batch_ids)
         files = 0
         for commit in self.ledger.commits():
-            if not wanted:
+            if not requested:
                 break
-            if commit.batch_id in wanted:
-                wanted.remove(commit.batch_id)
+            if commit.batch_id in requested:
+                requested.remove(commit.batch_id)
                 files += commit.files
         return files
 

@@ -1,4 +1,4 @@
-"""What a start does to a table, as the statements that do it: told by ``lakefeed plan``, carried out by a run."""
+"""What a start does to a table, as the statements that do it: shown by ``lakefeed plan``, executed by a run."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class UpsertTable(IcebergTable):
 
         Raises:
             ConfigError: a change without a key, or one that offsets cannot order.
-            CheckpointMismatch: the topic was made again, and its offsets are no order to those in the table.
+            CheckpointMismatch: the topic was recreated, and its offsets are no order to those in the table.
             Py4JJavaError: Spark could not, or the commit was refused.
         """
 
@@ -176,23 +176,23 @@ class UpsertTable(IcebergTable):
         return StructType([*fields, StructField(DELETED, BooleanType())])
 
     def _taken_over(self) -> tuple[str, ...]:
-        """What lets this feed go on with a table that is there.
+        """The properties that let this feed resume with an existing table.
 
         Raises:
             ConfigError: it has rows of another kind.
         """
         properties = self.ledger.properties()
         keyed = properties.get(KEYED)
-        wanted = self._own_properties[KEYED]
+        requested = self._own_properties[KEYED]
         if keyed is None and self.ledger.position() is not None:
             raise ConfigError(
                 f"feed '{self._feed}' has appended to this table: it may have many rows of a key",
                 where=f"table {self.name}",
                 hint="land upserts in a new table",
             )
-        if keyed is not None and keyed != wanted:
+        if keyed is not None and keyed != requested:
             raise ConfigError(
-                f"the rows of this table were made with keys and on_delete '{keyed}', the pipeline says '{wanted}'",
+                f"the rows of this table were made with keys and on_delete '{keyed}', the pipeline says '{requested}'",
                 where=f"table {self.name}",
                 hint="land the feed in a new table, under another name or checkpoint",
             )
@@ -204,7 +204,7 @@ class UpsertTable(IcebergTable):
         for topic, topic_id in topic_ids.items():
             if known[topic] not in (None, topic_id):
                 raise CheckpointMismatch(
-                    f"topic {topic} was made again: its offsets do not tell whether a change is newer than a row of "
+                    f"topic {topic} was recreated: its offsets do not show whether a change is newer than a row of "
                     "the topic before",
                     where=f"table {self.name}",
                     hint=f"set {POSITION_COLUMNS[-1]} to NULL in all rows, which makes them older than what comes now; "

@@ -162,23 +162,23 @@ def is_nested(type_: DataType) -> bool:
 
 
 def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | None:
-    """Why values of a type may not fit into a column; None if each does, or the database itself tells of one."""
+    """Why values of a type may not fit into a column; None if each does, or the database itself reports one."""
     from pyspark.sql import types as t
 
-    told = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
+    difference = f"column {column.name} is {type_.simpleString()} in the rows and {column.declared} in the table"
     known = _type_of(column)
     if known is not None and casts_to(type_, known):
         return None
     digits: dict[type[DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 19}
     if type(type_) in digits and column.type in ("numeric", "decimal"):
         free = column.precision is None or column.precision - (column.scale or 0) >= digits[type(type_)]
-        return None if free else told
+        return None if free else difference
     if isinstance(type_, t.DecimalType) and column.type == "numeric" and column.precision is None:
         return None
     if isinstance(type_, t.TimestampType | t.TimestampNTZType) and dialect.kind == "mariadb":
         if column.type == "datetime" and column.fraction == 6:
             return None
-        return f"{told}: only DATETIME(6) holds it without a loss, in UTC"
+        return f"{difference}: only DATETIME(6) holds it without a loss, in UTC"
     fitting: tuple[tuple[type[DataType], tuple[str, ...], tuple[str, ...]], ...] = (
         (t.BooleanType, ("bool",), ("tinyint",)),
         (
@@ -196,8 +196,10 @@ def misfit(type_: DataType, column: DatabaseColumn, dialect: Dialect) -> str | N
     )
     for kind, in_postgresql, in_mariadb in fitting:
         if isinstance(type_, kind):
-            return None if column.type in (in_postgresql if dialect.kind == "postgresql" else in_mariadb) else told
-    return told
+            return (
+                None if column.type in (in_postgresql if dialect.kind == "postgresql" else in_mariadb) else difference
+            )
+    return difference
 
 
 def widens(type_: DataType, column: DatabaseColumn) -> bool:

@@ -66,11 +66,11 @@ class Layout:
             column = have.get(each.name.lower())
             if column is None:
                 statements.append(f"ALTER TABLE {self._name} ADD COLUMN {self._declared(each)}")
-            elif told := misfit(each.dataType, column, dialect):
+            elif message := misfit(each.dataType, column, dialect):
                 if widens(each.dataType, column):
                     statements.append(self._widened(each, column))
                 else:
-                    misfits.append(told)
+                    misfits.append(message)
         if misfits:
             raise SchemaIncompatible(
                 "; ".join(misfits), where=self._sink.where, hint="change the table, or cast it in transform.sql"
@@ -131,7 +131,7 @@ class Layout:
         filled = {each.name.lower() for each in rows.fields}
         if wanting := [column.name for name, column in have.items() if column.required and name not in filled]:
             raise ConfigError(
-                f"the table wants values that the rows do not have: {', '.join(wanting)}",
+                f"the table requires values that the rows do not have: {', '.join(wanting)}",
                 where=f"{self._sink.where}, columns of the rows {', '.join(rows.names)}",
                 hint="give the column a default, or make it in transform.sql",
             )

@@ -37,7 +37,7 @@ class LedgerRow:
 
     Attributes:
         fence: that was taken last.
-        reader: the reader's schema that ``follow`` was told last.
+        reader: the reader's schema that ``follow`` got last.
         keyed: ``<keys> <on_delete>`` of the rows; None where they are appended, or none was made yet.
         topics: the topics whose offsets the rows have, and their ids.
     """
@@ -109,7 +109,7 @@ class JdbcLedger:
 
         Args:
             session: the transaction.
-            lock: until its end nobody else commits to the feed, or takes its fence.
+            lock: until its end no other driver commits to the feed, or takes its fence.
         """
         if not lock and not self.has_table(session, FEEDS):
             return None
@@ -159,7 +159,7 @@ class JdbcLedger:
         """The feed's commits, newest first, each with its commit id.
 
         Args:
-            session: a transaction; pages are read as they are wanted.
+            session: a transaction; pages are read on demand.
             most: commits that are read at once.
         """
         if not self.has_table(session, COMMITS):

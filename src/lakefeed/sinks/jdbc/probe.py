@@ -42,9 +42,9 @@ def problems(
                 have = layout.have()
                 for each in rows.fields:
                     column = have.get(each.name.lower())
-                    if column is not None and (told := misfit(each.dataType, column, database.dialect)):
+                    if column is not None and (message := misfit(each.dataType, column, database.dialect)):
                         hint = "change the table, or cast it in transform.sql"
-                        yield Problem(what=told, key=f"{key}.table", about=sink.where, hint=hint)
+                        yield Problem(what=message, key=f"{key}.table", about=sink.where, hint=hint)
     except (MissingExtra, JavaOnly) as error:
         yield from _listens(sink, key, error)
     except Unreachable as error:

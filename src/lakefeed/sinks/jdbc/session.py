@@ -31,7 +31,7 @@ Row = tuple[Any, ...]
 TIMEOUT_SECONDS = 10
 READ_SECONDS = 30
 ROWS_AT_ONCE = 20_000
-# How the JVM module tells what a database says (io.lakefeed.jdbc.DatabaseFailure): SQL state, the server's own number.
+# The JVM module's report of a database error (io.lakefeed.jdbc.DatabaseFailure): SQL state, the server's number.
 FAILURE = re.compile(r"lakefeed database \[(\w+) (-?\d+)\]: (.*)")
 
 
@@ -182,7 +182,7 @@ class PythonDatabase:
         """A connection of Python's own driver.
 
         Raises:
-            Unreachable: nobody answers.
+            Unreachable: no server answers.
             AccessDenied: user or password are wrong.
             ResourceMissing: there is no such database.
             MissingExtra: the driver is not installed.

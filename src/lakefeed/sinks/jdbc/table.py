@@ -104,7 +104,7 @@ class JdbcTable:
             if not self.ledger.has_table(session):
                 if self._followed:
                     raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
-                # The start has found that the feed begins anew.
+                # The start has found that the feed starts over.
                 self.ledger.forget(session)
                 session.commit()
             for statement in self._statements(session, layout, kept):
@@ -283,8 +283,8 @@ class JdbcTable:
             )
         if self._has_changes and not self._sink.order_by:
             self._note_topics(session, commit)
-            if (told := merge.moved_key(session, attempts)) is not None:
-                raise key_moved(self._sink.table, told)
+            if (moved := merge.moved_key(session, attempts)) is not None:
+                raise key_moved(self._sink.table, moved)
         inserted, updated, deleted = merge.merge(session, attempts)
         before = commit.upserts or Upserts(expected, expected)
         upserts = Upserts(before.changes, before.keys, before.deletes, inserted, updated, deleted)
@@ -312,7 +312,7 @@ class JdbcTable:
         known = dict(standing.topics) if standing else {}
         if (topic := made_again(known, commit.ranges)) is not None:
             raise CheckpointMismatch(
-                f"topic {topic} was made again: its offsets do not tell whether a change is newer than a row of "
+                f"topic {topic} was recreated: its offsets do not show whether a change is newer than a row of "
                 "the topic before",
                 where=self._sink.where,
                 hint="set kafka_offset to NULL in all rows, which makes them older than what comes now; then "
@@ -345,7 +345,7 @@ class JdbcTable:
 
     @property
     def _mark(self) -> str:
-        """Tells the feed's staging tables from others'."""
+        """Recognizes the feed's staging tables."""
         return hashlib.sha256(f"{self.ledger.feed}/{self._sink.table}".encode()).hexdigest()[:10]
 
     def _left_behind(self, session: Session) -> list[str]:
@@ -367,7 +367,7 @@ class JdbcTable:
 
     @contextmanager
     def _session(self) -> Iterator[Session]:
-        """A transaction, whose errors are told as the user should hear them."""
+        """A transaction, whose errors are translated for the user."""
         try:
             with self._database.session() as session:
                 yield session

@@ -194,13 +194,13 @@ def test_passing_faults_are_tried_again(repository: Repository) -> None:
     assert jars.fetch(["a"])[0].read_bytes() == CONTENT[FIRST]
 
 
-def test_a_lasting_fault_is_told(repository: Repository) -> None:
+def test_a_lasting_fault_is_reported(repository: Repository) -> None:
     repository.failures = 99
     with pytest.raises(DownloadError, match="HTTP 503"):
         jars.fetch(["a"])
 
 
-def test_credentials_wanted(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_required(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.credentials = "me:pass word"
     with pytest.raises(DownloadError, match="HTTP 401") as caught:
         jars.fetch(["a"])
@@ -243,7 +243,7 @@ def test_unreachable(repository: Repository, monkeypatch: pytest.MonkeyPatch, tm
 
 
 @pytest.mark.parametrize("damage", [b"", b"FIRST JAR" * 1000])
-def test_damaged_cache_is_mended(repository: Repository, damage: bytes) -> None:
+def test_damaged_cache_is_repaired(repository: Repository, damage: bytes) -> None:
     (path,) = jars.fetch(["a"])
     path.write_bytes(damage)
     assert jars.fetch(["a"]) == [path]

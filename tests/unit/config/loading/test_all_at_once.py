@@ -1,4 +1,4 @@
-"""One run of ``check`` tells every mistake, also those that another one used to hide."""
+"""One run of ``check`` reports every mistake, also those that another one used to hide."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     ),
     "a block's rule behind a wrong type": (
         [(TOPICS, f"{TOPICS}    max_wait: 1 hour\n    max_records_per_batch: many\n")],
-        [("source.kafka", "max_wait is for"), ("source.kafka.max_records_per_batch", "wants a whole number")],
+        [("source.kafka", "max_wait is for"), ("source.kafka.max_records_per_batch", "expects a whole number")],
     ),
     "rules between blocks behind an unknown key": (
         [("checkpoint: s3a://lake/checkpoints/taxi\n", "dead_letters: {topic: trips}\nfoo: 1\n")],
@@ -26,7 +26,7 @@ HIDDEN: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
     ),
     "rules between blocks behind a block's rule": (
         [("  avro:\n" + REGISTRY, "  avro: {}\n  metadata: [sequence_number]\n")],
-        [("", "have no sequence_number"), ("decode.avro", "avro wants a registry")],
+        [("", "have no sequence_number"), ("decode.avro", "avro requires a registry")],
     ),
     "an undeclared catalog behind an unknown key": (
         [("lake.nyc.trips", "elsewhere.nyc.trips"), (TOPICS, f"{TOPICS}    foo: 1\n")],

@@ -1,4 +1,4 @@
-"""Generated pipeline files: right ones pass, and of wrong ones each mistake is told in one run, with its line."""
+"""Generated pipeline files: right ones pass, and of wrong ones each mistake is reported in one run, with its line."""
 
 from __future__ import annotations
 

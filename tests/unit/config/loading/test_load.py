@@ -52,7 +52,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         "'table' is missing",
         "lake.",
     ),
-    ("  iceberg:\n    table: lake.nyc.trips\n", "", 9, 6, "sink", "'sink' wants a block with iceberg", None),
+    ("  iceberg:\n    table: lake.nyc.trips\n", "", 9, 6, "sink", "'sink' expects a block with iceberg", None),
     # wrong type
     (
         TOPICS,
@@ -72,11 +72,19 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
         "greater than 0",
         None,
     ),
-    (TOPICS, "    topics: {a: 1}\n", 5, 13, "source.kafka.topics", "wants a list, each item text; found a block", None),
-    (TOPICS, "    topics: [trips, 5]\n", 5, 21, "source.kafka.topics.1", "wants text; found '5'", "put it in quotes"),
+    (
+        TOPICS,
+        "    topics: {a: 1}\n",
+        5,
+        13,
+        "source.kafka.topics",
+        "expects a list, each item text; found a block",
+        None,
+    ),
+    (TOPICS, "    topics: [trips, 5]\n", 5, 21, "source.kafka.topics.1", "expects text; found '5'", "put it in quotes"),
     (TOPICS, "    topics: []\n", 5, 13, "source.kafka.topics", "at least 1 item", None),
     (TOPICS, f"{TOPICS}    start: latst\n", 6, 12, "source.kafka.start", "one of earliest, latest", "'latest'?"),
-    ("name: taxi", "name: [a]", 1, 7, "name", "'name' wants text; found a list", None),
+    ("name: taxi", "name: [a]", 1, 7, "name", "'name' expects text; found a list", None),
     # what the models know
     ("name: taxi", "name: my-taxi", 1, 7, "name", "letters, digits and underscores", None),
     (TOPICS, "    topics: ['a,b']\n", 5, 14, "source.kafka.topics.0", "'a,b' can be no topic's name", "as a list"),
@@ -94,7 +102,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ),
     ("checkpoint: s3a:", "checkpoint: file:", 12, 13, "checkpoint", "s3a://bucket/path", None),
     ("name: taxi", "name: taxi\ntrigger: soon", 2, 10, "trigger", "a trigger is", None),
-    (REGISTRY, "    subject: a\n", 7, 3, "decode.avro", "avro wants a registry", None),
+    (REGISTRY, "    subject: a\n", 7, 3, "decode.avro", "avro requires a registry", None),
     (REGISTRY, "    registry: nowhere\n", 8, 15, "decode.avro.registry.url", "a registry is a URL", None),
     (
         REGISTRY,
@@ -160,7 +168,7 @@ MISTAKES: list[tuple[str, str, int, int, str, str, str | None]] = [
     ("name: taxi", "name: taxi\n? [a]\n: b", 2, 3, "", "a key must be a plain word", None),
     ("name: taxi", "name: !thing taxi", 1, 7, "name", "the tag !thing means nothing", None),
     ("name: taxi", "name: a: b", 1, 8, "", "mapping values are not allowed", "quotes"),
-    ("    topics", "\ttopics", 5, 1, "", "a tab where YAML wants spaces", "spaces"),
+    ("    topics", "\ttopics", 5, 1, "", "a tab where YAML requires spaces", "spaces"),
     (TOPICS, "    topics: [trips\n", 6, 7, "", "no YAML", None),
     (TOPICS, "    topics: *who\n", 5, 13, "", "undefined alias", "&name"),
     ("checkpoint: ", "---\ncheckpoint: ", 12, 1, "", "a second document", "---"),
@@ -230,8 +238,8 @@ def test_a_misspelt_key_is_not_reported_as_missing_too(reading: Reader) -> None:
     [
         ("", "the file is empty"),
         ("# only a comment\n", "the file is empty"),
-        ("- a\n- b\n", "a pipeline file wants a block"),
-        ("taxi\n", "a pipeline file wants a block"),
+        ("- a\n- b\n", "a pipeline file expects a block"),
+        ("taxi\n", "a pipeline file expects a block"),
     ],
 )
 def test_a_file_that_holds_no_pipeline(reading: Reader, text: str, what: str) -> None:

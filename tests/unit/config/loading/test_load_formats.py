@@ -56,7 +56,7 @@ class TestFormats:
             ("  protobuf: {schema_file: none.proto}\n", "decode.protobuf.schema_file", "does not exist", None),
             ("  protobuf: {schema_file: empty.proto}\n", "decode.protobuf.schema_file", "defines no message", None),
             ("  json_schema: {}\n", "decode.json_schema.registry", "'registry' is missing", None),
-            ("  json: {schema: guess}\n", "decode.json.schema", "wants one of sample", None),
+            ("  json: {schema: guess}\n", "decode.json.schema", "expects one of sample", None),
             ("  json: {}\n", "decode.json", "one of schema_ddl, schema_file and schema: sample", None),
             ("  csv: {}\n", "decode.csv", "either schema_ddl or schema_file", None),
             ('  csv: {schema_ddl: a INT, delimiter: ";;"}\n', "decode.csv.delimiter", "one ASCII character", None),
@@ -75,7 +75,7 @@ class TestFormats:
         assert hint is None or hint in (problem.hint or "")
         assert problem.line is not None
 
-    def test_a_pattern_wants_a_subject_for_keys_too(self, reading: Reader) -> None:
+    def test_a_pattern_requires_a_subject_for_keys_too(self, reading: Reader) -> None:
         blocks = "  json_schema: {registry: http://127.0.0.1:1}\n  key: {protobuf: {registry: http://127.0.0.1:1}}\n"
         text = GOOD.replace(TOPICS, "    topics_pattern: tr.*\n")
         _, found = reading(text, replace=(self.AVRO, blocks))

@@ -1,4 +1,4 @@
-"""No message about a pipeline file tells a secret that is in it."""
+"""No message about a pipeline file shows a secret that is in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TestSecrets:
     def test_no_message_repeats_it(self, reading: Reader, block: str) -> None:
         _, found = reading(f"{GOOD}{block}\n")
         assert found
-        # The one place where no secret is wanted, so that nobody can know it for one.
+        # The one place where no secret is expected, so that it cannot be recognized as one.
         if block != "s3: hunter2hunter2":
             assert self.SECRET not in "\n".join(map(str, found))
 

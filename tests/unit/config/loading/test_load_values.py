@@ -18,7 +18,7 @@ class TestValues:
         assert config.source.kafka is not None
         assert config.source.kafka.max_records_per_batch == 1000
 
-    def test_a_variable_stays_text_where_text_is_wanted(self, reading: Reader) -> None:
+    def test_a_variable_stays_text_where_text_is_expected(self, reading: Reader) -> None:
         config, found = reading(
             replace=("http://127.0.0.1:1", "{url: 'https://h', username: u, password: '${PW}'}"),
             environment={**ENVIRONMENT, "PW": "0123"},

@@ -86,7 +86,7 @@ def test_a_wrong_override_is_named_as_it_was_given(
     assert (hint or "") in (fitting[0].hint or "")
 
 
-def test_an_override_mends_what_the_file_has_wrong(reading: Reader) -> None:
+def test_an_override_fixes_what_the_file_has_wrong(reading: Reader) -> None:
     config, found = reading(replace=("name: taxi", "name: 1"), overrides=["name=taxi"])
     assert found == []
     assert config is not None

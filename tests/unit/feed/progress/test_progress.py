@@ -62,7 +62,7 @@ def test_a_partition_that_a_batch_does_not_name_is_no_lag_from_zero() -> None:
     ],
     ids=["planned by another driver", "files"],
 )
-def test_a_lag_that_nobody_knows_is_not_said_to_be_none(source: dict[str, object]) -> None:
+def test_an_unknown_lag_is_not_reported_as_none(source: dict[str, object]) -> None:
     progress = BatchProgress.of({**REPORT, "sources": [source]}, landed=None)
     assert progress.lag is None
     assert progress.seconds_left is None

@@ -91,7 +91,7 @@ def test_one_topic_of_many_begins_where_its_table_is() -> None:
     assert begin_of_topic(None, found, from_latest=False).positions == keyed(2, 0)
 
 
-def test_a_limit_is_shared_out_by_size_and_starves_nobody() -> None:
+def test_a_limit_is_shared_out_by_size_and_starves_no_partition() -> None:
     left = ranges((0, 900), (0, 99), (5, 6), (3, 3))
     assert spread_by_spark(100)(left) == ranges((0, 90), (0, 9), (5, 6), (3, 3))
     assert spread_by_spark(10_000)(left) == left

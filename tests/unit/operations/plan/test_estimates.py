@@ -83,7 +83,7 @@ def test_parquet_has_its_log_instead_of_metadata() -> None:
         {"parquet": {"path": "s3a://b-1/p", "partition_by": ["x"]}},
     ],
 )
-def test_nobody_knows_how_many_partitions_the_first_records_are_of(sink: dict[str, Any]) -> None:
+def test_the_partitions_of_the_first_records_are_unknown(sink: dict[str, Any]) -> None:
     each = found(sink)
     assert figures(each.files) == figures(each.requests) == (None, None)
     assert each.files.rests_on.startswith("not known")
@@ -102,7 +102,7 @@ def test_past_batches_tell_unless_the_files_will_be_others() -> None:
     assert "laid out in another way" in repartitioned.files.rests_on
 
 
-def test_upserts_read_what_nobody_knows() -> None:
+def test_what_upserts_read_is_unknown() -> None:
     sink = {"iceberg": {"table": "lake.a.b", "mode": "upsert", "keys": ["id"]}}
     known = past((10.0, "1 a", 100, 3))
     assert figures(found(sink).files) == (None, None)
@@ -110,7 +110,7 @@ def test_upserts_read_what_nobody_knows() -> None:
     assert figures(found(sink, known).requests) == (None, None)
 
 
-def test_state_makes_requests_that_nobody_has_counted() -> None:
+def test_the_requests_of_state_are_unknown() -> None:
     assert figures(found(state=True).files) == (None, None)
     known = past((10.0, "1 a", 100, 3))
     assert figures(found(known=known, state=True).files) == (3, 9)

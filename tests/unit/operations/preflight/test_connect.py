@@ -1,4 +1,4 @@
-"""Preflight without servers: catalogs as files, a REST catalog played by a small HTTP server, nobody at all."""
+"""Preflight without servers: catalogs as files, a REST catalog played by a small HTTP server, no server at all."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def pipeline(**changes: object) -> PipelineConfig:
     return PipelineConfig.model_validate({**document, **changes})
 
 
-def test_everything_away_is_told_at_once() -> None:
+def test_everything_away_is_reported_at_once() -> None:
     connections = Connections(
         s3=S3(endpoint="http://127.0.0.1:1", access_key=SecretStr("a"), secret_key=SecretStr("b")),
         catalogs={"lake": Catalog(type="rest", uri="http://127.0.0.1:1", warehouse="s3://other/warehouse")},
@@ -139,6 +139,6 @@ def test_a_java_key_store_is_no_reason_to_stop() -> None:
     assert "kafka.ssl.truststore.location" in problem.what
 
 
-def test_a_catalog_that_nobody_declares() -> None:
+def test_a_catalog_that_is_not_declared() -> None:
     (check,) = _catalog(pipeline(), Connections())
     assert [(each.key, each.error) for each in check()] == [("sink.iceberg.table", ConfigError)]

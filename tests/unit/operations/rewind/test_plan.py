@@ -1,4 +1,4 @@
-"""What a rewind would do, how dead letters follow it, and what verify still wants of what was rewound."""
+"""What a rewind would do, how dead letters follow it, and what verify still expects of what was rewound."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_what_cannot_be_is_refused(
         planned({P0: 9, P1: 5}, targets, topics, ids={"t": "A"}, accept_loss=True)
 
 
-def test_records_are_left_unread_only_when_told_to() -> None:
+def test_records_are_left_unread_only_when_asked_to() -> None:
     with pytest.raises(ConfigError, match=r"never read 3 offsets: \[9, 12\) of t-0"):
         planned({P0: 9}, {P0: 12}, {"t": topic((2, 20))}, ids={"t": "A"}, accept_loss=False)
 
@@ -149,7 +149,7 @@ def kinds(known: Evidence, *, fault: bool) -> set[str]:
     return {each.kind for each in findings(known) if each.fault == fault}
 
 
-def test_rows_of_rewound_ranges_are_wanted_no_more() -> None:
+def test_rows_of_rewound_ranges_are_expected_no_more() -> None:
     before = (batch(1, 0, 10), batch(2, 10, 20))
     assert kinds(evidence(*before, moved(3, 20, 15), rows=15), fault=True) == set()
     assert kinds(evidence(*before, moved(3, 20, 15), rows=14), fault=True) == {"missing"}
@@ -198,7 +198,7 @@ def test_letters_that_went_back_with_a_table_that_was_rolled_back_are_no_surplus
     assert kinds(known, fault=True) == set()
 
 
-def test_two_topics_of_one_name_are_not_told_apart() -> None:
+def test_two_topics_of_one_name_are_not_distinguished() -> None:
     entered = Commit(
         "f", 0, spans((0, 0), topic_id="B"), snapshot_id=2, move=Move("accepted-loss", {P0: (10, 0)}, {"t": "A"})
     )

@@ -65,7 +65,7 @@ def test_what_lies_between_two_spans_is_neither_covered_nor_absent(catalog: Cata
     assert found == {("a", 0): Placed(rows=6, offsets=6, before=2, outside=1, absent=((7, 8), (11, 12)))}
 
 
-def test_only_the_first_examples_are_told(catalog: Catalog) -> None:
+def test_only_the_first_examples_are_listed(catalog: Catalog) -> None:
     rows = [(number, "a", 0, number) for number in range(0, 100, 2)] * 2
     found = placed(
         IcebergRows(table(catalog, rows)), [OffsetRange("a", 0, 0, 100)], topics=["a"], begins={}, letters=()

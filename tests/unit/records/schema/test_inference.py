@@ -34,7 +34,7 @@ def test_records_that_agree() -> None:
     assert guess.avro["fields"][6]["type"][1]["items"][1]["name"] == "lines_element"
 
 
-def test_types_that_differ_are_told_and_most_wins() -> None:
+def test_types_that_differ_are_reported_and_most_wins() -> None:
     guess = of({"a": 1}, {"a": 2}, {"a": "x"}, {"a": {"b": 1}})
     assert guess.ddl == "`a` BIGINT"
     assert said(guess) == [
@@ -42,7 +42,7 @@ def test_types_that_differ_are_told_and_most_wins() -> None:
     ]
 
 
-def test_what_was_never_seen_is_told() -> None:
+def test_what_was_never_seen_is_reported() -> None:
     guess = of({"a": None, "b": [], "c": {}})
     assert guess.ddl == "`a` STRING, `b` ARRAY<STRING>, `c` STRING"
     assert said(guess) == [

@@ -1,4 +1,4 @@
-"""What tells a transform from that of the last start."""
+"""What distinguishes a transform from that of the last start."""
 
 from __future__ import annotations
 
