@@ -1,4 +1,4 @@
-"""Whether the topics still are what a feed has read, and still hold what it has not. Nothing is asked here."""
+"""Finds records that a feed has lost: a topic was recreated, or records were removed unread. Nothing is asked here."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Kind = Literal["recreated", "overtaken", "ahead", "gone", "unread"]
 
 @dataclass(frozen=True, kw_only=True)
 class DataLoss:
-    """Records of one partition that a feed can never read, or that it cannot tell from others.
+    """Records of one partition that a feed can never read, or cannot distinguish from others.
 
     Attributes:
         kind: ``recreated``: another topic has the name now; ``overtaken``: retention has removed records before they
-            were read; ``ahead``: the topic ends before the feed's position; ``gone``: there is no such topic or
-            partition any more; ``unread``: the pipeline does not read the topic any more.
+            were read; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or partition
+            does not exist any more; ``unread``: the pipeline does not read the topic any more.
         topic: its name.
         partition: the partition.
-        position: where the feed stands.
-        resume_at: where it can resume; None if there is nothing to resume with.
+        position: the feed's.
+        resume_at: where it can resume; None if it cannot.
         message: one sentence about it.
     """
 
@@ -38,12 +38,12 @@ class DataLoss:
 def find_data_loss(
     positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Mapping[str, TopicDescription | None]
 ) -> Iterator[DataLoss]:
-    """The reasons why a feed cannot resume.
+    """Find the records that keep a feed from resuming.
 
     Args:
-        positions: where it stands.
-        ids: of the topics when it read them; empty or absent where that is not known.
-        topics: those that the pipeline reads, as they are now; None if one is not there.
+        positions: the feed's, by partition.
+        ids: of the topics when it read them; empty or absent where unknown.
+        topics: those that the pipeline reads, as they are now; None for one that does not exist.
     """
     for (topic, number), position in sorted(positions.items()):
         name = f"{topic}-{number}"
@@ -63,19 +63,19 @@ def find_data_loss(
             message = f"{name}: the pipeline does not read this topic any more; the feed has read it up to {position}"
         elif found is None:
             kind, go_on = "gone", None
-            message = f"{name}: it is not there any more; the feed has read it up to {position}"
+            message = f"{name}: it does not exist any more; the feed has read it up to {position}"
         elif found.lost is not None:
             kind, go_on, message = "overtaken", position, f"{topic}: {found.lost}"
         elif position < found.start_offset:
             kind, go_on = "overtaken", found.start_offset
             message = (
-                f"{name}: the feed stands at {position}, the topic begins at {found.start_offset}: "
+                f"{name}: the feed is at {position}, the topic begins at {found.start_offset}: "
                 f"{found.start_offset - position:,} offsets were removed before they were read"
             )
         elif position > found.end_offset:
             kind, go_on = "ahead", found.end_offset
             message = (
-                f"{name}: the feed stands at {position}, the topic ends at {found.end_offset}: the broker has lost "
+                f"{name}: the feed is at {position}, the topic ends at {found.end_offset}: the broker has lost "
                 "records, or it is another cluster"
             )
         else:

@@ -1,12 +1,13 @@
-"""Decides how a feed starts from its checkpoint, sink and topics. Asks and changes nothing.
+"""Decides how a feed starts: compares its checkpoint, its sink and its topics. Nothing is asked or changed here.
 
-The table is the truth, and the checkpoint derived from it: where the two differ and the table knows more, the feed goes
-on where the table is, with a new checkpoint. Where the table knows less, or a topic is another, it is refused.
+The table is the truth, and the checkpoint is derived from it. If the table is ahead, the feed resumes where the table
+is, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.errors import CheckpointMismatch, RecordsLost
@@ -25,15 +26,15 @@ WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the tabl
 
 
 def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
-    """How a feed starts, given what is known.
+    """Decide how a feed starts.
 
     Args:
-        facts: all that is known.
-        accept_loss: resume although records are lost.
+        facts: what is known of checkpoint, sink and topics.
+        accept_loss: continue although records are lost.
 
     Raises:
-        CheckpointMismatch: the sink lacks what the checkpoint takes for landed, or what its dead letters follow.
-        RecordsLost: a topic is not the one that was read, or lacks what was not read yet.
+        CheckpointMismatch: the checkpoint, or the dead letters, are ahead of the sink.
+        RecordsLost: a topic was recreated, or lacks records that were not read yet.
     """
     start = _start(facts, accept_loss=accept_loss)
     if facts.letters is not None and not (facts.last and facts.last.is_move):
@@ -56,7 +57,7 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
         return start
     if not lost:
         return _without_a_plan_that_cannot_be_read(facts, start, positions)
-    losses = "; ".join(each.message for each in lost[:MOST_SHOWN])
+    losses = "; ".join(loss.message for loss in lost[:MOST_SHOWN])
     losses += f"; and {len(lost) - MOST_SHOWN} partitions more" if len(lost) > MOST_SHOWN else ""
     if facts.stateful:
         raise lost_under_state(facts, losses)
@@ -73,7 +74,7 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
             where=facts.sink,
             hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
         )
-    given_up = {(each.topic, each.partition): each.resume_at for each in lost}
+    given_up = {(loss.topic, loss.partition): loss.resume_at for loss in lost}
     on = {key: given_up.get(key, position) for key, position in positions.items()}
     return Start(
         reset_checkpoint=True,
@@ -84,7 +85,7 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
 
 
 def ends(position: Position) -> dict[Partition, int]:
-    """Where a feed resumes, for each partition of its topics."""
+    """Return where a feed resumes, for each partition of its topics."""
     return {(each.topic, each.partition): each.end for each in position.ranges.ranges if each.topic != BATCHES}
 
 
@@ -104,17 +105,17 @@ def _from_ledger(facts: Facts) -> Start:
         )
     position = state.position or {}
     if state.batch_id == 0 and not state.committed:
-        # Nothing is landed for it, and a partition that is new to the table begins where it begins.
+        # Nothing of it was committed; a partition that is new to the table begins where the batch does.
         position = {key: at for key, at in position.items() if key in table}
     if table in (_known(state.end, table), _known(position, table)):
         # The last batch is in the table, whether Spark knows it or not; or the next one was planned and not landed.
         return Start()
     if ahead := {key: at for key, at in position.items() if at > table.get(key, 0)}:
-        losses = "; ".join(
-            f"{key[0]}-{key[1]} is landed up to {at} for the checkpoint, and up to {table.get(key, 0)} in the table"
+        behind = "; ".join(
+            f"{key[0]}-{key[1]} is committed up to {at} by the checkpoint, and up to {table.get(key, 0)} in the table"
             for key, at in sorted(ahead.items())[:MOST_SHOWN]
         )
-        raise _table_behind(facts, losses)
+        raise _table_behind(facts, behind)
     return _with_message(resume, "the checkpoint is older than the table; resumes where the table is, with a new one")
 
 
@@ -130,17 +131,17 @@ def _without_commits(facts: Facts) -> Start:
     )
 
 
-def _table_behind(facts: Facts, losses: str) -> CheckpointMismatch:
+def _table_behind(facts: Facts, behind: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {losses}. The table was rolled "
-        "back, recreated, or is another one",
+        f"the table of feed '{facts.feed}' is behind its checkpoint: {behind}. The table was rolled back or recreated, "
+        "or is another one",
         where=facts.sink,
-        hint=f"restore the table; or land these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}",
+        hint=f"restore the table; or read these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}",
     )
 
 
 def _from_log(facts: Facts) -> Start:
-    """A file sink's log knows batch ids only: they have to be the checkpoint's, or a batch would be lost or doubled."""
+    """Compare the newest batch of a file sink's log with the checkpoint's: a gap would lose or duplicate a batch."""
     state, logged = facts.checkpoint, -1 if facts.logged is None else facts.logged
     planned = -1 if state.batch_id is None else state.batch_id
     landed = planned if state.committed else planned - 1
@@ -150,7 +151,7 @@ def _from_log(facts: Facts) -> Start:
         raise CheckpointMismatch(
             f"the path of feed '{facts.feed}' has batches up to {logged} in its log, the checkpoint "
             f"{f'is at batch {planned}' if planned >= 0 else 'is empty'}: it was lost or rolled back. Spark would take "
-            "the next batches for landed and leave their records out",
+            "the next batches for committed and leave their records out",
             where=facts.sink,
             hint="restore the checkpoint; or name another path and another checkpoint location, which reads the topics "
             "again. An Iceberg table can resume without its checkpoint",
@@ -164,7 +165,7 @@ def _from_log(facts: Facts) -> Start:
 
 
 def _from_checkpoint(facts: Facts) -> Start:
-    """The sink says nothing: the checkpoint is all that is known."""
+    """Decide from the checkpoint alone, because the sink keeps neither ledger nor log."""
     state = facts.checkpoint
     if state.damage is None:
         return Start()
@@ -178,7 +179,7 @@ def _from_checkpoint(facts: Facts) -> Start:
 
 
 def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapping[str, str]]:
-    """Where the feed stands, and in which topics."""
+    """Return the feed's position, and the ids of the topics that it is in."""
     if facts.last is not None:
         return ends(facts.last), facts.last.ranges.topic_ids
     if start.reset_checkpoint:
@@ -187,7 +188,7 @@ def _position(facts: Facts, start: Start) -> tuple[Mapping[Partition, int], Mapp
 
 
 def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: Mapping[Partition, int]) -> Start:
-    """A batch that was planned, not landed, and reaches further than its topic now does, is planned again."""
+    """Plan an uncommitted batch again if it ends beyond the end of its topic."""
     state = facts.checkpoint
     if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
@@ -196,28 +197,24 @@ def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: M
     }
     if all(end <= there.get(key, -1) for key, end in state.end.items()):
         return start
-    return Start(
-        reset_checkpoint=True, positions=positions, message="the batch that was planned is not in the topics any more"
-    )
+    return Start(reset_checkpoint=True, positions=positions, message="the topics no longer have the planned batch")
 
 
 def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> Mapping[Partition, int] | None:
-    """Offsets of the table's partitions; those that are new to it have to begin at their first record."""
+    """Return the offsets of the table's partitions; None if a partition that is new to it does not begin at 0."""
     if any(key not in table and at > 0 for key, at in offsets.items()):
         return None
     return {key: at for key, at in offsets.items() if key in table}
 
 
 def _with_message(start: Start, message: str) -> Start:
-    return Start(
-        reset_checkpoint=start.reset_checkpoint, positions=start.positions, message=message, data_loss=start.data_loss
-    )
+    return replace(start, message=message)
 
 
 def starting_offsets(
     positions: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
 ) -> dict[str, dict[int, int]]:
-    """For Spark, which requires every partition: those without a position begin at their first record (-2)."""
+    """Name every partition, as Spark requires; one without a position begins at its first record (-2)."""
     return {
         name: {each.id: positions.get((name, each.id), -2) for each in found.partitions}
         for name, found in topics.items()

@@ -14,14 +14,14 @@ from lakefeed.ledger.outcomes import Counts
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How a pipeline is run.
+    """Options of one run of a pipeline.
 
     Attributes:
-        once: land what is there at the start, and end.
-        stop: set it to end after the batch at hand.
+        once: write the records that the topics have at the start, and end.
+        stop: set it to end after the current batch.
         on_batch: called after each batch.
-        on_note: called with each note for the user.
-        accept_loss: resume although records are lost; the ledger says so.
+        on_note: called with each message about the start.
+        accept_loss: continue although records are lost; the ledger records it.
     """
 
     once: bool
@@ -33,10 +33,10 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What one run of a pipeline did.
+    """The result of one run of a pipeline.
 
     Attributes:
-        batches: micro-batches landed, those that only found their rows in the table already not counted.
+        batches: micro-batches committed; those that the sink had already are not counted.
         records: records read from the topics.
         rows: rows that the sink has written; of merged changes those that were inserted, changed or deleted.
         dead_letters: records that became dead letters.
@@ -48,7 +48,7 @@ class RunSummary:
         startup_requests: those of them that were made before the first batch.
         batches_over_budget: batches that made more requests than the pipeline's budget.
         tables: by topic, where each topic goes to a table of its own.
-        paused: sinks that have failed and wait, and why.
+        paused: sinks that have failed and are paused, and why.
         repeated: rows of a batch that the run before had begun; a sink that is at-least-once may have them twice.
     """
 
@@ -84,15 +84,15 @@ class RunSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSummary:
-    """What one run did for one topic.
+    """The result of one run for one topic.
 
     Attributes:
         topic: its name.
         table: where its rows go.
-        batches: batches landed.
+        batches: batches committed.
         counts: what became of its records.
-        rows: rows landed.
-        failure: why it waits or has stopped; None if all is well.
+        rows: rows written.
+        failure: why it is paused or stopped; None if it is not.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Decides how a feed with state starts: only where its state is."""
+"""Decides how a feed with state starts: it resumes only from its own checkpoint, which has the state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from lakefeed.ledger.stateful_batches import BATCHES, has_state, without_batches
 
 
 def require_state(facts: Facts) -> Start:
-    """How a feed with state starts: only where its state is.
+    """Decide how a feed with state starts.
 
     Raises:
-        CheckpointMismatch: checkpoint and sink do not belong together, so that the state is lost or is another one.
+        CheckpointMismatch: checkpoint and sink do not belong together: the state is lost, or is another query's.
     """
     from lakefeed.feed.facts import Start
 
@@ -35,8 +35,8 @@ def require_state(facts: Facts) -> Start:
         )
     landed = next(each.end for each in last.ranges.ranges if each.topic == BATCHES)
     if planned < 0 or state.damage is not None:
-        why = "is empty" if planned < 0 and state.damage is None else f"is damaged: {state.damage}"
-        raise _lost(facts, f"the checkpoint {why}, and the table has {landed} batches")
+        damage = "is empty" if planned < 0 and state.damage is None else f"is damaged: {state.damage}"
+        raise _lost(facts, f"the checkpoint {damage}, and the table has {landed} batches")
     if state.query_id != last.ranges.topic_ids[BATCHES]:
         raise _lost(
             facts,
@@ -48,12 +48,12 @@ def require_state(facts: Facts) -> Start:
         raise _behind(facts, f"the checkpoint is at batch {planned}, and the table has {landed} batches")
     ends = {(each.topic, each.partition): each.end for each in without_batches(last.ranges).ranges}
     if landed == planned + 1 and any(state.end.get(key, end) != end for key, end in ends.items()):
-        raise _lost(facts, f"batch {planned} is landed with other records than the checkpoint has for it")
+        raise _lost(facts, f"batch {planned} is committed with other records than the checkpoint has for it")
     return Start()
 
 
 def _has_unlogged_state(facts: Facts) -> bool:
-    """Whether an older version of ``write_table`` landed the state's batches, which wrote no log of them.
+    """Whether an older version of ``write_table`` wrote the table, which kept no log of the query's batches.
 
     The state is in the checkpoint, and the offsets of both agree. The next commit begins the log.
     """
@@ -66,7 +66,7 @@ def _has_unlogged_state(facts: Facts) -> bool:
 
 
 def require_no_state(facts: Facts) -> None:
-    """Refuses to resume without the state that the table's batches were made with.
+    """Refuse to resume without the state that the table's batches were computed with.
 
     Raises:
         CheckpointMismatch: if they were.
@@ -81,29 +81,29 @@ def require_no_state(facts: Facts) -> None:
         )
 
 
-def lost_under_state(facts: Facts, why: str) -> RecordsLost:
-    """Why a feed with state cannot resume without records that are gone."""
+def lost_under_state(facts: Facts, losses: str) -> RecordsLost:
+    """Return the error for a feed with state that has lost records."""
     return RecordsLost(
-        f"feed '{facts.feed}' cannot resume: {why}",
+        f"feed '{facts.feed}' cannot resume: {losses}",
         where=facts.sink,
         hint="bring the records back; or name a new table and a new checkpoint location, which read what the topics "
         "have. State cannot be moved over a gap",
     )
 
 
-def _lost(facts: Facts, why: str) -> CheckpointMismatch:
+def _lost(facts: Facts, difference: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the state of feed '{facts.feed}' is lost: {why}. What its windows and keys have counted so far, and what it "
-        "has read of a source without offsets, is only in the checkpoint; resuming without it would land wrong rows",
+        f"the state of feed '{facts.feed}' is lost: {difference}. What its windows and keys have counted so far, and "
+        "what it has read of a source without offsets, is only in the checkpoint; without it the rows would be wrong",
         where=facts.sink,
         hint="restore the checkpoint; or name a new table and a new checkpoint location, which read the topics again",
     )
 
 
-def _behind(facts: Facts, why: str) -> CheckpointMismatch:
+def _behind(facts: Facts, difference: str) -> CheckpointMismatch:
     return CheckpointMismatch(
-        f"the table of feed '{facts.feed}' lacks what its checkpoint takes for landed: {why}. The table was rolled "
-        "back, recreated, or is another one",
+        f"the table of feed '{facts.feed}' is behind its checkpoint: {difference}. The table was rolled back or "
+        "recreated, or is another one",
         where=facts.sink,
         hint="restore the table; or name a new table and a new checkpoint location, which read the topics again: state "
         "cannot go back",

@@ -90,7 +90,7 @@ def test_what_goes_on(state: CheckpointState, last: Position | None, expected: S
     ],
 )
 def test_a_table_that_lacks_what_the_checkpoint_has_is_refused(state: CheckpointState, last: Position | None) -> None:
-    with pytest.raises(CheckpointMismatch, match="lacks what its checkpoint takes for landed") as refused:
+    with pytest.raises(CheckpointMismatch, match="is behind its checkpoint") as refused:
         decide(facts(state, last), accept_loss=True)
     assert refused.value.hint is not None
     assert "--to table" in refused.value.hint
@@ -115,7 +115,7 @@ def test_a_partition_that_is_new_begins_where_it_begins() -> None:
     assert decide(facts(later, position(9), topics=grown)) == Start()
     # It was read, and the table has nothing of it.
     landed = CheckpointState(batch_id=4, committed=True, end={P0: 9, P1: 50})
-    with pytest.raises(CheckpointMismatch, match="t-1 is landed up to 50"):
+    with pytest.raises(CheckpointMismatch, match="t-1 is committed up to 50"):
         decide(facts(landed, position(9), topics=grown))
 
 
@@ -315,7 +315,7 @@ def test_a_feed_with_state_goes_on_where_its_state_is(state: CheckpointState, la
         pytest.param(checkpoint(2, 9, query_id="R"), batches(3), "of query R", id="another query"),
         pytest.param(checkpoint(1, 5, query_id="Q"), batches(3), "at batch 1", id="rolled back"),
         pytest.param(checkpoint(2, 20, start=5, query_id="Q"), batches(3), "other records", id="back, and new data"),
-        pytest.param(checkpoint(3, 20, query_id="Q"), batches(3), "lacks what its checkpoint", id="table behind"),
+        pytest.param(checkpoint(3, 20, query_id="Q"), batches(3), "is behind its checkpoint", id="table behind"),
         pytest.param(checkpoint(4, 20, query_id="Q"), None, "holds no commit", id="table empty"),
         pytest.param(checkpoint(2, 9, query_id="Q"), position(9), "keeps state now", id="without state before"),
         pytest.param(checkpoint(None), position(9), "keeps state now", id="no log yet: checkpoint lost"),

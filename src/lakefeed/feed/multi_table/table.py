@@ -1,4 +1,4 @@
-"""One topic's way into its table, beside those of the others."""
+"""Writes one topic to its table, independently of the other topics."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ MOST_SHOWN = 3
 
 @dataclass
 class TableTask:
-    """Lands one topic in its table, batch by batch; keeps its failures to itself.
+    """Writes one topic to its table, batch by batch; its failures do not stop the others.
 
-    The table's own ledger says where it resumes: a failed table is simply behind, and nothing else knows its position.
+    The table's own ledger says where it resumes: a failed table is behind, and no checkpoint has its position.
 
     Attributes:
         topic: the topic's name.
         feed: of this topic alone.
-        on_failure: what becomes of it then.
-        failure: why it is stopped at present.
+        on_failure: what happens after a failure.
+        failure: why it is paused or stopped; None if it is not.
     """
 
     topic: str
@@ -78,7 +78,7 @@ class TableTask:
         return self.failure is not None and self.on_failure == "stop"
 
     def is_due(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> bool:
-        """Whether there is something to do, and it may be done now."""
+        """Whether there are records to write, and the table does not wait after a failure."""
         if self.is_stopped or (self.failure is not None and time.monotonic() < self._retry_at):
             return False
         if self.from_latest and self._latest is None:
@@ -89,7 +89,7 @@ class TableTask:
         return self._is_gathered(self.backlog(topic, until=until), ends=until is not None)
 
     def _is_gathered(self, lag: int, *, ends: bool) -> bool:
-        """Whether a batch has come together, or the first record of it has waited for long enough."""
+        """Whether there are enough records for a batch, or the first has waited long enough."""
         source = self.feed.config.kafka
         if lag == 0 or ends or lag >= (source.min_records_per_batch or 0):
             return lag > 0
@@ -99,19 +99,19 @@ class TableTask:
         return now - self._waiting_since >= source.max_wait_seconds
 
     def backlog(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
-        """How many offsets it has not landed; all that there are if it has not begun."""
+        """Return how many offsets are not written yet; all offsets of the topic if the table has not begun."""
         return backlog(self._position or {}, topic, until=until)
 
     def step(
         self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
     ) -> tuple[BatchResult | None, str | None]:
-        """Lands the next batch, if there is any.
+        """Write the next batch, if there are records for it.
 
         Returns:
-            What has landed, and what the user should hear of.
+            The result of the batch, and a message for the user.
 
         Raises:
-            LakefeedError: it failed, and the whole job is to end then.
+            LakefeedError: the batch failed, and the pipeline file says that the job ends then.
         """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -125,12 +125,12 @@ class TableTask:
         return landed, note
 
     def refuse(self, error: LakefeedError) -> None:
-        """It cannot resume before the pipeline file changes."""
+        """Stop the table until the pipeline file has changed."""
         self.on_failure = "stop"
         self.failure = error
 
     def has_landed(self) -> bool:
-        """Whether the table has rows of this topic; not, if it cannot be asked."""
+        """Whether the table has rows of this topic; False if it is unavailable."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -141,7 +141,7 @@ class TableTask:
         return has_landed(position, self.topic)
 
     def summary(self) -> TableSummary:
-        """What was done until now."""
+        """Summarize what was written until now."""
         return TableSummary(
             topic=self.topic,
             table=self.table,
@@ -170,7 +170,7 @@ class TableTask:
         return landed
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
-        """Makes table and ledger ready. Not before there is need: a job may have hundreds."""
+        """Open the table and prepare it. Only when it has records: a job may have hundreds of tables."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.iceberg_table(self.spark)
@@ -196,7 +196,7 @@ class TableTask:
         self._position = _ends(position) if position else {}
         self._ids = position.ranges.topic_ids if position else {}
         if position is None and (ends := self._latest) is not None:
-            # Noted before the first batch: a restart must not begin at a later end.
+            # Recorded before the first batch: a restart must not begin at a later end.
             ranges = OffsetRanges.between({self.topic: ends}, {self.topic: ends}, {self.topic: topic.topic_id})
             commit = Commit(self.feed.config.name, 0, ranges, fence=writer.fence)
             sink.land_move(commit, commit_id=uuid.uuid4().hex)
@@ -223,7 +223,7 @@ class TableTask:
             raise error
         note = self.failure is None or self.failure.what != error.what
         self.failure = error
-        # Whatever was known of the table may be what is wrong: it is read again.
+        # What was read of the table may be the cause: open it again.
         self._writer = self._position = None
         self._retry_at = time.monotonic() + self.retry_seconds
         then = "stopped until the next start" if self.on_failure == "stop" else f"tried again in {self.retry_seconds} s"
