@@ -1,4 +1,4 @@
-"""A pipeline as one batch: the records that are there now, through the same steps into the same sink, in one commit.
+"""Runs a pipeline as one batch: the records that the topics have now, in one commit to the same sink.
 
 The result is that of the stream, over the same records; with state it is what the stream would have landed once its
 watermark had passed them all, so no record is late. Without state the feed resumes from there, as a stream or as the
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 AS_BATCH = "a batch"
-"""In place of a query's id: no query can resume from there."""
+"""Stands for a query's id: no query can resume from such a batch."""
 
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """What a run as a batch did.
+    """The result of a run as a batch.
 
     Attributes:
         records: records read.
-        rows: rows landed; None where the sink does not say.
+        rows: rows written; None if the sink does not say.
         dead_letters: records that became dead letters.
-        skipped: records left out because the pipeline says so.
+        skipped: records that were skipped, as the pipeline file says.
         seconds: how long it took.
         notes: what the user should hear of.
     """
@@ -51,13 +51,13 @@ class BatchSummary:
 
     @classmethod
     def of(cls, landed: BatchResult, seconds: float) -> BatchSummary:
-        """From what was landed."""
+        """Summarize the result of the batch."""
         counts = landed.counts
         return cls(counts.records, landed.rows, counts.dead_letters, counts.skipped, round(seconds, 3), landed.notes)
 
 
 def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[BatchResult, float]:
-    """Lands the chosen records in one commit.
+    """Write the chosen records in one commit.
 
     Args:
         feed: the pipeline's parts; its checkpoint is not touched.
@@ -112,7 +112,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[
 
 
 def _ranges(source: KafkaSource, selection: Selection, position: Position | None) -> OffsetRanges:
-    """The chosen ranges with a range for every partition, so that the commit alone says where each stands."""
+    """Return the chosen ranges and an empty one for each other partition, so that the commit has every position."""
     chosen = {(each.topic, each.partition): each for each in offset_ranges(source, selection)}
     stands = {(each.topic, each.partition): each.end for each in position.ranges.ranges} if position else {}
     ranges = []

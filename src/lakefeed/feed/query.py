@@ -1,4 +1,4 @@
-"""A running streaming query: its micro-batches, its progress, a stop that finishes the batch, its errors."""
+"""Watches a running streaming query: reports its batches, stops it between two batches, translates its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ POLL_SECONDS = 0.25
 
 
 def trigger_of(trigger: str) -> dict[str, Any]:
-    """A trigger as the pipeline file writes it, as arguments of ``DataStreamWriter.trigger``."""
+    """Return the arguments of ``DataStreamWriter.trigger`` for a trigger of the pipeline file."""
     return {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}
 
 
@@ -31,7 +31,7 @@ class StopRequested(Exception):
 
 
 class MicroBatches:
-    """What the micro-batches of one run did, and the way to stop between two of them.
+    """The results of one run's micro-batches, and the request to stop between two of them.
 
     ``sent`` counts rows that Spark's own sinks have written; the others tell ``landed``.
 
@@ -48,7 +48,7 @@ class MicroBatches:
         self.failure: LakefeedError | None = None
 
     def guarded(self, land: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
-        """The ``foreachBatch`` function: refuses to begin a batch after a stop, keeps results and errors."""
+        """Return the ``foreachBatch`` function: it begins no batch after a stop, and keeps results and errors."""
 
         def each(batch: DataFrame, batch_id: int) -> None:
             if self.stop.is_set():
@@ -65,7 +65,7 @@ class MicroBatches:
         return each
 
     def of_batch(self, batch_id: int) -> BatchResult | None:
-        """What became of a batch; None if that is not known."""
+        """Return the result of a batch; None if it is unknown."""
         return next((each for each in reversed(self.landed) if each.batch_id == batch_id), None)
 
 
@@ -77,7 +77,7 @@ def watch(
     requests: FeedRequests | None = None,
     request_budget: int | None = None,
 ) -> float:
-    """Waits for a query's end, reporting its batches, and stops it when asked to.
+    """Wait for the end of a query, report its batches, and stop it on request.
 
     Args:
         query: the query.

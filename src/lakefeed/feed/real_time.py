@@ -1,4 +1,4 @@
-"""A pipeline in real time: Spark hands each record on by itself, from topic to topic, without waiting for a batch.
+"""Runs a pipeline in real time: Spark forwards each record from topic to topic without waiting for a batch.
 
 Spark's real-time mode runs a batch's tasks as long as the interval says, and notes at its end how far they have come.
 Guarantee: at-least-once. What was sent since the last note is sent again after a crash or a stop; its headers are those
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 PROMPT = {"kafka.linger.ms": "0"}
-"""A record waits for no other."""
+"""Kafka's producer sends each record at once."""
 
 
 def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
-    """Runs a feed from topic to topic until it is stopped; see ``Pipeline.run``.
+    """Run a feed from topic to topic until it is stopped; see ``Pipeline.run``.
 
     Raises:
         ConfigError: the transform is more than columns and filters, or the session has too few task slots.
@@ -93,7 +93,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
 
 
 def require_fit(rows: DataFrame) -> None:
-    """Looks whether rows can be made of records one by one, and say of which.
+    """Refuse a transform that is not computed record by record, or drops the record's position.
 
     Args:
         rows: of the stream.
@@ -118,7 +118,7 @@ def require_fit(rows: DataFrame) -> None:
 
 
 def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | None]) -> None:
-    """Spark has a task for each partition at work all the time."""
+    """Refuse a session with fewer task slots than partitions, because each partition occupies a task."""
     partitions = sum(len(each.partitions) for each in topics.values() if each is not None)
     slots = spark.sparkContext.defaultParallelism
     if partitions > slots:

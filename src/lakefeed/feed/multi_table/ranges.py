@@ -1,4 +1,4 @@
-"""Which offsets of a topic a table takes next."""
+"""Computes the next offset ranges of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 
 def backlog(position: Mapping[int, int], topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
-    """How many offsets are there that the table has not taken.
+    """Count the offsets that the table has not read yet.
 
     Args:
         position: where the table stands, by partition; one that is missing begins at the topic's first offset.
@@ -22,7 +22,7 @@ def backlog(position: Mapping[int, int], topic: TopicDescription, *, until: Mapp
 def next_ranges(
     position: Mapping[int, int], topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
 ) -> OffsetRanges:
-    """The next batch: every partition, each with its share of the limit, and at least one offset if it has any.
+    """Return the ranges of the next batch: each partition gets its share of the limit, and at least one offset.
 
     Args:
         position: where the table stands, by partition; one that is missing begins at the topic's first offset.

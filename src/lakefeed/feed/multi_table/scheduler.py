@@ -1,4 +1,4 @@
-"""The job itself: round after round, each table takes its next batch.
+"""Schedules the tables of a job: in each round, each table with new records writes its next batch.
 
 Not a streaming query. Spark shares a query's limit out by lag, so that a loud topic leaves a quiet one next to nothing;
 one table that cannot be written ends the query; and a checkpoint for all would know less than the tables' own ledgers.
@@ -36,7 +36,7 @@ PAUSE_SECONDS = 1.0
 
 
 class MultiTableScheduler:
-    """Runs a pipeline whose topics go to a table each.
+    """Runs a pipeline with a table for each topic.
 
     Args:
         feed: with ``{topic}`` in its table's name.
@@ -70,7 +70,7 @@ class MultiTableScheduler:
         self._answered_at = time.monotonic()
 
     def run(self, *, on_batch: Callable[[BatchProgress], None] | None = None) -> None:
-        """Goes round until stopped, or with ``once`` until every table has what there was, or has failed.
+        """Run rounds until stopped, or with ``once`` until each table has the records of the start, or has failed.
 
         Args:
             on_batch: called after each round, instead of the run's own.
@@ -96,7 +96,7 @@ class MultiTableScheduler:
                 self._stop.wait(max(0.0, self._seconds - (time.monotonic() - began)))
 
     def _described(self) -> dict[str, TopicDescription] | None:
-        """The topics as they are now, new ones taken up; None if no server answers at the moment."""
+        """Describe the topics, and add tasks for new ones; None while no broker answers."""
         try:
             if time.monotonic() - self._looked_at >= LOOK_FOR_TOPICS_SECONDS and not (self._once and self.tables):
                 self._take_up()
@@ -180,7 +180,7 @@ class MultiTableScheduler:
         self._on_batch(progress)
 
     def _all_taken(self, topics: Mapping[str, TopicDescription], until: Mapping[str, TopicDescription] | None) -> bool:
-        """Whether no table that can continue has anything left of what was there when the round began."""
+        """Whether each table that can continue has the records that the topics had when the round began."""
         return not any(
             name in topics and table.is_due(topics[name], until=_ends(until, name))
             for name, table in self.tables.items()

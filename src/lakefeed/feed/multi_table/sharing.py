@@ -1,4 +1,4 @@
-"""Which topic has a table that several topics' names lead to."""
+"""Decides which topic has a table, where the names of several topics lead to it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Part = TypeVar("Part")
 
 
 class Taken(Generic[Part]):
-    """The tables of the topics that were taken up, each with its user."""
+    """The tables that are in use, and by which topic."""
 
     def __init__(self) -> None:
         self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
 
     def take(self, topic: str, config: PipelineConfig, part: Part) -> tuple[Part, str] | None:
-        """Notes the tables of a topic.
+        """Register the tables of a topic.
 
         Args:
             topic: its name.
@@ -45,7 +45,7 @@ def has_landed(position: Position | None, topic: str) -> bool:
 
 
 def require_own(position: Position | None, topic: str, table: str) -> None:
-    """Refuses a table whose ledger has the offsets of another topic under the feed's name.
+    """Refuse a table whose ledger has the offsets of another topic under the feed's name.
 
     Names of feeds have '_' for what topics may have besides, so that two topics can have one name.
 
@@ -57,7 +57,7 @@ def require_own(position: Position | None, topic: str, table: str) -> None:
 
 
 def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
-    """The error for a topic whose table is that of another."""
+    """Return the error for a topic whose table is another topic's."""
     return ConfigError(
         f"the topics {first} and {topic} would go to one table",
         where=table,

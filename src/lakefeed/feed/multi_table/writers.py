@@ -1,4 +1,4 @@
-"""The threads that write tables at the same time, each in a session of its own.
+"""Threads that write tables at the same time, each in its own session.
 
 A batch sets and names things in its session: a temporary view for the transform, another for the MERGE, ANSI mode while
 rules are resolved. In one session the batches of two topics would see each other's. A session for each table would have
@@ -48,11 +48,11 @@ class Writers:
         self._open.close()
 
     def session(self, number: int) -> SparkSession:
-        """The session of whatever has this number; numbers beyond the count start over."""
+        """Return the session for this number; numbers beyond the count start over."""
         return self._sessions[number % len(self._sessions)]
 
     def each(self, work: Callable[[Item], Result], items: Iterable[tuple[int, Item]]) -> list[Result]:
-        """Does it for all items, those of one session one after the other.
+        """Call ``work`` for all items; items of one session one after the other.
 
         Args:
             work: what to do.
