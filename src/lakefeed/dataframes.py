@@ -12,7 +12,6 @@ from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
-from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult
@@ -29,7 +28,7 @@ from lakefeed.records.decode.resolve import decoding_of, key_spec_of, put_creden
 from lakefeed.records.sources.source import batch_ranges, newest_per_key, query_id, read_batch, read_stream
 from lakefeed.records.sources.topic_ids import SourceTopics
 from lakefeed.records.transform.plan import QueryPlan
-from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.iceberg.definition import append_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -163,15 +162,8 @@ def write_table(
         10000
     """
     spark = frame.sparkSession
-    sink = validated(
-        IcebergSinkConfig,
-        "write_table",
-        table=table,
-        partition_by=list(partition_by),
-        properties=dict(properties or {}),
-    )
     feed = name or table.replace(".", "_")
-    target = IcebergTable(spark, sink, feed=feed)
+    target = append_table(spark, table, feed=feed, partition_by=partition_by, properties=properties or {})
     if not frame.isStreaming:
         target.follow(frame.schema)
         frame.writeTo(table).append()

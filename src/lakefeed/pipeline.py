@@ -286,11 +286,10 @@ class Pipeline:
         """
         self.dead_letters()
         self._require_one_sink()
-        if self.config.sink.iceberg is None:
-            raise ConfigError("dead letters can be replayed into an Iceberg table only", where=self.config.name)
+        self.config.sink.require("replay", where=self.config.name)
         spark = spark or self.session()
         with translating():
-            sink = self.feed.iceberg_table(spark)
+            sink = self.feed.ledger_table(spark)
             letters = self.dead_letter_store(spark)
             writer = self.feed.begin_writer(spark, sink, letters.records(choice), fenced=False)
             return Replay(letters, feed=self.config.name).run(writer, sink, choice, step=step)
@@ -322,19 +321,10 @@ class Pipeline:
         """
         self._require_one_table()
         self._require_one_sink()
-        if self.config.sink.iceberg is None:
-            raise ConfigError(
-                "a feed of files cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
-                "records from landing twice"
-                if self.config.sink.logged_path
-                else f"a feed into sink.{self.config.sink.kind} cannot be backfilled: nothing would keep old records "
-                "from landing twice",
-                where=self.config.name,
-                hint="lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
-            )
+        self.config.sink.require("backfill", where=self.config.name)
         spark = spark or self.session()
         with translating():
-            sink = self.feed.iceberg_table(spark)
+            sink = self.feed.ledger_table(spark)
             job = BackfillJob(
                 spark=spark,
                 feed=self.config.name,
@@ -426,7 +416,7 @@ class Pipeline:
         self._require_one_sink()
         spark = spark or self.session()
         with translating():
-            sink = self.feed.iceberg_table(spark)
+            sink = self.feed.ledger_table(spark)
             return carry_out(
                 self.config,
                 agreed,

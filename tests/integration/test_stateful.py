@@ -321,7 +321,7 @@ def test_a_million_hits_on_both_sides_of_the_watermark_are_as_recomputed(feed: F
     assert pipeline.run(spark=lake, once=True).records == 1_000_000
     landed = [
         (commit.batch_id, each.partition, each.start, each.end)
-        for commit in pipeline.feed.iceberg_table(lake).commits()
+        for commit in pipeline.feed.ledger_table(lake).commits()
         for each in commit.ranges.ranges
         if each.topic == feed.topic and each.records
     ]

@@ -122,10 +122,7 @@ class Demo:
     @property
     def table(self) -> str:
         """catalog.namespace.table"""
-        sink = self.pipeline.config.sink.iceberg
-        if sink is None:
-            raise ResourceMissing("the demo's pipeline has no Iceberg sink", where=str(example("taxi")))
-        return sink.table
+        return self.pipeline.config.sink.ledger_table
 
     def report(
         self, *, expected: Totals, found: Totals, produced: int, produce_seconds: float, run: RunSummary

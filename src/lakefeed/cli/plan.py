@@ -17,7 +17,7 @@ from lakefeed.messages.tabular import aligned
 if TYPE_CHECKING:
     from lakefeed.operations.plan.estimates import Estimates
     from lakefeed.operations.plan.plan import Plan, Plans
-    from lakefeed.sinks.iceberg.table_change import TableChange
+    from lakefeed.sinks.protocol import TableChange
 
 INDENT = 12
 MOST_PARTITIONS = 30

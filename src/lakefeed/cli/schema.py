@@ -185,15 +185,15 @@ def _table_of(pipeline: Path | None, overrides: Sequence[str], topic: str | None
 
     assert pipeline is not None  # click has seen to it.
     config, connections = _loaded(pipeline, overrides, topic)
-    if config.sink.iceberg is None:
+    if (name := config.sink.chosen.snapshot_table) is None:
         raise ConfigError(
             "only Iceberg tables remember their schema's history", where=f"sink.{config.sink.kind} of {pipeline}"
         )
-    return table_state(config.sink.iceberg.table, connections=connections)
+    return table_state(name, connections=connections)
 
 
 def _table_name(config: PipelineConfig) -> str | None:
-    return config.sink.iceberg.table if config.sink.iceberg else None
+    return config.sink.chosen.snapshot_table
 
 
 def _steps(texts: Sequence[str]) -> list[str]:

@@ -83,6 +83,16 @@ class OneOf(Model):
 
     __kinds__: tuple[str, ...] = ()
 
+    @classmethod
+    def installed_kind(cls, name: str) -> type[BaseModel] | None:
+        """Return the settings of a kind that another package has registered; None if there is none."""
+        return None
+
+    @classmethod
+    def unknown_kind(cls, name: str) -> tuple[str, str] | None:
+        """Return what to report of a kind that nobody has registered, and a hint; None for the usual message."""
+        return None
+
     @model_validator(mode="before")
     @classmethod
     def _kind_without_settings(cls, data: Any) -> Any:

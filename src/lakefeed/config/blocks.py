@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, create_model, field_validator, model_validator
 
+from lakefeed.config import installed_sinks
 from lakefeed.config.base import Complaint, Complaints, Model, OneOf, complain
+from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
@@ -54,7 +56,7 @@ class Source(OneOf):
 class SinkChoice(OneOf):
     """Where rows go."""
 
-    __kinds__ = (
+    __kinds__: tuple[str, ...] = (
         "iceberg",
         "parquet",
         "files",
@@ -77,6 +79,39 @@ class SinkChoice(OneOf):
     format: FormatSinkConfig | None = None
     python: PythonSinkConfig | None = None
 
+    @classmethod
+    def installed_kind(cls, name: str) -> type[SinkConfig] | None:
+        """Return the settings of a sink that another package has registered; None if there is none."""
+        return installed_sinks.settings_of(name)
+
+    @classmethod
+    def unknown_kind(cls, name: str) -> tuple[str, str] | None:
+        """Name the sinks that exist."""
+        known = [*SinkChoice.__kinds__, *installed_sinks.installed_sinks()]
+        hint = f"installed: {', '.join(known)}; a sink of another package is used after pip install"
+        return f"no such sink: '{name}'", hint
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_another_package(
+        cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> SinkChoice:
+        """Read a block with a registered sink by a model that has a field for it."""
+        names = [data] if isinstance(data, str) else list(data) if isinstance(data, dict) else []
+        found = {
+            name: settings
+            for name in names
+            if isinstance(name, str) and name not in cls.model_fields and (settings := cls.installed_kind(name))
+        }
+        if not found:
+            return handler(data)
+        if isinstance(data, str):
+            data = {data: {}}
+        fields: Any = {name: (settings | None, None) for name, settings in found.items()}
+        extended = create_model(cls.__name__, __base__=cls, **fields)
+        extended.__kinds__ = (*cls.__kinds__, *found)
+        return extended.model_validate(data, context=info.context)
+
     @property
     def chosen(self) -> SinkConfig:
         """The block of the kind that it is."""
@@ -84,10 +119,36 @@ class SinkChoice(OneOf):
         return block
 
     @property
-    def logged_path(self) -> str | None:
-        """Where files are that Spark's log of batches lists; None for other sinks."""
-        block = self.parquet or self.files
-        return block.path if block is not None else None
+    def ledger_table(self) -> str:
+        """The Iceberg table with the ledger, for operations that a sink without one refuses.
+
+        Raises:
+            ConfigError: the ledger is elsewhere.
+        """
+        if (table := self.chosen.snapshot_table) is None:
+            raise ConfigError(f"the ledger of sink.{self.kind} is not in an Iceberg table", where=self.chosen.where)
+        return table
+
+    def refusal(self, operation: Operation) -> Refusal | None:
+        """Return why the sink cannot do something; None if it can.
+
+        Args:
+            operation: what is asked for.
+        """
+        return self.chosen.capabilities.refusal(operation, sink=self.kind)
+
+    def require(self, operation: Operation, *, where: str | None = None) -> None:
+        """Refuse an operation that the sink cannot do.
+
+        Args:
+            operation: what is asked for.
+            where: the place that the error names. Default: the sink's own.
+
+        Raises:
+            ConfigError: the sink cannot.
+        """
+        chosen = self.chosen
+        chosen.capabilities.require(operation, sink=self.kind, where=where or chosen.where or None)
 
 
 class SecondarySinkChoice(SinkChoice):
@@ -101,13 +162,10 @@ class SecondarySinkChoice(SinkChoice):
 
     @model_validator(mode="after")
     def _can_be_beside(self) -> SecondarySinkChoice:
-        if self.logged_path is not None:
-            hint = "make it the pipeline's sink, and the other one of sinks; or sink.iceberg"
-            what = f"{self.kind} cannot be beside another sink: its log knows batch ids, and no offsets"
-            raise Complaints([Complaint(key=self.kind, what=what, hint=hint)])
-        if self.can_lag and not (self.iceberg or self.jdbc or self.elasticsearch):
-            what = f"{self.kind} keeps no ledger that it could catch up from"
-            raise Complaints([Complaint(key="on_failure", what=what, hint="on_failure: stop")])
+        if (refusal := self.refusal("stand_beside")) is not None:
+            raise Complaints([Complaint(key=self.kind, what=refusal.what, hint=refusal.hint)])
+        if self.can_lag and (refusal := self.refusal("lag")) is not None:
+            raise Complaints([Complaint(key="on_failure", what=refusal.what, hint=refusal.hint)])
         return self
 
     @property
@@ -240,7 +298,7 @@ class PipelineBlocks(Model):
     @property
     def has_many_tables(self) -> bool:
         """Whether each topic goes to a table of its own."""
-        return self.sink.iceberg is not None and TOPIC_MARK in self.sink.iceberg.table
+        return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:
         """Store and catalogs: as declared, the rest from the environment."""

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, complain
+from lakefeed.config.capabilities import Capabilities, Refusal, StoredFiles
 from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.names import Count
 from lakefeed.config.sinks import MODES, SinkConfig
@@ -29,7 +30,14 @@ class ElasticsearchSinkConfig(SinkConfig):
     other_modes: ClassVar[str] = (
         "update requires mode: upsert and keys; complete cannot be: no request replaces all documents at once"
     )
-    rewinds: ClassVar[bool] = False
+    definition: ClassVar[str] = "lakefeed.sinks.elasticsearch.definition:ElasticsearchDefinition"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        rewind=Refusal(
+            "a feed into a search server cannot be rewound: older changes would be landed over newer documents",
+            "to read the topics again, name another index and another checkpoint location",
+        ),
+        lag=None,
+    )
 
     url: str | list[str] = Field(
         min_length=1, description="http://host:9200 or https://…, one or several nodes; without credentials."
@@ -124,6 +132,11 @@ class ElasticsearchSinkConfig(SinkConfig):
     def order_by(self) -> list[str]:
         """None: a document's version is its batch's, and nothing of the row's."""
         return []
+
+    @property
+    def stored_files(self) -> StoredFiles:
+        """None."""
+        return StoredFiles(elsewhere="a server")
 
     @property
     def where(self) -> str:

@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints
+from lakefeed.config.capabilities import Capabilities, Refusal, StoredFiles
 from lakefeed.config.names import Identifier
 from lakefeed.config.secrets import Text
 from lakefeed.config.sinks import FileFormat, SinkConfig
+
+BATCH_LOG = Capabilities(
+    rewind=Refusal(
+        "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",
+        "name another path and another checkpoint location, which reads the topics again",
+    ),
+    backfill=Refusal(
+        "a feed of files cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep records "
+        "from landing twice",
+        "lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
+    ),
+    verify=Refusal(
+        "a feed of files cannot be verified from outside: _spark_metadata lists files by batch id, and has neither "
+        "offsets nor counts to hold them against",
+        "land the feed in an Iceberg table; docs/exactly-once.md says what files guarantee",
+    ),
+    batch=Refusal(
+        "a feed of files cannot be run as a batch: their log is numbered by the stream's batches",
+        "lakefeed read pipeline.yaml --to files writes chosen records to a path of their own",
+    ),
+    stand_beside=Refusal(
+        "{sink} cannot be beside another sink: its log knows batch ids, and no offsets",
+        "make it the pipeline's sink, and the other one of sinks; or sink.iceberg",
+    ),
+)
 
 
 class PathSinkConfig(SinkConfig):
     """Files below a path: what their kinds have in common."""
 
+    definition: ClassVar[str] = "lakefeed.sinks.files:FilesDefinition"
     guarantee: ClassVar[str] = "exactly-once"
+    capabilities: ClassVar[Capabilities] = BATCH_LOG
 
     path: str = Field(description="s3a://bucket/path")
     partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
@@ -30,6 +59,30 @@ class PathSinkConfig(SinkConfig):
     def target(self) -> str:
         """The path."""
         return self.path
+
+    @property
+    def bucket_paths(self) -> Mapping[str, str]:
+        """The path."""
+        return {"path": self.path}
+
+    @property
+    def stored_files(self) -> StoredFiles:
+        """Files, and in each batch ``_spark_metadata/N``."""
+        return StoredFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
+
+    @property
+    def named_columns(self) -> tuple[str, Sequence[str]]:
+        """Those of the directories."""
+        return "partition_by", self.partition_by
+
+    @property
+    def file_format(self) -> FileFormat:
+        """What the files are."""
+        return "parquet"
+
+    def writer_options(self) -> dict[str, str]:
+        """Options of Spark's writer."""
+        return {}
 
 
 class ParquetSinkConfig(PathSinkConfig):
@@ -61,6 +114,11 @@ class FilesSinkConfig(PathSinkConfig):
         "is missing, and notified of new partitions after each batch.",
     )
     options: dict[str, Text] = Field(default_factory=dict, description="Spark's options for writing the format.")
+
+    @property
+    def file_format(self) -> FileFormat:
+        """As the file says."""
+        return self.format
 
     def writer_options(self) -> dict[str, str]:
         """For Spark's writer; CSV has a header."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from lakefeed.config.base import complain
+from lakefeed.config.capabilities import SNAPSHOTS, Capabilities, StoredFiles
 from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.names import TableTemplate, catalog_of
 from lakefeed.config.partitions import PartitionTransforms
@@ -67,7 +68,9 @@ class IcebergSinkConfig(SinkConfig):
         complain(in_sink(self))
         return self
 
+    definition: ClassVar[str] = "lakefeed.sinks.iceberg.definition:IcebergDefinition"
     guarantee: ClassVar[str] = "exactly-once"
+    capabilities: ClassVar[Capabilities] = SNAPSHOTS
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
     @property
@@ -93,6 +96,31 @@ class IcebergSinkConfig(SinkConfig):
     def names_made(self) -> frozenset[str]:
         """The tables that the file does not name."""
         return self._names_made
+
+    @property
+    def snapshot_table(self) -> str:
+        """The table."""
+        return self.table
+
+    @property
+    def snapshot_tables(self) -> Mapping[str, str]:
+        """The table, and its history."""
+        return {"table": self.table} | ({} if self.history is None else {"history": self.history})
+
+    @property
+    def catalog_name(self) -> str:
+        """Of the table."""
+        return self.catalog
+
+    @property
+    def stored_files(self) -> StoredFiles:
+        """Data files, and in each commit a manifest, the manifest list and the metadata file."""
+        return StoredFiles(
+            merges=self.mode == "upsert",
+            is_partitioned=bool(self.partition_by),
+            commit_puts=3,
+            commit_name="3 of metadata",
+        )
 
     @property
     def catalog(self) -> str:

@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 
 from lakefeed.config import tls
 from lakefeed.config.base import complain
+from lakefeed.config.capabilities import Capabilities, Refusal, StoredFiles
 from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
@@ -26,7 +27,16 @@ class JdbcSinkConfig(SinkConfig):
 
     guarantee: ClassVar[str] = "exactly-once"
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
-    rewinds: ClassVar[bool] = False
+    definition: ClassVar[str] = "lakefeed.sinks.jdbc.definition:JdbcDefinition"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        rewind=Refusal(
+            "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",
+            "after a restore of the database, remove the checkpoint: the feed resumes where the database is; to "
+            "read the topics again, name another table and another checkpoint location",
+        ),
+        verify=None,
+        lag=None,
+    )
 
     url: str = Field(
         description="jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."
@@ -86,6 +96,16 @@ class JdbcSinkConfig(SinkConfig):
     def target(self) -> str:
         """Database and table."""
         return f"{Address.of(self.url).database} {self.table}"
+
+    @property
+    def table_name(self) -> str:
+        """The table, without the database."""
+        return self.table
+
+    @property
+    def stored_files(self) -> StoredFiles:
+        """None."""
+        return StoredFiles(elsewhere="a database")
 
     @property
     def where(self) -> str:

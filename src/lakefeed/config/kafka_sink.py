@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Model, OneOf, complain
+from lakefeed.config.capabilities import Capabilities, StoredFiles
 from lakefeed.config.connections import Registry
 from lakefeed.config.kafka_options import producer_complaints
 from lakefeed.config.names import TOPIC, Brokers
@@ -98,6 +100,9 @@ class Value(OneOf):
 class KafkaSinkConfig(SinkConfig):
     """A topic: each row is a record, with headers that say where it comes from."""
 
+    definition: ClassVar[str] = "lakefeed.sinks.kafka:KafkaDefinition"
+    capabilities: ClassVar[Capabilities] = Capabilities(real_time=None)
+
     topic: str = Field(description="Its name; it has to be there.")
     bootstrap_servers: Brokers | None = Field(
         None, description="host:port of one or more brokers. Default: the source's, with how the source reaches them."
@@ -154,3 +159,15 @@ class KafkaSinkConfig(SinkConfig):
     def target(self) -> str:
         """The topic."""
         return self.topic
+
+    @property
+    def stored_files(self) -> StoredFiles:
+        """None."""
+        return StoredFiles(elsewhere="a topic")
+
+    def sql_expressions(self) -> Iterator[tuple[str, str]]:
+        """The key and the headers."""
+        if isinstance(self.key, str):
+            yield "key", self.key
+        for name, text in self.headers.items():
+            yield f"headers.{name}", text

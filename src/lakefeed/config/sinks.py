@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator
 
 from lakefeed.config.base import Model
+from lakefeed.config.capabilities import STATELESS, Capabilities, StoredFiles
 from lakefeed.config.names import Count, Identifier
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
@@ -21,7 +23,15 @@ MODES: dict[str, tuple[OutputMode, ...]] = {
 
 
 class SinkConfig(Model):
-    """What every sink's block says of itself."""
+    """The settings of a sink, and what the sink declares about itself.
+
+    A sink of another package derives from this class, and names its ``SinkDefinition``.
+    """
+
+    definition: ClassVar[str]
+    """The sink's code, the ``package.module:Class`` of a ``SinkDefinition``; imported when it is needed."""
+    capabilities: ClassVar[Capabilities] = STATELESS
+    """What the sink can do, with the text of each refusal."""
 
     guarantee: ClassVar[str] = "at-least-once"
     """Exactly-once or at-least-once; docs/sinks.md says under which condition."""
@@ -29,8 +39,6 @@ class SinkConfig(Model):
     """How the sink takes other output modes, if it can be configured to."""
     is_lasting: ClassVar[bool] = True
     """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
-    rewinds: ClassVar[bool] = True
-    """Whether what has landed may be read again from older offsets, as far as the sink has a ledger."""
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
@@ -46,10 +54,55 @@ class SinkConfig(Model):
         """What a checkpoint is for, beside the kind: the table, the path."""
         return ""
 
+    @property
+    def where(self) -> str:
+        """The place that errors name."""
+        return self.target
+
+    @property
+    def table_name(self) -> str:
+        """The table, in reports."""
+        return self.target
+
+    @property
+    def snapshot_table(self) -> str | None:
+        """The Iceberg table whose snapshots are the ledger; None for a sink with another ledger, or without."""
+        return None
+
+    @property
+    def snapshot_tables(self) -> Mapping[str, str]:
+        """All Iceberg tables that the sink writes to, by the option that names each."""
+        return {}
+
+    @property
+    def catalog_name(self) -> str | None:
+        """The Iceberg catalog that the sink needs."""
+        return None
+
+    @property
+    def bucket_paths(self) -> Mapping[str, str]:
+        """Paths in the object store, by the option that names each."""
+        return {}
+
+    @property
+    def stored_files(self) -> StoredFiles:
+        """What a batch writes to the object store."""
+        return StoredFiles(is_unknown=True)
+
+    @property
+    def named_columns(self) -> tuple[str, Sequence[str]]:
+        """An option, and the columns of the rows that it names."""
+        return "keys", tuple(getattr(self, "keys", ()))
+
+    def sql_expressions(self) -> Iterator[tuple[str, str]]:
+        """Yield each option that is an SQL expression over the rows, with its text."""
+        return iter(())
+
 
 class MemorySinkConfig(SinkConfig):
     """A view in the running Spark session, to be asked by SQL while the pipeline runs."""
 
+    definition: ClassVar[str] = "lakefeed.sinks.spark_format:MemoryDefinition"
     is_lasting: ClassVar[bool] = False
 
     view: str | None = Field(
@@ -67,10 +120,16 @@ class MemorySinkConfig(SinkConfig):
         """All."""
         return EVERY_MODE
 
+    @property
+    def stored_files(self) -> StoredFiles:
+        """None."""
+        return StoredFiles(elsewhere="the driver's memory")
+
 
 class ConsoleSinkConfig(SinkConfig):
     """The first rows of each batch, printed."""
 
+    definition: ClassVar[str] = "lakefeed.sinks.spark_format:ConsoleDefinition"
     is_lasting: ClassVar[bool] = False
 
     rows: Count = Field(20, description="How many of each batch.")
@@ -81,9 +140,16 @@ class ConsoleSinkConfig(SinkConfig):
         """All."""
         return EVERY_MODE
 
+    @property
+    def stored_files(self) -> StoredFiles:
+        """None."""
+        return StoredFiles(elsewhere="the console")
+
 
 class FormatSinkConfig(SinkConfig):
     """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
+
+    definition: ClassVar[str] = "lakefeed.sinks.spark_format:SparkFormatDefinition"
 
     name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; its jar has to be there.")
     path: str | None = Field(None, description="Where to, for formats that take a path.")
@@ -104,9 +170,16 @@ class FormatSinkConfig(SinkConfig):
         """The format, and where it goes."""
         return " ".join(each for each in (self.name, self.path or self.options.get("path", "")) if each)
 
+    @property
+    def named_columns(self) -> tuple[str, Sequence[str]]:
+        """Those of the directories."""
+        return "partition_by", self.partition_by
+
 
 class PythonSinkConfig(SinkConfig):
     """A class of one's own: see docs/sinks.md."""
+
+    definition: ClassVar[str] = "lakefeed.sinks.python:PythonDefinition"
 
     path: str = Field(description="package.module:Class, on PYTHONPATH or beside the pipeline file.")
     options: dict[str, Scalar] = Field(default_factory=dict, description="Arguments of the class, by name.")

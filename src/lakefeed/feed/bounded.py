@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import open_feed
@@ -73,12 +73,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[
     """
     began = time.monotonic()
     config = feed.config
-    if config.sink.logged_path is not None:
-        raise ConfigError(
-            "a feed of files cannot be run as a batch: their log is numbered by the stream's batches",
-            where=config.sink.logged_path,
-            hint="lakefeed read pipeline.yaml --to files writes chosen records to a path of their own",
-        )
+    config.sink.require("batch")
     stateful = feed.plan(spark).stateful
     sink = feed.sink(spark, feed.claim(spark))
 

@@ -36,7 +36,7 @@ class FeedIdentity:
         """Name a pipeline's feed; Python functions of its transform are searched in ``folder`` too."""
         return cls(
             owner=Owner.of(config),
-            rewinds=config.sink.chosen.rewinds,
+            rewinds=config.sink.refusal("rewind") is None,
             transform_id=transform_id(config, folder=folder),
         )
 

@@ -31,9 +31,8 @@ from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
 from lakefeed.sinks.dead_letters.topic import DeadLetterTopic
 from lakefeed.sinks.dead_letters.topic_reader import TopicReader
-from lakefeed.sinks.factory import SinkFactory, Table
-from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.protocol import RowSink, Sink
+from lakefeed.sinks.factory import AnySink, open_sink, sink_of
+from lakefeed.sinks.protocol import LedgerTable, RowSink, SchemaPlanner, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -251,25 +250,27 @@ class Feed:
         Raises:
             ConfigError: the table's catalog is not declared, or there is no such class.
         """
-        return self._sinks(spark).of_feed(checkpoint, note=note)
+        put_credentials(spark, self.config.decode)
+        return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
 
-    def table(self, spark: SparkSession) -> Table | None:
-        """The feed's own sink, where it can tell how its shape would change: see ``SinkFactory.table``."""
-        return self._sinks(spark).table(self.config.sink)
-
-    def iceberg_table(self, spark: SparkSession) -> IcebergTable:
-        """The feed's own sink, which is known to be an Iceberg table.
+    def ledger_table(self, spark: SparkSession) -> LedgerTable:
+        """Open the Iceberg table that holds the feed's ledger.
 
         Raises:
-            ConfigError: its catalog is not declared.
+            ConfigError: its catalog is not declared, or the ledger is elsewhere.
         """
-        table = self.table(spark)
-        assert isinstance(table, IcebergTable)
-        return table
-
-    def _sinks(self, spark: SparkSession) -> SinkFactory:
         put_credentials(spark, self.config.decode)
-        return SinkFactory(spark, self.config, self.connections, folder=self.folder)
+        return self.sink_definition.open_table(spark)
+
+    def schema_planner(self, spark: SparkSession, noted: str | None) -> SchemaPlanner:
+        """Return what plans the changes of the sink's columns: see ``SinkDefinition.schema_planner``."""
+        put_credentials(spark, self.config.decode)
+        return self.sink_definition.schema_planner(spark, noted)
+
+    @property
+    def sink_definition(self) -> AnySink:
+        """The feed's own sink."""
+        return sink_of(self.config, self.connections, folder=self.folder)
 
     def dead_letters(self) -> DeadLetterReader:
         """Open the dead letters for reading without Spark.

@@ -32,8 +32,8 @@ def tables_of(*configs: PipelineConfig) -> tuple[str, ...]:
     """The Iceberg tables that pipelines write to, each once: their own, the histories, those of dead letters."""
     named: list[str | None] = []
     for config in configs:
-        sink, letters = config.sink.iceberg, config.dead_letters
-        named += [sink.table, sink.history] if sink is not None else []
+        letters = config.dead_letters
+        named += config.sink.chosen.snapshot_tables.values()
         named += [letters.table] if letters is not None else []
     return tuple(dict.fromkeys(table for table in named if table is not None))
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark import jvm
-from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.triggers import interval_of
 from lakefeed.errors import ConfigError
@@ -23,7 +22,6 @@ from lakefeed.feed.progress.requests import S3Requests, s3_requests
 from lakefeed.feed.query import MicroBatches, watch
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.sinks.kafka import KafkaSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,8 +31,6 @@ if TYPE_CHECKING:
     from lakefeed.feed.run import RunOptions, RunSummary
 
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
-PROMPT = {"kafka.linger.ms": "0"}
-"""Kafka's producer sends each record at once."""
 
 
 def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -54,10 +50,8 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     topics = SourceTopics(config.kafka).described()
     _require_slots(spark, topics)
     require_fit(feed.rows(feed.read(spark)))
-    claim, block = feed.claim(spark), config.sink.kafka
-    assert isinstance(block, KafkaSinkConfig)  # So says the configuration.
-    prompt = block.model_copy(update={"options": {**PROMPT, **block.options}})
-    sink = KafkaSink(spark, prompt, claim, source=config.source.kafka)
+    claim = feed.claim(spark)
+    sink = feed.sink_definition.open_real_time(spark, claim)
     # require_fit has refused a transform with state.
     start = open_feed(
         feed.identity, sink, checkpoint=claim, topics=topics, stateful=False, accept_loss=options.accept_loss

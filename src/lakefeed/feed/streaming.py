@@ -30,8 +30,6 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.sources.kinesis import KinesisStream
 from lakefeed.records.sources.source import batch_ranges, query_id
 from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.sinks.fan_out import FanOutSink
-from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.protocol import Sink
 
 if TYPE_CHECKING:
@@ -116,8 +114,7 @@ class StreamRun:
             self.options.on_note(message)
         start.apply(fence=writer.fence)
         writer.follow()
-        if isinstance(self.sink, FanOutSink):
-            self.sink.begin(None if self.stateful else lambda ranges: self._reread(writer, ranges))
+        self.sink.begin(None if self.stateful else lambda ranges: self._reread(writer, ranges))
         kafka = feed.config.source.kafka
         if kafka is not None and kafka.monitoring_group is not None:
             self._group = MonitoringGroup(kafka, kafka.monitoring_group)
@@ -191,15 +188,13 @@ class StreamRun:
             rows=_rows(written),
             dead_letters=counts.dead_letters,
             skipped=counts.skipped,
-            files=self.sink.files_of(result.batch_id for result in written)
-            if isinstance(self.sink, IcebergTable)
-            else None,
+            files=self.sink.files_of(result.batch_id for result in written),
             seconds=round(seconds, 3),
             s3_requests={},
             requests=S3Requests(),
             startup_requests=S3Requests(),
             batches_over_budget=self.batches.over_budget,
-            paused=self.sink.paused if isinstance(self.sink, FanOutSink) else {},
+            paused=dict(self.sink.lagging()),
             repeated=_rows(repeated),
         )
 

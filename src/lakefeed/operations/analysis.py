@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
-from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.config.file_sinks import FilesSinkConfig
-from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
-from lakefeed.config.sinks import FormatSinkConfig, PythonSinkConfig
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.triggers import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
@@ -22,9 +18,8 @@ from lakefeed.feed.real_time import require_fit
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.rows import read_rows
 from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.sinks.elasticsearch.documents import Documents
-from lakefeed.sinks.kafka_records import require_columns
-from lakefeed.sinks.python import class_of
+from lakefeed.sinks.definition import SinkDefinition
+from lakefeed.sinks.factory import sinks_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -74,13 +69,9 @@ def analysed(
         connect: registry and catalog may be asked. If not, what only they know is left unsaid, with a warning.
     """
     found: list[Problem] = []
-    sink = config.sink.chosen
-    if isinstance(sink, PythonSinkConfig):
-        try:
-            class_of(sink, output_mode=config.output_mode, folder=folder)
-        except ConfigError as error:
-            found.append(Problem.of(error, key="sink.python.path"))
-    for part in _parts(config, connect=connect):
+    for definition in sinks_of(config, connections, folder=folder):
+        found += definition.check_settings()
+    for part in _parts(config, connections, connect=connect):
         why = _why_not_analysed(part.config)
         if why is not None and not connect:
             key = part.place if part.config.transform is not None else "sink"
@@ -91,11 +82,13 @@ def analysed(
     return list(dict.fromkeys(found))
 
 
-def _parts(config: PipelineConfig, *, connect: bool) -> list[_Part]:
+def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[_Part]:
     """What has a transform. Of topics with nothing special one, or with ``connect`` all, whose schemas differ."""
     if not config.has_many_tables:
-        message = config.transform is not None or _topics(config) or _searched(config)
-        return [_Part(config)] if message else []
+        checks_rows = any(
+            type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks_of(config, connections)
+        )
+        return [_Part(config)] if config.transform is not None or checks_rows else []
     special = config.tables.topics if config.tables is not None else {}
     kafka = config.kafka
     topics = list(kafka.topics or (SourceTopics(kafka).names() if connect else ()))
@@ -135,20 +128,8 @@ def _problems_of(
     except LakefeedError as error:
         passing = isinstance(error, (Unreachable, ResourceMissing))
         return [Problem.of(error, key="decode" if passing else _key(part, error))]
-    found = []
-    for place, topic in _topics(part.config):
-        try:
-            require_columns(topic, frame)
-        except ConfigError as error:
-            found.append(Problem.of(error, key=f"{place}.{(error.where or '').removeprefix('sink.')}"))
-    for place, index in _searched(part.config):
-        try:
-            documents = Documents(index, groups=part.config.output_mode == "update")
-            documents.require(frame.schema)
-            documents.require_records(frame, stateful=plan.stateful)
-        except ConfigError as error:
-            found.append(Problem.of(error, key=f"{place}.elasticsearch"))
-    return found
+    sinks = sinks_of(part.config, connections, folder=folder)
+    return [problem for sink in sinks for problem in sink.check_rows(frame, stateful=plan.stateful)]
 
 
 def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
@@ -180,26 +161,15 @@ def _why_not_analysed(config: PipelineConfig) -> str | None:
 def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
     have = {each.lower() for each in frame.columns}
     for place, sink in config.sink_blocks:
-        setting = "partition_by" if isinstance(sink.chosen, (FilesSinkConfig, FormatSinkConfig)) else "keys"
+        setting, columns = sink.chosen.named_columns
         where = f"{place}.{sink.kind}.{setting}"
-        for column in getattr(sink.chosen, setting, ()):
+        for column in columns:
             if column.lower() not in have:
                 raise ConfigError(
                     f"{setting} names the column '{column}', which the rows do not have",
                     where=where,
                     hint=f"they have {', '.join(frame.columns)}",
                 )
-
-
-def _topics(config: PipelineConfig) -> list[tuple[str, KafkaSinkConfig]]:
-    """The sinks that are topics, and their places in the file."""
-    return [(place, each.kafka) for place, each in config.sink_blocks if each.kafka is not None]
-
-
-def _searched(config: PipelineConfig) -> list[tuple[str, ElasticsearchSinkConfig]]:
-    """The sinks that are indexes, and their places in the file."""
-    sinks = config.sink_blocks
-    return [(place, each.elasticsearch) for place, each in sinks if each.elasticsearch is not None]
 
 
 def _key(part: _Part, error: LakefeedError) -> str:

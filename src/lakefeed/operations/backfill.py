@@ -27,7 +27,7 @@ from lakefeed.offsets.sets import portions
 from lakefeed.operations.missing import Missing, Wanted, missing
 from lakefeed.records.sources.source import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin, DeadLetterStore
-from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.protocol import LedgerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +105,7 @@ class BackfillJob:
     spark: SparkSession
     feed: str
     source: KafkaSource
-    table: IcebergTable
+    table: LedgerTable
     headers: bool
     dead_letters: DeadLetterStore | None
 

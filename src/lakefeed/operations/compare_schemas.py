@@ -132,10 +132,10 @@ def table_state(name: str, *, connections: Connections) -> TableState:
 
 def existing_table(config: PipelineConfig, *, connections: Connections) -> TableState | None:
     """The pipeline's table; None if it has another sink, or the table is not there yet."""
-    if config.sink.iceberg is None:
+    if (name := config.sink.chosen.snapshot_table) is None:
         return None
     try:
-        return table_state(config.sink.iceberg.table, connections=connections)
+        return table_state(name, connections=connections)
     except ResourceMissing:
         return None
 

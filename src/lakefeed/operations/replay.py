@@ -20,7 +20,7 @@ from lakefeed.sinks.dead_letters.store import DeadLetterStore
 
 if TYPE_CHECKING:
     from lakefeed.feed.batch_writer import BatchWriter
-    from lakefeed.sinks.iceberg.table import IcebergTable
+    from lakefeed.sinks.protocol import LedgerTable
 
 REPLAYS = ".replays"
 """Behind the feed's name, in the name of the fence of its replays (``Ledger.java``)."""
@@ -73,7 +73,7 @@ class Replay:
     def run(
         self,
         writer: BatchWriter,
-        table: IcebergTable,
+        table: LedgerTable,
         choice: DeadLetterFilter,
         *,
         step: Callable[[str], None] = lambda done: None,

@@ -24,7 +24,8 @@ from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.topic_ids import SourceTopics
 from lakefeed.records.transform.identity import keeps_no_state
 from lakefeed.records.transform.plan import QueryPlan
-from lakefeed.sinks.stored import stored_letters, stored_sink
+from lakefeed.sinks.factory import sink_of
+from lakefeed.sinks.stored import stored_letters
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -142,7 +143,7 @@ def read_status(
     never = keeps_no_state(config)
     state = checkpoint_state(files, with_query_id=not never) if files is not None else CheckpointState()
     topics = SourceTopics(config.kafka).described()
-    sink = stored_sink(config, connections, folder=folder)
+    sink = sink_of(config, connections, folder=folder).state()
     logged, position = sink.logged(), None
     decided: Start | None = None
     refusal: LakefeedError | None = None

@@ -8,23 +8,40 @@ records; where the checkpoint is lost, the feed begins where the pipeline file s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark import jvm
-from lakefeed.errors import ConfigError
+from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.protocol import Reread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 
-class StatelessSink(ABC):
+class BaseSink:
+    """Defaults of a sink that does nothing before its first batch, and never lags behind the feed."""
+
+    def begin(self, reread: Reread | None) -> None:
+        """Do nothing."""
+
+    def files_of(self, batch_ids: Iterable[int]) -> int | None:
+        """Return None: files are not counted."""
+        return None
+
+    def lagging(self) -> Mapping[str, str]:
+        """Return nothing: a failure stops the feed."""
+        return {}
+
+
+class StatelessSink(BaseSink, ABC):
     """A sink that neither says which offsets it holds nor which batches.
 
     Subclasses write: see ``write``.
@@ -113,3 +130,54 @@ class StatelessSink(ABC):
         finally:
             kept.unpersist()
         return count
+
+
+class LedgerSink(StatelessSink):
+    """A sink that stores a batch's offset ranges and its rows in one transaction, so that it is exactly-once.
+
+    Subclasses implement ``location``, ``last_ranges`` and ``write``, which stores ``commit.ranges`` with the rows. The
+    settings declare ``guarantee = "exactly-once"``.
+    """
+
+    keeps_ledger = True
+
+    @abstractmethod
+    def last_ranges(self) -> OffsetRanges | None:
+        """Return the ranges of the newest batch; None before the first one."""
+
+    def position(self) -> Position | None:
+        """Where the feed stands."""
+        ranges = self.last_ranges()
+        return None if ranges is None else Position(ranges, snapshot_id=0)
+
+    def has(self, commit: Commit) -> bool:
+        """Return whether the sink has this batch already.
+
+        Raises:
+            CheckpointMismatch: the batch does not continue where the newest one ended.
+        """
+        return is_newest(commit, self.position(), where=self.location())
+
+
+def is_newest(commit: Commit, position: Position | None, *, where: str) -> bool:
+    """Return whether a batch is the newest one of a sink.
+
+    Args:
+        commit: the batch.
+        position: where the feed stands in the sink.
+        where: the sink, as errors name it.
+
+    Raises:
+        CheckpointMismatch: it is neither that one nor the next one.
+    """
+    if position is None:
+        return False
+    if position.ranges == commit.ranges:
+        return True
+    if commit.ranges.follows(position.ranges):
+        return False
+    raise CheckpointMismatch(
+        f"batch {commit.batch_id} does not continue where the sink ended",
+        where=where,
+        hint="the checkpoint is not this sink's, or one of the two was rolled back: restore it, or start over",
+    )

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,12 +19,12 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import translated
 from lakefeed.errors import CheckpointMismatch, LakefeedError
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
-from lakefeed.sinks.protocol import Sink
+from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.protocol import Reread, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,9 +32,6 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 60
 """How long a sink that has failed is left alone."""
-
-Again = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFrame", BatchOutcomes]]]
-"""Reads records again, and makes rows of them."""
 
 
 @dataclass
@@ -86,7 +82,7 @@ class SecondarySink:
         self._retry_at = time.monotonic() + PAUSE_SECONDS
         self._is_ready = False
 
-    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str, again: Again | None) -> None:
+    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str, again: Reread | None) -> None:
         """Lands a batch, and before it whatever it has missed."""
         if not self._is_ready:
             self.take_fence()
@@ -116,7 +112,7 @@ class SecondarySink:
         *,
         batch_id: int,
         feed: str,
-        again: Again | None,
+        again: Reread | None,
     ) -> None:
         """Lands the records from where it stands to these offsets, if it lacks any."""
         position = self.sink.position()
@@ -134,7 +130,7 @@ class SecondarySink:
         self.failure = None
 
 
-class FanOutSink:
+class FanOutSink(BaseSink):
     """The feed's own sink and those beside it, as one.
 
     Args:
@@ -150,15 +146,15 @@ class FanOutSink:
         self.sides = tuple(sides)
         self.keeps_ledger, self.keeps_log = main.keeps_ledger, main.keeps_log
         self._note = note
-        self._again: Again | None = None
+        self._again: Reread | None = None
 
-    def begin(self, again: Again | None) -> None:
+    def begin(self, reread: Reread | None) -> None:
         """Lets those catch up that lag behind the feed's own sink.
 
         Args:
-            again: reads records again; None if the query has state, and nothing can be made of them alone.
+            reread: reads records again; None if the query has state, and nothing can be made of them alone.
         """
-        self._again = again
+        self._again = again = reread
         position = self.main.position()
         if position is None:
             return
@@ -168,8 +164,7 @@ class FanOutSink:
                 ids = position.ranges.topic_ids
                 self._alone(side, partial(side.catch_up, ends, ids, batch_id=0, feed=self._feed, again=again))
 
-    @property
-    def paused(self) -> dict[str, str]:
+    def lagging(self) -> dict[str, str]:
         """Those that wait, and why."""
         return {each.name: each.failure.what for each in self.sides if each.failure is not None}
 

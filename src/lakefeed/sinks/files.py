@@ -14,13 +14,18 @@ from urllib.parse import unquote
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
-from lakefeed.config.file_sinks import FilesSinkConfig, ParquetSinkConfig
+from lakefeed.config.connections import Connections
+from lakefeed.config.file_sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.checkpoint_store import StoredFiles
+from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.definition import SinkDefinition, StoredState
 from lakefeed.sinks.export import flat
 
 if TYPE_CHECKING:
@@ -31,7 +36,36 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MOST_AT_ONCE = 100
 
 
-class FileStreamSink:
+class FilesDefinition(SinkDefinition[PathSinkConfig]):
+    """Files below a path, listed by batch id in ``_spark_metadata``."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> FileStreamSink:
+        """Open the log of the files."""
+        return FileStreamSink(spark, self.settings, claim)
+
+    def state(self) -> SinkState:
+        """Read the newest batch in the log."""
+        path, connections = self.settings.path, self.context.connections
+        return StoredState(keeps_log=True, read_log=lambda: newest_batch(path, connections))
+
+    def require_columns(self, spark: SparkSession, rows: StructType) -> None:
+        """Refuse rows without a column that becomes directories."""
+        check_partition_columns(self.settings, rows)
+
+
+def newest_batch(path: str, connections: Connections) -> int | None:
+    """Return the newest batch in the log of a path, read without Spark; None if it is empty.
+
+    Args:
+        path: of the sink.
+        connections: store and catalogs.
+    """
+    names = StoredFiles(f"{path}/_spark_metadata", s3=connections.s3).names()
+    batches = [int(stem) for name in names if (stem := name.removesuffix(".compact")).isdigit()]
+    return max(batches, default=None)
+
+
+class FileStreamSink(BaseSink):
     """One feed's files below a path.
 
     Args:
@@ -43,12 +77,12 @@ class FileStreamSink:
     keeps_ledger = False
     keeps_log = True
 
-    def __init__(self, spark: SparkSession, sink: ParquetSinkConfig | FilesSinkConfig, claim: Claim) -> None:
+    def __init__(self, spark: SparkSession, sink: PathSinkConfig, claim: Claim) -> None:
         session: Any = spark
         self._sink = sink
         self._claim = claim
         self._spark = spark
-        self._format = sink.format if isinstance(sink, FilesSinkConfig) else "parquet"
+        self._format = sink.file_format
         self._files = jvm.java(spark).sink.LoggedFiles(
             session._jsparkSession, sink.path, self._format, list(sink.partition_by), sink.writer_options()
         )
@@ -136,7 +170,7 @@ class FileStreamSink:
         return [str(each) for each in self._files.directories(batch_id)]
 
 
-def check_partition_columns(sink: ParquetSinkConfig | FilesSinkConfig, rows: StructType) -> None:
+def check_partition_columns(sink: PathSinkConfig, rows: StructType) -> None:
     """Refuses rows without a column that becomes directories.
 
     Raises:

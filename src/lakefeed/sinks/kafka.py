@@ -13,7 +13,7 @@ acknowledged; and a row goes to the same partition each time, by its key, or wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.topics import Topics
@@ -21,6 +21,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.kafka_options import PREFIX, PRODUCER, PRODUCER_DEFAULTS
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.problem import Problem
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
@@ -29,11 +30,75 @@ from lakefeed.records.encode.avro import null_error
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.base import StatelessSink
-from lakefeed.sinks.kafka_records import RowRecords
+from lakefeed.sinks.definition import Check, SinkDefinition, checked
+from lakefeed.sinks.kafka_records import RowRecords, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+
+PROMPT = {"kafka.linger.ms": "0"}
+"""In real time a record waits for no other."""
+
+
+class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
+    """A topic of Kafka."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> KafkaSink:
+        """Open the topic for batches."""
+        return KafkaSink(spark, self.settings, claim, source=self.context.source)
+
+    def open_real_time(self, spark: SparkSession, claim: Claim) -> KafkaSink:
+        """Open the topic for records one by one, which the producer does not hold back."""
+        prompt = self.settings.model_copy(update={"options": {**PROMPT, **self.settings.options}})
+        return KafkaSink(spark, prompt, claim, source=self.context.source)
+
+    def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
+        """Look for the columns of key, value and headers."""
+        try:
+            require_columns(self.settings, rows)
+        except ConfigError as error:
+            place = self.context.place.removesuffix(".kafka")
+            yield Problem.of(error, key=f"{place}.{(error.where or '').removeprefix('sink.')}")
+
+    def require_columns(self, spark: SparkSession, rows: StructType) -> None:
+        """Refuse rows without the columns of key, value and headers."""
+        require_columns(self.settings, spark.createDataFrame([], rows))
+
+    def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
+        """Look for the topic, and ask the registry of its schema."""
+        from lakefeed.records.decode.registry import SchemaRegistry
+
+        place, options = self.context.place, producer_settings(self.settings, self.context.source)
+        try:
+            topics = topics_of(self.settings, options)
+        except ConfigError as error:
+            # As for the source: Spark's client can read a Java key store, the one that asks here cannot.
+            what = f"the topic cannot be looked up before the run: {error.what}"
+            warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
+            return [lambda: [warning]]
+        checks = [checked(f"{place}.topic", lambda: self._require_topic(topics))]
+        value = self.settings.value
+        if (known := value.registry) is not None:
+            registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+            checks.append(checked(f"{place}.value.{value.kind}.registry", registry.subjects))
+        return checks
+
+    def _require_topic(self, topics: Topics) -> None:
+        name, source = self.settings.topic, self.context.source
+        found = topics.describe(name)
+        if source is None or not source.reads(name):
+            return
+        # Two lists of brokers may be of one cluster. A topic's id is its own in all clusters.
+        read = Topics(source.bootstrap_servers, options=source.options).describe_all([name]).get(name)
+        if read is not None and read.topic_id == found.topic_id:
+            raise ConfigError(
+                f"the topic {name} is one that the source reads, at other brokers of the same cluster: rows would go "
+                "in a circle",
+                where=topics.bootstrap_servers,
+                hint="name another topic, or leave it out of the source",
+            )
 
 
 class KafkaSink(StatelessSink):

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
-from lakefeed.records.schema.reader import SchemaKeeper
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.records.schema.history import Entry
+from lakefeed.records.schema.reader import Recorded, SchemaKeeper
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+
+Reread = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFrame", BatchOutcomes]]]
+"""Reads records again, and makes rows of them."""
 
 
 class MovableSink(SinkState, Protocol):
@@ -46,8 +57,120 @@ class RowSink(SchemaKeeper, Protocol):
         """Writes a batch in one commit; returns how many rows it wrote, or None if its log has the batch already."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableChange:
+    """What makes one table ready for a feed.
+
+    Attributes:
+        table: catalog.namespace.table
+        is_new: whether the table is not there yet.
+        is_laid_out_anew: whether files to come have other partitions or another order than those that are there.
+        statements: in Spark SQL, in their order; none if the table is ready as it is.
+    """
+
+    table: str
+    is_new: bool
+    is_laid_out_anew: bool = False
+    statements: tuple[str, ...] = ()
+
+
 class Sink(RowSink, MovableSink, Protocol):
     """Where the rows of a feed go, one batch in one commit."""
+
+    def begin(self, reread: Reread | None) -> None:
+        """Prepare for the first batch, after the columns fit; a sink that lags catches up.
+
+        Args:
+            reread: reads records again; None if the query has state, so that nothing can be made of them alone.
+        """
+
+    def files_of(self, batch_ids: Iterable[int]) -> int | None:
+        """Return how many data files these batches have written; None if the sink does not count them."""
+
+    def lagging(self) -> Mapping[str, str]:
+        """Return the sinks that are behind the feed, and why."""
+
+
+class SchemaPlanner(Protocol):
+    """What tells how a start would change the columns of a sink."""
+
+    def recorded_schema(self) -> Recorded | None:
+        """The reader's schema that the sink remembers."""
+
+    def changes(
+        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+    ) -> tuple[TableChange, ...]:
+        """Return what ``follow`` would do with the same arguments; raises what that would raise."""
+
+
+class LedgerTable(Sink, SchemaPlanner, Protocol):
+    """An Iceberg table with a feed's rows and its ledger."""
+
+    @property
+    def name(self) -> str:
+        """catalog.namespace.table"""
+
+    ledger: Ledger
+    """The table's commits."""
+
+    def take_fence(self, suffix: str = "") -> str:
+        """Make this driver the only one that can commit to the feed.
+
+        Args:
+            suffix: behind the feed's name, for work that is fenced apart from its batches.
+        """
+
+
+class RealTimeSink(Sink, Protocol):
+    """A sink that takes each record by itself, by a writer of Spark."""
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of Spark's writer."""
+
+    def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
+        """Return the rows of a stream as the records that Spark writes.
+
+        Args:
+            rows: with the columns that ``follow`` was given.
+            batch: the query, and the number of the batch that a row belongs to.
+        """
+
+
+class StoredRows(Protocol):
+    """The rows of a feed's table, read without Spark."""
+
+    @property
+    def columns(self) -> set[str]:
+        """The table's columns."""
+
+    @property
+    def where(self) -> str:
+        """The place that errors name."""
+
+    def read(self, columns: Sequence[str]) -> Any:
+        """Read columns as an Arrow record batch reader."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitHistory:
+    """What ``lakefeed verify`` reads of a sink's ledger at one moment.
+
+    Attributes:
+        commits: of the feed, oldest first.
+        fence: of the driver that may commit.
+        rows: the table's rows.
+        has_keys: whether the table has one row for each key.
+        marks_deletes: whether rows are marked as deleted and kept.
+        count_rows: counts the rows of a table with keys.
+    """
+
+    commits: tuple[Commit, ...]
+    fence: str | None
+    rows: StoredRows
+    has_keys: bool
+    marks_deletes: bool
+    count_rows: Callable[[], int]
 
 
 @runtime_checkable

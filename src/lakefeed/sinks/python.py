@@ -7,22 +7,26 @@ that is there is not written again, and one that does not continue where the las
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import EVERY_MODE, PythonSinkConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.transform.functions import load
-from lakefeed.sinks.base import StatelessSink
+from lakefeed.sinks.base import StatelessSink, is_newest
+from lakefeed.sinks.definition import SinkDefinition, StoredState
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,27 @@ class UserSink(Protocol):
             rows: the rows, computed already; may be read more than once.
             batch: which batch it is.
         """
+
+
+class PythonDefinition(SinkDefinition[PythonSinkConfig]):
+    """A class of the user's own."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> PythonSink:
+        """Make an object of the class."""
+        context = self.context
+        return PythonSink(self.settings, claim, output_mode=context.output_mode, folder=context.folder)
+
+    def state(self) -> SinkState:
+        """Ask the class."""
+        own = class_of(self.settings, output_mode=self.context.output_mode, folder=self.context.folder)
+        return StoredState(keeps_ledger=keeps_ledger(own), read_position=lambda: last_position(own))
+
+    def check_settings(self) -> Iterator[Problem]:
+        """Load the class, and look whether it takes the options and the output mode."""
+        try:
+            class_of(self.settings, output_mode=self.context.output_mode, folder=self.context.folder)
+        except ConfigError as error:
+            yield Problem.of(error, key=f"{self.context.place}.path")
 
 
 class PythonSink(StatelessSink):
@@ -88,17 +113,7 @@ class PythonSink(StatelessSink):
         Raises:
             CheckpointMismatch: it does not continue where that ended.
         """
-        if not self.keeps_ledger or (last := self.position()) is None:
-            return False
-        if last.ranges == commit.ranges:
-            return True
-        if commit.ranges.follows(last.ranges):
-            return False
-        raise CheckpointMismatch(
-            f"batch {commit.batch_id} does not continue where the sink ended",
-            where=self.location(),
-            hint="the checkpoint is not this sink's, or one of the two was rolled back: restore it, or start over",
-        )
+        return self.keeps_ledger and is_newest(commit, self.position(), where=self.location())
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
         """Hands the batch to the class."""

@@ -13,10 +13,36 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.base import StatelessSink
+from lakefeed.sinks.definition import SinkDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
     from pyspark.sql.types import StructType
+
+
+class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
+    """A view in the running session."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> MemorySink:
+        """Make the view's rows."""
+        view, mode = f"{self.context.feed}_rows", self.context.output_mode
+        return MemorySink(spark, self.settings, claim, view=view, output_mode=mode)
+
+
+class ConsoleDefinition(SinkDefinition[ConsoleSinkConfig]):
+    """The first rows of each batch, printed."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> ConsoleSink:
+        """Print to the standard output."""
+        return ConsoleSink(self.settings, claim, say=print)
+
+
+class SparkFormatDefinition(SinkDefinition[FormatSinkConfig]):
+    """A format that Spark knows by name."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> SparkFormatSink:
+        """Write batches with Spark's writer."""
+        return SparkFormatSink(self.settings, claim, output_mode=self.context.output_mode)
 
 
 class MemorySink(StatelessSink):

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from lakefeed.config.base import Complaint, Complaints
+from lakefeed.config.base import Complaint, Complaints, OneOf
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.document import Document, problem_at
 from lakefeed.config.loading.shape import Place, dotted
@@ -180,6 +180,11 @@ def _near(word: str, names: list[str]) -> list[str]:
 
 def _unknown(place: Place, document: Document, root: type[BaseModel]) -> Problem:
     word, names = str(place[-1]), _names_at(root, place[:-1])
+    model = shape.model_of(shape.at(root, place[:-1]))
+    if model is not None and issubclass(model, OneOf) and (missing := model.unknown_kind(word)) is not None:
+        is_meant_otherwise = word == "<<" or "." in word or _near(word, names) or word in _words(root)
+        if not is_meant_otherwise:
+            return _problem(place, *missing, document, key=True)
     elsewhere: dict[str, list[str]] = {}
     for other, _ in shape.walk(root):
         elsewhere.setdefault(other[-1], []).append(dotted(other))
@@ -204,6 +209,11 @@ def _unknown(place: Place, document: Document, root: type[BaseModel]) -> Problem
         hints.append(f"known here: {', '.join(names)}" if names else "this block has no options: remove it")
     block = f" in '{dotted(place[:-1])}'" if place[:-1] else ""
     return _problem(place, f"unknown option '{word}'{block}", "; ".join(hints), document, key=True)
+
+
+def _words(root: type[BaseModel]) -> set[str]:
+    """All option names."""
+    return {place[-1] for place, _ in shape.walk(root)}
 
 
 def _problem(place: Place, what: str, hint: str | None, document: Document, *, key: bool = False) -> Problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lakefeed.config.blocks import SinkChoice
 from lakefeed.config.columns import missing_columns
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.functions import function_problems
+from lakefeed.config.installed_sinks import UnreadSinkConfig, without_imports
 from lakefeed.config.loading import overrides as override
 from lakefeed.config.loading.document import Document, convert
 from lakefeed.config.loading.mistakes import Mistakes, mistakes_of
@@ -75,6 +77,11 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
         overrides: ``path=value`` pairs.
         environment: where ``${NAME}`` comes from. None reads the file alone: no variable, nothing that is installed.
     """
+    with nullcontext() if environment is not None else without_imports():
+        return _read(path, overrides, environment)
+
+
+def _read(path: Path, overrides: Sequence[str], environment: Mapping[str, str] | None) -> Reading:
     name = str(path)
     found: list[Problem] = []
     try:
@@ -92,6 +99,7 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
         later = _catalog_problems(config, document, environment) + _subject_problems(config, document)
         named = [
             *missing_columns(config),
+            *_unread_sinks(config),
             *function_problems(config, path.absolute().parent, static=environment is None),
         ]
         if not errors_of([*found, *later]):
@@ -101,6 +109,20 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
     good = not errors_of(found) and not mistakes.replaced
     return Reading(config=config if good else None, mistakes=mistakes, problems=found, document=document)
+
+
+def _unread_sinks(config: PipelineConfig) -> list[Problem]:
+    """Warn of sinks of other packages, whose options were not looked at."""
+    return [
+        Problem(
+            what=f"the options of the sink '{sink.kind}' were not checked: they are known to another package",
+            key=f"{place}.{sink.kind}",
+            hint="lakefeed check without --static imports it",
+            severity="warning",
+        )
+        for place, sink in config.sink_blocks
+        if isinstance(sink.chosen, UnreadSinkConfig)
+    ]
 
 
 def _catalog_problems(

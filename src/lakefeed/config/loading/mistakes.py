@@ -132,6 +132,8 @@ class _Repair:
         self.changed.add(place)
         model = shape.model_of(shape.at(PipelineConfig, place[:-1]))
         near = nearest(str(place[-1]), list(shape.fields(model)) if model else [])
+        if near is None and model is not None and issubclass(model, OneOf) and not set(block) & set(model.__kinds__):
+            self.changed.add(place[:-1])  # Without a kind there is nothing more to check in this block.
         if near is not None and near not in block:
             block[near] = value
             self.document.rename(place, (*place[:-1], near))

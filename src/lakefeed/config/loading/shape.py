@@ -11,6 +11,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
+from lakefeed.config.base import Complaints, OneOf
+
 Place = tuple[str | int, ...]
 
 _WORDS: dict[Any, str] = {
@@ -55,6 +57,8 @@ def step(annotation: Any, segment: str | int) -> Any | None:
     """What may stand one step below a place, or None if nothing may."""
     if model := model_of(annotation):
         field = fields(model).get(str(segment))
+        if field is None and issubclass(model, OneOf):
+            return _installed(model, str(segment))
         return field and field.annotation
     for each in members(annotation):
         origin, arguments = typing.get_origin(each), typing.get_args(each)
@@ -63,6 +67,13 @@ def step(annotation: Any, segment: str | int) -> Any | None:
         if origin is list and isinstance(segment, int):
             return arguments[0]
     return None
+
+
+def _installed(model: type[OneOf], name: str) -> type[BaseModel] | None:
+    try:
+        return model.installed_kind(name)
+    except Complaints:
+        return None  # Validation reports it.
 
 
 def at(root: Any, place: Place) -> Any | None:

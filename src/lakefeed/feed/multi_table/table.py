@@ -68,9 +68,7 @@ class TableTask:
     @property
     def table(self) -> str:
         """Where its rows go."""
-        iceberg = self.feed.config.sink.iceberg
-        assert iceberg is not None
-        return iceberg.table
+        return self.feed.config.sink.ledger_table
 
     @property
     def is_stopped(self) -> bool:
@@ -135,7 +133,7 @@ class TableTask:
         from pyspark.errors import PySparkException
 
         try:
-            position = self.feed.iceberg_table(self.spark).position()
+            position = self.feed.ledger_table(self.spark).position()
         except (LakefeedError, Py4JError, PySparkException):
             return False
         return has_landed(position, self.topic)
@@ -173,7 +171,7 @@ class TableTask:
         """Open the table and prepare it. Only when it has records: a job may have hundreds of tables."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
-        sink = self.feed.iceberg_table(self.spark)
+        sink = self.feed.ledger_table(self.spark)
         start = open_feed(
             self.feed.identity,
             sink,

@@ -18,21 +18,6 @@ from lakefeed.operations.plan.sample import Sample
 CHECKPOINT = 2
 """PUTs of a batch beside its sink's: ``offsets/N`` and ``commits/N``."""
 
-METADATA = 3
-"""PUTs of an append to Iceberg beside its data files: manifest, manifest list, metadata file."""
-
-SINK_LOG = 1
-"""PUTs of a Parquet batch beside its files: ``_spark_metadata/N``."""
-
-ELSEWHERE = {
-    "jdbc": "a database",
-    "elasticsearch": "a server",
-    "kafka": "a topic",
-    "memory": "the driver's memory",
-    "console": "the console",
-}
-UNKNOWN = ("format", "python")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
@@ -160,19 +145,19 @@ def _files(
 ) -> Estimate:
     if not batches.count:
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
-    if (elsewhere := ELSEWHERE.get(config.sink.kind)) is not None:
-        return Estimate(first=0, all=0, rests_on=f"the rows go to {elsewhere}")
-    if config.sink.kind in UNKNOWN:
+    written = config.sink.chosen.stored_files
+    if written.elsewhere is not None:
+        return Estimate(first=0, all=0, rests_on=f"the rows go to {written.elsewhere}")
+    if written.is_unknown:
         return Estimate(first=None, all=None, rests_on=f"not known: sink.{config.sink.kind} writes in its own way")
-    sink = config.sink.iceberg or config.sink.parquet or config.sink.files
     if past.files is not None and not is_laid_out_anew:
         rests_on = f"the mean of {_batches_of(past)}"
         return Estimate(first=math.ceil(past.files), all=math.ceil(past.files * batches.count), rests_on=rests_on)
-    if config.sink.iceberg is not None and config.sink.iceberg.mode == "upsert":
+    if written.merges:
         unknown = "how many files a MERGE writes depends on the rows that it finds, and the table has no batch yet"
     elif has_state:
         unknown = "the query says which groups and windows a batch hands on, and the table has no batch yet"
-    elif sink is not None and sink.partition_by:
+    elif written.is_partitioned:
         unknown = "it depends on how many of the table's partitions the records are of" + (
             ", and new files are laid out in another way" if is_laid_out_anew and past.batches else ""
         )
@@ -184,7 +169,8 @@ def _files(
 
 
 def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past: Past, has_state: bool) -> Estimate:
-    if config.sink.iceberg is not None and config.sink.iceberg.mode == "upsert" and batches.count:
+    written = config.sink.chosen.stored_files
+    if written.merges and batches.count:
         unknown = "a MERGE reads files of the table, as many as have rows of the batch's keys"
         return Estimate(first=None, all=None, rests_on=f"not known: {unknown}")
     if has_state and batches.count:
@@ -196,9 +182,9 @@ def _requests(config: PipelineConfig, files: Estimate, *, batches: Batches, past
         return Estimate(first=0, all=0, rests_on="there is nothing to land")
     parts = [CHECKPOINT if config.checkpoint else 0]
     names = ["2 of the checkpoint" if config.checkpoint else ""]
-    if config.sink.kind not in ELSEWHERE:
-        parts.append(METADATA if config.sink.iceberg else SINK_LOG)
-        names.append("3 of metadata" if config.sink.iceberg else "1 of the log")
+    if written.commit_puts:
+        parts.append(written.commit_puts)
+        names.append(written.commit_name)
     if past.deletes_metadata:
         parts.append(1)
         names.append("1 delete of old metadata")

@@ -107,8 +107,7 @@ class _Look:
     @property
     def table(self) -> str:
         """Of many, the topic's own."""
-        assert self.feed.config.sink.iceberg is not None
-        return self.feed.config.sink.iceberg.table
+        return self.feed.config.sink.ledger_table
 
     @property
     def has_landed(self) -> bool:
@@ -194,8 +193,8 @@ def _plan(look: _Look, samples: Mapping[str, Sample], *, spark: Callable[[], Spa
         return _without_work(look, ready)
     config, survey, work = look.feed.config, look.survey, look.work
     past = Past()
-    if config.sink.iceberg is not None:
-        past = past_of(config.sink.iceberg.table, config.name, connections=look.feed.connections)
+    if (table := config.sink.chosen.snapshot_table) is not None:
+        past = past_of(table, config.name, connections=look.feed.connections)
     again = work.begin.again
     ends = {(each.topic, each.partition): each.end for each in work.batches.first}
     starts = {(each.topic, each.partition): each.start for each in work.batches.first}

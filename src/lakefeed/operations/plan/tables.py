@@ -11,20 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.errors import translated
-from lakefeed.config.blocks import SinkChoice
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.feed import Feed
 from lakefeed.operations.status import FeedStatus
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.dead_letters.store import TopicCreation
-from lakefeed.sinks.elasticsearch.index import ElasticsearchIndex
 from lakefeed.sinks.export import Target
-from lakefeed.sinks.files import check_partition_columns
-from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.iceberg.table_change import TableChange
-from lakefeed.sinks.jdbc.table import JdbcTable
-from lakefeed.sinks.kafka_records import require_columns
+from lakefeed.sinks.protocol import SchemaPlanner, TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,11 +62,7 @@ def prepared(feed: Feed, survey: FeedStatus, *, spark: SparkSession) -> Prepared
 
 
 def _prepare(feed: Feed, survey: FeedStatus, spark: SparkSession, found: Prepared) -> None:
-    sink: _ExpectedTarget
-    if (table := feed.table(spark)) is not None:
-        sink = _Table(table)
-    else:
-        sink = _Elsewhere(feed.config.sink, survey.note.schema if survey.note else None, spark=spark)
+    sink = _PlannedSink(feed.schema_planner(spark, survey.note.schema if survey.note else None))
     letters = feed.dead_letter_store(spark) if feed.config.dead_letters is not None else None
     if letters is not None:
         change = letters.change()
@@ -84,49 +74,25 @@ def _prepare(feed: Feed, survey: FeedStatus, spark: SparkSession, found: Prepare
     writer.begin(feed.read(spark), fenced=False)
     found.tables += sink.changes
     found.notes = writer.notes()
-    if letters is not None and isinstance(sink, _Table):
+    if letters is not None and feed.sink_definition.state().keeps_ledger:
         position = survey.position
         letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
 
 
-class _ExpectedTarget(Target):
-    """A sink that is asked to apply a schema, and does not.
+class _PlannedSink(Target):
+    """A sink that plans its changes and makes none.
 
     Attributes:
-        changes: what it would do.
+        changes: of its columns.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, planner: SchemaPlanner) -> None:
+        super().__init__()
+        self._planner = planner
         self.changes: tuple[TableChange, ...] = ()
 
-
-class _Table(_ExpectedTarget):
-    def __init__(self, table: IcebergTable | JdbcTable | ElasticsearchIndex) -> None:
-        super().__init__()
-        self._table = table
-
     def recorded_schema(self) -> Recorded | None:
-        return self._table.recorded_schema()
+        return self._planner.recorded_schema()
 
     def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
-        if isinstance(self._table, IcebergTable):
-            self.changes = self._table.changes(rows, recorded, entries)
-        else:
-            self.changes = self._table.changes(rows)
-
-
-class _Elsewhere(_ExpectedTarget):
-    def __init__(self, sink: SinkChoice, schema: str | None, *, spark: SparkSession) -> None:
-        super().__init__()
-        self._spark = spark
-        self._sink = sink
-        self._schema = schema
-
-    def recorded_schema(self) -> Recorded | None:
-        return None if self._schema is None else Recorded.of_json(self._schema)
-
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
-        if (files := self._sink.parquet or self._sink.files) is not None:
-            check_partition_columns(files, rows)
-        if self._sink.kafka is not None:
-            require_columns(self._sink.kafka, self._spark.createDataFrame([], rows))
+        self.changes = self._planner.changes(rows, recorded, entries)

@@ -28,9 +28,6 @@ from lakefeed.clients.s3_signature import Keys
 from lakefeed.config.columns import decoded_columns, missing_columns
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.config.jdbc import JdbcSinkConfig
-from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem, raise_first_error
@@ -56,8 +53,8 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     """
     if connections is None:
         connections = config.connections(os.environ)
-    checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections), *_database(config)]
-    checks += [*_sink_topics(config), *_search(config), *_columns(config)]
+    checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections)]
+    checks += [*_sinks(config, connections), *_columns(config)]
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
     # A catalog that fails its own check is named there; opening tables through it would fail in more words.
@@ -96,50 +93,6 @@ def _kafka(config: PipelineConfig) -> list[Check]:
         if config.decode.key is not None:
             checks += _subjects(config.decode.key, "decode.key", "key", topic)
     return checks
-
-
-def _sink_topics(config: PipelineConfig) -> list[Check]:
-    """Whether the topics are there that rows go to, and the registry of their schema answers."""
-    from lakefeed.clients.kafka.topics import Topics
-    from lakefeed.records.decode.registry import SchemaRegistry
-    from lakefeed.sinks.kafka import producer_settings
-
-    def look(sink: KafkaSinkConfig, topics: Topics) -> None:
-        found, source = topics.describe(sink.topic), config.source.kafka
-        if source is None or not source.reads(sink.topic):
-            return
-        # Two lists of brokers may be of one cluster. A topic's id is its own in all clusters.
-        read = Topics(source.bootstrap_servers, options=source.options).describe_all([sink.topic]).get(sink.topic)
-        if read is not None and read.topic_id == found.topic_id:
-            raise ConfigError(
-                f"the topic {sink.topic} is one that the source reads, at other brokers of the same cluster: rows "
-                "would go in a circle",
-                where=topics.bootstrap_servers,
-                hint="name another topic, or leave it out of the source",
-            )
-
-    def check(sink: KafkaSinkConfig, place: str) -> list[Check]:
-        settings = producer_settings(sink, config.source.kafka)
-        servers, value = settings["kafka.bootstrap.servers"], sink.value
-        try:
-            topics = Topics(servers, options=settings)
-        except ConfigError as error:
-            # As for the source: Spark's client can read a Java key store, the one that asks here cannot.
-            what = f"the topic cannot be looked up before the run: {error.what}"
-            warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
-            return [lambda: [warning]]
-        checks = [_checked(f"{place}.topic", lambda: look(sink, topics))]
-        if (known := value.registry) is not None:
-            registry = SchemaRegistry(known.url, username=known.username, password=known.password)
-            checks.append(_checked(f"{place}.value.{value.kind}.registry", registry.subjects))
-        return checks
-
-    return [
-        each
-        for place, block in config.sink_blocks
-        if block.kafka is not None
-        for each in check(block.kafka, f"{place}.kafka")
-    ]
 
 
 def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
@@ -216,12 +169,11 @@ def _subject(registry: Registry, subject: str | None, kind: str) -> None:
 
 def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
     places = {"checkpoint": config.checkpoint}
-    if config.sink.logged_path is not None:
-        places[f"sink.{config.sink.kind}.path"] = config.sink.logged_path
-    if config.sink.iceberg is not None:
-        name = config.sink.iceberg.catalog
-        if name in connections.catalogs and (warehouse := connections.catalogs[name].warehouse):
-            places[f"catalogs.{name}.warehouse"] = warehouse
+    for option, path in config.sink.chosen.bucket_paths.items():
+        places[f"sink.{config.sink.kind}.{option}"] = path
+    name = config.sink.chosen.catalog_name
+    if name in connections.catalogs and (warehouse := connections.catalogs[name].warehouse):
+        places[f"catalogs.{name}.warehouse"] = warehouse
     buckets: dict[str, str] = {}
     for key, place in places.items():
         parts = urlsplit(place)
@@ -256,26 +208,12 @@ def _keys(s3: S3) -> Keys | None:
     )
 
 
-def _database(config: PipelineConfig) -> list[Check]:
-    from lakefeed.sinks.jdbc.probe import problems
+def _sinks(config: PipelineConfig, connections: Connections) -> list[Check]:
+    """The requests of each sink: whether its server answers, and its table fits."""
+    from lakefeed.sinks.factory import sinks_of
 
-    def check(sink: JdbcSinkConfig, key: str) -> Check:
-        return lambda: list(problems(sink, key=key, feed=config.name, rows_of=lambda: _rows(config)))
-
-    return [check(each.jdbc, f"{place}.jdbc") for place, each in config.sink_blocks if each.jdbc is not None]
-
-
-def _search(config: PipelineConfig) -> list[Check]:
-    from lakefeed.sinks.elasticsearch.probe import problems
-
-    def check(sink: ElasticsearchSinkConfig, key: str) -> Check:
-        return lambda: list(problems(sink, key=key))
-
-    return [
-        check(each.elasticsearch, f"{place}.elasticsearch")
-        for place, each in config.sink_blocks
-        if each.elasticsearch is not None
-    ]
+    sinks = sinks_of(config, connections)
+    return [check for sink in sinks for check in sink.preflight(lambda: _rows(config))]
 
 
 def _columns(config: PipelineConfig) -> list[Check]:
@@ -337,11 +275,10 @@ def _rows(config: PipelineConfig) -> StructType | None:
 
 
 def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
-    if config.sink.iceberg is None:
+    if (name := config.sink.chosen.catalog_name) is None:
         return []
-    name = config.sink.iceberg.catalog
     if name not in connections.catalogs:
-        return [_checked("sink.iceberg.table", lambda: connections.catalog(name))]
+        return [_checked(f"sink.{config.sink.kind}.table", lambda: connections.catalog(name))]
     catalog = connections.catalogs[name]
     if catalog.type == "glue":
         return []  # AWS itself; the buckets' check has shown whether the keys are right.

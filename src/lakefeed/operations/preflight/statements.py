@@ -45,11 +45,8 @@ def texts(config: PipelineConfig) -> Iterator[Text]:
         for name, each in expect.items():
             yield Text(f"{place}expect.{name}.rule", "expression", each.rule)
     for place, sink in config.sink_blocks:
-        if sink.kafka is not None:
-            if isinstance(sink.kafka.key, str):
-                yield Text(f"{place}.kafka.key", "expression", sink.kafka.key)
-            for name, text in sink.kafka.headers.items():
-                yield Text(f"{place}.kafka.headers.{name}", "expression", text)
+        for option, text in sink.chosen.sql_expressions():
+            yield Text(f"{place}.{sink.kind}.{option}", "expression", text)
 
 
 def unparsed(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:

@@ -41,10 +41,8 @@ def _tables(config: PipelineConfig) -> Iterator[tuple[str, str, Require]]:
         parts = [config_of(config, topic) for topic in dict.fromkeys(named)]
     for part in parts:
         for place, block in part.sink_blocks:
-            if block.iceberg is not None:
-                yield f"{place}.iceberg.table", block.iceberg.table, require_rows
-                if block.iceberg.history is not None:
-                    yield f"{place}.iceberg.history", block.iceberg.history, require_rows
+            for option, table in block.chosen.snapshot_tables.items():
+                yield f"{place}.{block.kind}.{option}", table, require_rows
         if part.dead_letters is not None and part.dead_letters.table is not None:
             yield "dead_letters.table", part.dead_letters.table, require_dead_letters
 

@@ -104,32 +104,13 @@ def plan(
         ResourceMissing: the topic has not got what is to be read.
         RecordsLost: the topic was recreated.
     """
-    if config.sink.jdbc is not None:
-        raise ConfigError(
-            "a JDBC feed cannot be rewound: older changes would be landed over newer rows, or beside them",
-            where=config.sink.jdbc.where,
-            hint="after a restore of the database, remove the checkpoint: the feed resumes where the database is; to "
-            "read the topics again, name another table and another checkpoint location",
-        )
-    if config.sink.elasticsearch is not None:
-        raise ConfigError(
-            "a feed into a search server cannot be rewound: older changes would be landed over newer documents",
-            where=config.sink.elasticsearch.where,
-            hint="to read the topics again, name another index and another checkpoint location",
-        )
-    if config.sink.iceberg is None:
-        raise ConfigError(
-            "a feed of files cannot be moved: its log is numbered by batches and knows no offsets"
-            if config.sink.logged_path
-            else f"a feed into sink.{config.sink.kind} cannot be moved: it knows no offsets",
-            where=config.sink.chosen.target or None,
-            hint="name another path and another checkpoint location, which reads the topics again",
-        )
+    config.sink.require("rewind")
+    name = config.sink.ledger_table
     survey = read_status(config, connections=connections)
     if survey.position is not None and has_state(survey.position.ranges):
         raise ConfigError(
             f"feed '{config.name}' keeps state, which cannot be moved to other offsets",
-            where=config.sink.iceberg.table,
+            where=name,
             hint="name a new table and a new checkpoint location, which read the topics again",
         )
     known = {} if survey.position is None else ends(survey.position)
@@ -151,10 +132,10 @@ def plan(
             raise ConfigError(
                 "the table was rolled back and does not tell where the feed stood: all partitions have to be moved, "
                 "and no rows can be deleted with it",
-                where=config.sink.iceberg.table,
+                where=name,
                 hint="name where each partition resumes, without --topic, --partition and --delete-rows",
             )
-        table = open_table(config.sink.iceberg.table, connections=connections)
+        table = open_table(name, connections=connections)
         requested = targets(to, config, survey, table, chosen, accept_loss=accept_loss)
         moves = planned(known, requested, survey.topics, ids=ids, accept_loss=accept_loss)
         columns = (TOPIC if TOPIC in table.schema().column_names else "", PARTITION, OFFSET)
@@ -164,7 +145,7 @@ def plan(
     moves, letters = _with_letters(moves, config, survey, connections)
     return RewindPlan(
         feed=config.name,
-        table=config.sink.iceberg.table,
+        table=name,
         moves=moves,
         letters=letters,
         delete_rows=bool(delete_rows) and any(each.again for each in moves),
@@ -333,10 +314,9 @@ def _require_written(
     Raises:
         CheckpointMismatch: there are such letters, and their records are not read again.
     """
-    assert config.sink.iceberg is not None  # Only its feeds are moved.
     if survey.position is None:
         return
-    table = open_table(config.sink.iceberg.table, connections=connections)
+    table = open_table(config.sink.ledger_table, connections=connections)
     summary = next((found for number, found in summaries(table) if number == survey.position.snapshot_id), None)
     if summary is None:
         return

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.record_counts import records_held
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.connections import Connections
-from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import upserting
@@ -31,12 +28,13 @@ from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.verify.evidence import Evidence, Keyed, Letter, Letters, Placed, begins, covered, spans, sparse
 from lakefeed.operations.verify.row_offsets import IcebergRows, keyed_rows, placed
 from lakefeed.sinks.dead_letters.store import BACKFILLS
-from lakefeed.sinks.jdbc.ledger import JdbcLedger
-from lakefeed.sinks.jdbc.reading import DatabaseRows
-from lakefeed.sinks.jdbc.session import PythonDatabase
+from lakefeed.sinks.factory import sink_of
+from lakefeed.sinks.protocol import CommitHistory
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+
+    from lakefeed.config.keyed import KeyedSink
 
 
 def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
@@ -52,11 +50,12 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
         ResourceMissing: the table is not there.
         Unreachable: broker, catalog, store or database do not answer.
     """
-    if config.sink.jdbc is not None:
-        return _of_database(config, config.sink.jdbc, connections, deep=deep)
-    feed, source, sink = config.name, _asked(config), config.sink.iceberg
-    assert sink is not None  # The model holds exactly one kind.
-    table = open_table(sink.table, connections=connections)
+    name = config.sink.chosen.snapshot_table
+    if name is None:
+        with sink_of(config, connections).history() as history:
+            return _of_history(config, history, connections, deep=deep)
+    feed, source = config.name, _asked(config)
+    table = open_table(name, connections=connections)
     line, whole = ancestors(table)
     commits, backfills = tuple(commits_of(line, feed)), tuple(backfills_of(line, feed))
     recorded = table.properties.get(f"{POSITION}.{feed}")
@@ -94,12 +93,23 @@ def gathered(config: PipelineConfig, connections: Connections, *, deep: bool) ->
         held=_held(source, landed, topics),
         transformed=config.transform is not None,
         placed=positions(table),
-        keyed=_keyed(sink, feed, table, connections, positions=positions, deep=deep) if upserting(config) else None,
+        keyed=_keyed(
+            sink,
+            config.sink.chosen.snapshot_tables.get("history"),
+            feed,
+            table,
+            connections,
+            positions=positions,
+            deep=deep,
+        )
+        if (sink := upserting(config))
+        else None,
     )
 
 
 def _keyed(
-    sink: IcebergSinkConfig,
+    sink: KeyedSink,
+    history_table: str | None,
     feed: str,
     table: Table,
     connections: Connections,
@@ -110,8 +120,8 @@ def _keyed(
     merged = list(upserts_in(ancestors(table)[0]))
     rows, repeated = keyed_rows(table, sink.keys) if deep else (None, ())
     history, history_placed = None, None
-    if sink.history is not None:
-        beside = open_table(sink.history, connections=connections)
+    if history_table is not None:
+        beside = open_table(history_table, connections=connections)
         history_line, whole = ancestors(beside)
         history = Letters(tuple(commits_of(history_line, feed)), whole)
         history_placed = positions(beside)
@@ -160,36 +170,24 @@ def _topics(source: KafkaSource | None, names: set[str]) -> dict[str, TopicDescr
     return {name: there.get(name) for name in sorted(names)}
 
 
-def _of_database(config: PipelineConfig, sink: JdbcSinkConfig, connections: Connections, *, deep: bool) -> Evidence:
-    database, source, rows = PythonDatabase(sink), _asked(config), None
-    ledger = JdbcLedger(database, sink, config.name)
-    with database.session() as session:
-        if not ledger.has_table(session):
-            raise ResourceMissing("the table does not exist", where=sink.where, hint="lakefeed run creates it")
-        # One moment: the newest commit, and the rows that were there with it.
-        session.one_moment()
-        commits = tuple(commit for commit, _ in ledger.commits(session))[::-1]
-        if sink.mode == "overwrite":
-            # Each batch replaces all rows of the one before.
-            commits = (*(replace(each, grown=0) for each in commits[:-1]), *commits[-1:])
-        standing = ledger.standing(session)
-        letters = None
-        if config.dead_letters is not None and config.dead_letters.table is not None:
-            letters = _letters(config.dead_letters.table, config.name, connections)
-        topics = _topics(source, {topic for topic, _ in spans(commits)})
-        if deep and commits:
-            rows = placed(
-                DatabaseRows(session, ledger),
-                covered(commits),
-                topics=topics,
-                begins=begins(commits),
-                letters=letters.letters if letters else (),
-            )
-        counted = ledger.count_rows(session) if deep and sink.mode == "upsert" else None
+def _of_history(config: PipelineConfig, history: CommitHistory, connections: Connections, *, deep: bool) -> Evidence:
+    source, rows, commits = _asked(config), None, history.commits
+    letters = None
+    if config.dead_letters is not None and config.dead_letters.table is not None:
+        letters = _letters(config.dead_letters.table, config.name, connections)
+    topics = _topics(source, {topic for topic, _ in spans(commits)})
+    if deep and commits:
+        rows = placed(
+            history.rows,
+            covered(commits),
+            topics=topics,
+            begins=begins(commits),
+            letters=letters.letters if letters else (),
+        )
     merged = [each.upserts for each in commits if each.upserts is not None]
     return Evidence(
         commits=commits,
-        fence=standing.fence if standing else None,
+        fence=history.fence,
         letters=letters,
         letters_topic=config.dead_letters.topic if config.dead_letters else None,
         topics=topics,
@@ -197,12 +195,11 @@ def _of_database(config: PipelineConfig, sink: JdbcSinkConfig, connections: Conn
         transformed=config.transform is not None,
         placed=rows,
         keyed=None
-        if sink.mode != "upsert"
+        if not history.has_keys
         else Keyed(
-            marks=sink.on_delete == "mark",
+            marks=history.marks_deletes,
             grown=sum(each.inserted - each.deleted for each in merged),
-            # Its unique index sees to it that no key is there twice.
-            rows=counted,
+            rows=history.count_rows() if deep else None,
         ),
     )
 

@@ -9,7 +9,6 @@ from typing import Any
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.ledger.stateful_batches import without_batches
@@ -129,26 +128,13 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         ResourceMissing: the table is not there.
         Unreachable: the broker, the catalog or the store does not answer.
     """
-    sink = config.sink.iceberg or config.sink.jdbc
-    if sink is None and config.sink.logged_path is None:
-        raise ConfigError(
-            f"sink.{config.sink.kind} keeps no ledger of all its commits that could be verified from outside",
-            where=config.sink.chosen.target or None,
-            hint="land the feed in an Iceberg table; docs/sinks.md says what each sink guarantees",
-        )
-    if sink is None:
-        raise ConfigError(
-            "a feed of files cannot be verified from outside: _spark_metadata lists files by batch id, and has neither "
-            "offsets nor counts to hold them against",
-            where=config.sink.logged_path,
-            hint="land the feed in an Iceberg table; docs/exactly-once.md says what files guarantee",
-        )
+    config.sink.require("verify")
     evidence = gathered(config, connections, deep=deep)
     commits = evidence.commits
     counts = sum((total(each.counts) for each in evidence.landed), ZERO)
     return Verification(
         feed=config.name,
-        table=sink.table,
+        table=config.sink.chosen.table_name,
         deep=deep,
         commits=len(commits),
         whole=evidence.whole,

@@ -55,7 +55,7 @@ class SchemaKeeper(Protocol):
     def recorded_schema(self) -> Recorded | None:
         """What ``follow`` got last; None before the first time."""
 
-    def follow(self, rows: StructType, recorded: Recorded | None, entries: Sequence[Entry]) -> None:
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
         """Makes the sink take these rows, before any is written, and remembers the reader's schema."""
 
 

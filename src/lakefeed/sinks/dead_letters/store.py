@@ -11,7 +11,7 @@ from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.sources.source import BAD_TIMESTAMP
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from lakefeed.sinks.iceberg.table_change import TableChange
+from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

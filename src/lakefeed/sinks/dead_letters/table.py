@@ -20,7 +20,8 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.store import RECORD_COLUMNS, SourceCommit, with_bad_timestamp
-from lakefeed.sinks.iceberg.table_change import TableChange, carry_out, creation
+from lakefeed.sinks.iceberg.table_change import carry_out, creation
+from lakefeed.sinks.protocol import TableChange
 from lakefeed.sinks.table_kinds import require_dead_letters
 
 if TYPE_CHECKING:

@@ -28,12 +28,13 @@ from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.elasticsearch.documents import Documents
 from lakefeed.sinks.elasticsearch.layout import Layout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server, authority, authorization, path_of
 from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, latest_per_key, summarize_changes
-from lakefeed.sinks.iceberg.table_change import TableChange
+from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 FAILURE = re.compile(r"lakefeed bulk \[(\w+)\]: (.*)")
 
 
-class ElasticsearchIndex:
+class ElasticsearchIndex(BaseSink):
     """One feed's index in a search server.
 
     Args:
@@ -106,7 +107,9 @@ class ElasticsearchIndex:
         self.ledger.note(keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
         self._followed = True
 
-    def changes(self, rows: StructType) -> tuple[TableChange, ...]:
+    def changes(
+        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+    ) -> tuple[TableChange, ...]:
         """What ``follow`` would do, which raises what that would raise."""
         self._documents.require(rows)
         is_new = self._layout.described() is None

@@ -19,7 +19,7 @@ from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.iceberg.changes import counted_groups
 from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.iceberg.table_change import TableChange
+from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -24,8 +24,10 @@ from lakefeed.records.schema.fit import aligned, find, holds_values
 from lakefeed.records.schema.history import Entry, with_entries
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.adaptive import adaptive
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.iceberg import layout
-from lakefeed.sinks.iceberg.table_change import TableChange, carry_out, creation, quoted_table
+from lakefeed.sinks.iceberg.table_change import carry_out, creation, quoted_table
+from lakefeed.sinks.protocol import TableChange
 from lakefeed.sinks.table_kinds import require_rows
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ CREATED_BY = "lakefeed.created-by"
 """Table property: the feed that has created the table."""
 
 
-class IcebergTable:
+class IcebergTable(BaseSink):
     """One feed's table.
 
     Args:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import listed, quoted
+from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,23 +21,6 @@ TABLE_PROPERTIES = {
     # Others commit to the table too: upkeep, replays, other feeds' dead letters. Iceberg's default is 4.
     "commit.retry.num-retries": "20",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableChange:
-    """What makes one table ready for a feed.
-
-    Attributes:
-        table: catalog.namespace.table
-        is_new: whether the table is not there yet.
-        is_laid_out_anew: whether files to come have other partitions or another order than those that are there.
-        statements: in Spark SQL, in their order; none if the table is ready as it is.
-    """
-
-    table: str
-    is_new: bool
-    is_laid_out_anew: bool = False
-    statements: tuple[str, ...] = ()
 
 
 def creation(

@@ -28,7 +28,7 @@ from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, 
 from lakefeed.sinks.iceberg.history import HistoryTable
 from lakefeed.sinks.iceberg.merge import KEY_MOVED, Bound, Merge
 from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.iceberg.table_change import TableChange
+from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

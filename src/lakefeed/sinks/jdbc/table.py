@@ -27,13 +27,14 @@ from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
 from lakefeed.records.schema.fit import holds_values, refuse_same_but_for_case
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
-from lakefeed.sinks.iceberg.table_change import TableChange
 from lakefeed.sinks.jdbc.columns import is_nested
 from lakefeed.sinks.jdbc.layout import Layout
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.merge import JdbcMerge
 from lakefeed.sinks.jdbc.session import JvmDatabase, Refusal, Session
+from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,7 +44,7 @@ STAGE = "lakefeed_stage_"
 JAVA_8_TIMES = "spark.sql.datetime.java8API.enabled"
 
 
-class JdbcTable:
+class JdbcTable(BaseSink):
     """One feed's table in a database.
 
     Args:
@@ -115,7 +116,9 @@ class JdbcTable:
             self._columns = layout.spelt(kept)
         self._followed = True
 
-    def changes(self, rows: StructType) -> tuple[TableChange, ...]:
+    def changes(
+        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+    ) -> tuple[TableChange, ...]:
         """What ``follow`` would do, which raises what that would raise."""
         kept = self._kept(rows)
         with self._session() as session:

@@ -36,7 +36,7 @@ class Keeper:
     def recorded_schema(self) -> Recorded | None:
         return self.recorded
 
-    def follow(self, rows: StructType, recorded: Recorded | None, entries: Sequence[Entry]) -> None:
+    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
         if self.broken:
             raise SchemaIncompatible("the table was changed by hand")
         have = self.columns or StructType()

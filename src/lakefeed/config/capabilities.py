@@ -1,0 +1,119 @@
+"""What a sink can do, declared by its settings, with the text of each refusal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from lakefeed.errors import ConfigError
+
+Operation: TypeAlias = Literal["rewind", "backfill", "replay", "verify", "batch", "lag", "stand_beside", "real_time"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a sink cannot do something.
+
+    Attributes:
+        what: one sentence without a full stop; ``{sink}`` stands for the sink's name in the pipeline file.
+        hint: what to do next.
+    """
+
+    what: str
+    hint: str | None = None
+
+    def of(self, sink: str) -> Refusal:
+        """Fill in the sink's name.
+
+        Args:
+            sink: its name in the pipeline file.
+        """
+        return Refusal(self.what.replace("{sink}", sink), self.hint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capabilities:
+    """What a sink can do. Each field is None if the sink can, else why not.
+
+    The defaults are those of a sink that keeps no ledger.
+
+    Attributes:
+        rewind: move the feed to other offsets.
+        backfill: add old records beside the feed.
+        replay: write the rows of dead letters again.
+        verify: prove from outside that each record was committed once.
+        batch: write a bounded run, which has no batch of a query.
+        lag: fall behind the feed while it is unavailable, and catch up.
+        stand_beside: be one of several sinks, beside the feed's own.
+        real_time: write each record by itself.
+    """
+
+    rewind: Refusal | None = Refusal(
+        "a feed into sink.{sink} cannot be moved: it knows no offsets",
+        "name another path and another checkpoint location, which reads the topics again",
+    )
+    backfill: Refusal | None = Refusal(
+        "a feed into sink.{sink} cannot be backfilled: nothing would keep old records from landing twice",
+        "lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
+    )
+    replay: Refusal | None = Refusal("dead letters can be replayed into an Iceberg table only")
+    verify: Refusal | None = Refusal(
+        "sink.{sink} keeps no ledger of all its commits that could be verified from outside",
+        "land the feed in an Iceberg table; docs/sinks.md says what each sink guarantees",
+    )
+    batch: Refusal | None = None
+    lag: Refusal | None = Refusal("{sink} keeps no ledger that it could catch up from", "on_failure: stop")
+    stand_beside: Refusal | None = None
+    real_time: Refusal | None = Refusal("sink.{sink} takes whole batches only", "trigger: 1 second")
+
+    def refusal(self, operation: Operation, *, sink: str) -> Refusal | None:
+        """Return why the sink cannot do something; None if it can.
+
+        Args:
+            operation: what is asked for.
+            sink: the sink's name in the pipeline file.
+        """
+        found: Refusal | None = getattr(self, operation)
+        return None if found is None else found.of(sink)
+
+    def require(self, operation: Operation, *, sink: str, where: str | None) -> None:
+        """Refuse an operation that the sink cannot do.
+
+        Args:
+            operation: what is asked for.
+            sink: the sink's name in the pipeline file.
+            where: the place that the error names.
+
+        Raises:
+            ConfigError: the sink cannot.
+        """
+        if (refusal := self.refusal(operation, sink=sink)) is not None:
+            raise ConfigError(refusal.what, where=where, hint=refusal.hint)
+
+
+STATELESS = Capabilities()
+"""Of a sink that keeps no ledger."""
+
+SNAPSHOTS = Capabilities(rewind=None, backfill=None, replay=None, verify=None, lag=None)
+"""Of a sink whose ledger is in the snapshots of an Iceberg table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredFiles:
+    """What a batch writes to the object store, for the estimates of ``lakefeed plan``.
+
+    Attributes:
+        elsewhere: where the rows go instead; None if they go to files.
+        is_unknown: whether nothing can be said of the files.
+        merges: whether a batch reads and rewrites files by the keys of its rows.
+        is_partitioned: whether a batch writes to several directories or partitions.
+        commit_puts: PUT requests of a batch beside its files.
+        commit_name: what these requests write, as in "3 of metadata".
+    """
+
+    elsewhere: str | None = None
+    is_unknown: bool = False
+    merges: bool = False
+    is_partitioned: bool = False
+    commit_puts: int = 0
+    commit_name: str = ""

@@ -1,0 +1,92 @@
+"""The Iceberg sink: which table class its mode opens, and where its ledger is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.base import validated
+from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.config.names import catalog_of
+from lakefeed.errors import ResourceMissing
+from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.protocol import SinkState
+from lakefeed.sinks.definition import SinkDefinition, StoredState
+from lakefeed.sinks.iceberg.aggregates import MergeTable, OverwriteTable
+from lakefeed.sinks.iceberg.table import IcebergTable
+from lakefeed.sinks.iceberg.upsert import UpsertTable
+from lakefeed.sinks.protocol import LedgerTable
+from lakefeed.sinks.stored import position_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TABLES: dict[tuple[str, str], type[IcebergTable]] = {
+    ("upsert", "append"): UpsertTable,
+    ("upsert", "update"): MergeTable,
+    ("overwrite", "complete"): OverwriteTable,
+}
+"""By the sink's mode and the query's output mode; all others append."""
+
+
+class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
+    """An Iceberg table whose snapshots are the ledger."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> IcebergTable:
+        """Open the table.
+
+        Raises:
+            ConfigError: its catalog is not declared.
+        """
+        return self.open_table(spark)
+
+    def open_table(self, spark: SparkSession) -> IcebergTable:
+        """Open the table.
+
+        Raises:
+            ConfigError: its catalog is not declared.
+        """
+        settings, context = self.settings, self.context
+        context.connections.catalog(settings.catalog)
+        if settings.history is not None:
+            context.connections.catalog(catalog_of(settings.history))
+        table = TABLES.get((settings.mode, context.output_mode), IcebergTable)
+        return table(spark, settings, feed=context.feed, evolves=context.evolves)
+
+    def schema_planner(self, spark: SparkSession, noted: str | None) -> IcebergTable:
+        """Return the table, which plans its own changes."""
+        return self.open_table(spark)
+
+    def state(self) -> SinkState:
+        """Read the feed's position from the table's metadata."""
+        return StoredState(keeps_ledger=True, read_position=self._position)
+
+    def _position(self) -> Position | None:
+        table, connections = self.settings.table, self.context.connections
+        try:
+            return position_in(open_table(table, connections=connections), self.context.feed, where=table)
+        except ResourceMissing:
+            return None
+
+
+def append_table(
+    spark: SparkSession, table: str, *, feed: str, partition_by: Sequence[str], properties: Mapping[str, str]
+) -> LedgerTable:
+    """Open a table that rows are appended to, for a feed without a pipeline file.
+
+    Args:
+        spark: the session.
+        table: catalog.namespace.table
+        feed: the feed's name.
+        partition_by: partition transforms of a new table.
+        properties: of a new table.
+
+    Raises:
+        ConfigError: the name or a partition transform is invalid.
+    """
+    settings = validated(
+        IcebergSinkConfig, "write_table", table=table, partition_by=list(partition_by), properties=dict(properties)
+    )
+    return IcebergTable(spark, settings, feed=feed)

@@ -1,0 +1,105 @@
+"""A feed into the sink of another package, which keeps a ledger of its own."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakefeed.errors import ConfigError, LakefeedError
+from lakefeed.local import Endpoints
+from lakefeed.sinks.base import LedgerSink
+from tests.support.feed import Feed
+from tests.support.sink_package import install
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DECODE = {"json": {"schema_ddl": "id BIGINT"}}
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture
+def feed(stack: Endpoints, tmp_path: Path, site: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Feed]:
+    monkeypatch.syspath_prepend(str(site))
+    made = Feed(stack, tmp_path)
+    made.create_topic(partitions=1)
+    yield made
+    for name in [name for name in sys.modules if name.startswith("lakefeed_sqlite_archive")]:
+        del sys.modules[name]
+
+
+def send(feed: Feed, *ids: int) -> None:
+    feed.send(json.dumps({"id": each}).encode() for each in ids)
+
+
+def archived(path: Path, table: str = "archive") -> list[int]:
+    with closing(sqlite3.connect(path)) as database:
+        return sorted(json.loads(row)["id"] for (row,) in database.execute(f"SELECT json FROM {table}"))
+
+
+@pytest.mark.quick
+def test_a_batch_that_comes_again_after_a_crash_is_written_once(
+    feed: Feed, lake: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.db"
+    blocks: dict[str, Any] = {"decode": DECODE, "sink": {"sqlite_archive": {"path": str(path)}}}
+    send(feed, 1, 2)
+    assert feed.pipeline(**blocks).run(spark=lake, once=True).rows == 2
+
+    land = LedgerSink.land
+
+    def dying(self: LedgerSink, *arguments: Any, **named: Any) -> int | None:
+        land(self, *arguments, **named)
+        raise ConnectionError("the driver dies")
+
+    send(feed, 3)
+    with monkeypatch.context() as crash:
+        crash.setattr(LedgerSink, "land", dying)
+        with pytest.raises(LakefeedError):
+            feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert archived(path) == [1, 2, 3]
+
+    send(feed, 4)
+    pipeline = feed.pipeline(**blocks)
+    assert pipeline.run(spark=lake, once=True).repeated == 0
+    assert archived(path) == [1, 2, 3, 4]
+    assert [each.table for each in pipeline.survey(spark=lake).partitions] == [4]
+
+
+def test_what_the_sink_cannot_do_is_refused_in_its_own_words(feed: Feed, tmp_path: Path) -> None:
+    pipeline = feed.pipeline(decode=DECODE, sink={"sqlite_archive": {"path": str(tmp_path / "rows.db")}})
+    with pytest.raises(ConfigError, match="an archive cannot be rewound: it keeps every row"):
+        pipeline.plan_rewind("earliest")
+    with pytest.raises(ConfigError, match=r"sink\.sqlite_archive keeps no ledger of all its commits"):
+        pipeline.verify()
+
+
+def test_it_catches_up_as_a_secondary_sink(feed: Feed, lake: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    path = folder / "rows.db"
+    blocks: dict[str, Any] = {
+        "decode": DECODE,
+        "sinks": {"copy": {"on_failure": "pause", "sqlite_archive": {"path": str(path), "table": "copies"}}},
+    }
+    folder.mkdir()
+    send(feed, 1)
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    folder.rename(tmp_path / "away")
+    send(feed, 2)
+    # Without its folder SQLite cannot open the file.
+    assert list(feed.pipeline(**blocks).run(spark=lake, once=True).paused) == ["copy"]
+    (tmp_path / "away").rename(folder)
+    send(feed, 3)
+    assert feed.pipeline(**blocks).run(spark=lake, once=True).paused == {}
+    assert archived(path, "copies") == [1, 2, 3]

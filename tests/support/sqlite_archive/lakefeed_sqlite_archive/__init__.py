@@ -1,0 +1,1 @@
+"""A sink for lakefeed: rows as JSON in a SQLite database."""

@@ -1,0 +1,101 @@
+"""No code outside the sinks and their settings asks which kind a sink is."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lakefeed.sinks
+from lakefeed.config.blocks import SinkChoice
+from lakefeed.config.capabilities import Capabilities
+from lakefeed.config.sinks import SinkConfig
+from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.definition import SinkDefinition
+
+PACKAGE = Path(lakefeed.sinks.__file__).parents[1]
+ROOMS = ("sinks", "config")
+"""They may name kinds: a sink's code, and the settings with their rules."""
+
+
+def subclasses(of: type) -> Iterator[type]:
+    below: list[type] = type.__subclasses__(of)
+    for each in below:
+        yield each
+        yield from subclasses(each)
+
+
+def concrete_names() -> set[str]:
+    for module in pkgutil.walk_packages(lakefeed.sinks.__path__, "lakefeed.sinks."):
+        importlib.import_module(module.name)
+    found = {each.__name__ for base in (BaseSink, SinkDefinition, SinkConfig) for each in subclasses(base)}
+    return {name for name in found if name not in ("SinkConfig", "SinkChoice")}
+
+
+def asked(tree: ast.AST, names: set[str]) -> Iterator[str]:
+    """The places of a module where a kind is named or asked for."""
+    kinds = set(SinkChoice.__kinds__)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value).removesuffix(".chosen").rpartition(".")[2]
+            if node.attr in kinds and owner.endswith(("sink", "block")):
+                yield f"{node.lineno}: {ast.unparse(node)}"
+        elif isinstance(node, ast.Name) and node.id in names:
+            yield f"{node.lineno}: {node.id}"
+        elif isinstance(node, ast.alias) and node.name in names:
+            yield f"{node.lineno}: import of {node.name}"
+        elif isinstance(node, ast.Compare):
+            sides = [ast.unparse(each) for each in (node.left, *node.comparators)]
+            if any(each.endswith(("sink.kind", "block.kind")) for each in sides):
+                yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if config.sink.iceberg is not None: pass",
+        "table = each.sink.chosen.jdbc",
+        "if isinstance(sink, IcebergTable): pass",
+        "from lakefeed.config.jdbc import JdbcSinkConfig",
+        "if config.sink.kind == 'jdbc': pass",
+        "if config.sink.kind in OTHERS: pass",
+    ],
+)
+def test_the_check_finds_a_test_of_kind(code: str) -> None:
+    assert list(asked(ast.parse(code), concrete_names()))
+
+
+def test_no_code_outside_the_sinks_asks_which_kind_a_sink_is() -> None:
+    names = concrete_names()
+    assert {"IcebergTable", "JdbcTable", "KafkaSink", "FanOutSink", "IcebergSinkConfig", "JdbcDefinition"} <= names
+    found = [
+        f"{path.relative_to(PACKAGE)}:{each}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.relative_to(PACKAGE).parts[0] not in ROOMS
+        for each in asked(ast.parse(path.read_text("utf-8")), names)
+    ]
+    assert found == []
+
+
+def settings() -> dict[str, type[SinkConfig]]:
+    fields = SinkChoice.model_fields
+    arguments = {kind: fields[kind].annotation for kind in SinkChoice.__kinds__}
+    return {kind: next(iter(getattr(each, "__args__", ()))) for kind, each in arguments.items()}
+
+
+@pytest.mark.parametrize("kind", SinkChoice.__kinds__)
+def test_each_sink_has_a_definition_that_can_be_imported(kind: str) -> None:
+    module, _, name = settings()[kind].definition.partition(":")
+    assert issubclass(getattr(importlib.import_module(module), name), SinkDefinition)
+
+
+@pytest.mark.parametrize("kind", SinkChoice.__kinds__)
+def test_a_refusal_names_the_sink_and_gives_the_next_step(kind: str) -> None:
+    declared: Capabilities = settings()[kind].capabilities
+    for operation in ("rewind", "backfill", "verify", "lag", "stand_beside", "real_time", "batch"):
+        refusal = declared.refusal(operation, sink=kind)
+        assert refusal is None or (refusal.hint and "{" not in refusal.what), operation
