@@ -62,10 +62,11 @@ mutants: setup ## disable each guard in turn in a copy; the tests must notice: A
 audit: setup ## a bill of materials of both locks, and the known vulnerabilities in it: ARGS=--offline asks no service
 	$(BIN)/python -m tools.audit $(ARGS)
 
-lint: setup ## formatting, style, layers, types
+lint: setup ## formatting, style, layers, words, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
+	@$(BIN)/python tools/check_words.py
 	$(BIN)/mypy
 
 docs: setup ## regenerate the references in docs/

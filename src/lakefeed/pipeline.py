@@ -30,7 +30,7 @@ from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.streaming import run_multi_table, run_stream
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import Backfilled, BackfillJob, Portion
-from lakefeed.operations.missing import Wanted
+from lakefeed.operations.missing import BackfillRequest
 from lakefeed.operations.plan.make import planned
 from lakefeed.operations.plan.plan import Plans
 from lakefeed.operations.preflight.connect import preflight
@@ -296,7 +296,7 @@ class Pipeline:
 
     def backfill(
         self,
-        requested: Wanted | None = None,
+        requested: BackfillRequest | None = None,
         *,
         spark: SparkSession | None = None,
         dry_run: bool = False,
@@ -334,11 +334,11 @@ class Pipeline:
                 dead_letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
             )
             if dry_run:
-                return job.tell(requested or Wanted())
-            job.plan(requested or Wanted())  # Before anything is made or changed.
+                return job.tell(requested or BackfillRequest())
+            job.plan(requested or BackfillRequest())  # Before anything is made or changed.
             writer = self.feed.begin_writer(spark, sink, job.records(), fenced=False)
             return job.run(
-                writer, requested or Wanted(), stop=stop or threading.Event(), on_commit=on_commit, step=step
+                writer, requested or BackfillRequest(), stop=stop or threading.Event(), on_commit=on_commit, step=step
             )
 
     def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:

@@ -67,7 +67,7 @@ def small_batches(feed: Feed, server: Server, *, size: int = BATCH) -> Pipeline:
 
 
 @contextmanager
-def going_on(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[Any]]:
+def running(pipeline: Pipeline, spark: SparkSession) -> Iterator[list[Any]]:
     """The feed runs beside the test; its summary, or what it died of, when the block has ended."""
     ended: list[Any] = []
 
@@ -92,7 +92,7 @@ def test_a_database_that_is_killed_in_mid_batch(feed: Feed, server: Server, here
     send(feed, 3 * BATCH, start=100)
     process = server.process
     assert process is not None
-    with watched(server) as seen, going_on(pipeline, here) as ended:
+    with watched(server) as seen, running(pipeline, here) as ended:
         # While the tasks write, or just behind.
         wait_for(lambda: staging_tables(server))
         process.kill()

@@ -15,7 +15,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded
 from lakefeed.ledger.iceberg import Ledger
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import Backfilled
-from lakefeed.operations.missing import Wanted
+from lakefeed.operations.missing import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
@@ -132,7 +132,7 @@ def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: 
     assert pipeline.run(spark=lake, once=True).rows == 5
 
 
-def test_one_that_was_cut_off_goes_on_and_its_dead_letters_are_neither_lost_nor_double(
+def test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_double(
     lake: SparkSession, feed: Feed
 ) -> None:
     feed.create_topic(partitions=1)
@@ -190,16 +190,16 @@ def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: F
 
 def test_what_is_requested_is_chosen_and_what_is_not_the_backfills_is_refused(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed)
-    result = pipeline.backfill(Wanted(start=25), spark=lake, dry_run=True)
+    result = pipeline.backfill(BackfillRequest(start=25), spark=lake, dry_run=True)
     assert [(each.partition, each.start, each.end) for each in result.planned.ranges] == [(0, 25, 30), (1, 25, 30)]
     assert len(feed.rows()) == 10
     some = (OffsetRange(feed.topic, 0, 5, 10), OffsetRange(feed.topic, 0, 20, 22))
-    done = pipeline.backfill(Wanted(ranges=some), spark=lake)
+    done = pipeline.backfill(BackfillRequest(ranges=some), spark=lake)
     assert (done.commits, done.records) == (2, 7)
     assert ids(feed) == [*range(5, 10), 20, 21, *range(60, 70)]
     with pytest.raises(ConfigError, match="reads what comes after it itself"):
-        pipeline.backfill(Wanted(ranges=(OffsetRange(feed.topic, 0, 0, 10_000),)), spark=lake)
-    assert pipeline.backfill(Wanted(start=25), spark=lake).records == 10
+        pipeline.backfill(BackfillRequest(ranges=(OffsetRange(feed.topic, 0, 0, 10_000),)), spark=lake)
+    assert pipeline.backfill(BackfillRequest(start=25), spark=lake).records == 10
     proven(pipeline)
     assert pipeline.backfill(spark=lake).records == 60 - 17
     assert ids(feed) == list(range(70))

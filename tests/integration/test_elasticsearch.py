@@ -34,7 +34,7 @@ def trips(count: int, *, start: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_a_feed_goes_on_where_the_index_is(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
+def test_a_feed_resumes_where_the_index_is(feed: Feed, search: OpenSearch, opened: Gate, lake: SparkSession) -> None:
     feed.create_topic()
     letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
     feed.send([*feed.avro(trips(30)), b"\x07no"])

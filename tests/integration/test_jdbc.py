@@ -31,7 +31,7 @@ def trips(count: int, *, start: int = 0) -> list[dict[str, Any]]:
     return [{"id": number, "zone": f"z{number}"} for number in range(start, start + count)]
 
 
-def test_a_feed_goes_on_where_the_database_is_and_is_proven(feed: Feed, server: Server, lake: SparkSession) -> None:
+def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: Server, lake: SparkSession) -> None:
     feed.create_topic()
     letters = {"dead_letters": {"table": f"lake.{feed.name}.letters"}}
     feed.send([*feed.avro(trips(300)), b"\x07no"])

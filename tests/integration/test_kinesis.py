@@ -191,7 +191,7 @@ def test_a_planned_batch_whose_records_are_gone_is_refused(
 
 
 @pytest.mark.slow
-def test_a_stream_that_is_made_again_is_another_one(stream: StreamFeed, lake: SparkSession) -> None:
+def test_a_stream_that_is_recreated_is_another_one(stream: StreamFeed, lake: SparkSession) -> None:
     job = stream.job()
     stream.put(*range(5))
     job.run(spark=lake, once=True)

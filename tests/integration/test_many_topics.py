@@ -26,7 +26,7 @@ def shop(feed: Feed) -> Shop:
 
 
 @pytest.mark.quick
-def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_goes_on(lake: SparkSession, shop: Shop) -> None:
+def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_resumes(lake: SparkSession, shop: Shop) -> None:
     for name in SCHEMAS:
         shop.create(name)
     shop.send("orders", [{"id": number, "total": number / 2} for number in range(50)])
@@ -49,7 +49,7 @@ def test_each_topic_lands_in_a_table_of_its_own_and_a_restart_goes_on(lake: Spar
 
 
 @pytest.mark.quick
-def test_a_poisoned_topic_is_alone_and_goes_on_when_it_is_healed(lake: SparkSession, shop: Shop) -> None:
+def test_a_poisoned_topic_is_alone_and_resumes_when_it_is_healed(lake: SparkSession, shop: Shop) -> None:
     for name in ("orders", "users"):
         shop.create(name)
     shop.send("orders", [{"id": 1, "total": 1.0}])
@@ -64,7 +64,7 @@ def test_a_poisoned_topic_is_alone_and_goes_on_when_it_is_healed(lake: SparkSess
     assert verified(healed)
 
 
-def test_new_topics_and_a_paused_table_that_goes_on_while_the_job_runs(lake: SparkSession, shop: Shop) -> None:
+def test_new_topics_and_a_paused_table_that_resumes_while_the_job_runs(lake: SparkSession, shop: Shop) -> None:
     shop.create("users")
     shop.create("orders")
     # No schema is registered for it yet: it cannot begin.
@@ -169,7 +169,7 @@ def test_letters_and_rows_of_two_feeds_do_not_mix(lake: SparkSession, feed: Feed
     assert "is a table of dead letters" in refused("rows", sink={"iceberg": {"table": dead}})
 
 
-def test_a_topic_that_was_made_again_is_alone_until_its_loss_is_accepted(
+def test_a_topic_that_was_recreated_is_alone_until_its_loss_is_accepted(
     lake: SparkSession, shop: Shop, stack: Endpoints
 ) -> None:
     from lakefeed.clients.kafka.topics import Topics

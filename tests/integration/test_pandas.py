@@ -105,7 +105,7 @@ def test_functions_over_pandas(feed: Feed, lake: SparkSession) -> None:
 @pytest.mark.parametrize(
     "operator", ["transformWithState", pytest.param("transformWithStateInPandas", marks=pytest.mark.slow)]
 )
-def test_state_of_ones_own_goes_on_after_a_restart_and_is_refused_if_it_is_another(
+def test_state_of_ones_own_resumes_after_a_restart_and_is_refused_if_it_is_another(
     feed: Feed, lake: SparkSession, operator: str
 ) -> None:
     feed.send(hits("8001", "8001", "3011"))

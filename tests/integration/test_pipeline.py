@@ -112,7 +112,7 @@ def test_a_pattern_reads_several_topics(lake: SparkSession, feed: Feed) -> None:
 
 
 @pytest.mark.quick
-def test_a_restart_goes_on_and_the_ledger_has_no_gap(lake: SparkSession, feed: Feed) -> None:
+def test_a_restart_resumes_and_the_ledger_has_no_gap(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic()
     pipeline = feed.pipeline(source=kafka(feed, max_records_per_batch=100))
     batches: list[BatchProgress] = []

@@ -184,7 +184,7 @@ def test_a_start_that_is_refused_is_reported_with_its_status(planned: Planned) -
 
 
 @pytest.mark.slow
-def test_a_topic_that_was_made_again_and_letters_that_are_ahead(planned: Planned) -> None:
+def test_a_topic_that_was_recreated_and_letters_that_are_ahead(planned: Planned) -> None:
     letters = {"table": f"lake.{planned.feed.name}.letters"}
     planned.send(4, 4, 4)
     planned.feed.send([b"no avro"], partition=0)

@@ -245,7 +245,7 @@ def test_ctrl_c_stops_a_batch_and_says_what_is_there(stack: Endpoints, topic: st
 
 
 @pytest.mark.slow
-def test_a_stream_follows_a_folder_and_goes_on_where_it_ended(stack: Endpoints, topic: str, tmp_path: Path) -> None:
+def test_a_stream_follows_a_folder_and_resumes_where_it_ended(stack: Endpoints, topic: str, tmp_path: Path) -> None:
     topics = Topics(stack.bootstrap_servers)
     folder = tmp_path / "incoming"
     folder.mkdir()

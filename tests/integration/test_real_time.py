@@ -37,7 +37,7 @@ def settings(feed: Feed, **blocks: Any) -> dict[str, Any]:
 
 @pytest.mark.quick
 @pytest.mark.slow
-def test_records_go_through_and_a_second_run_goes_on(feed: Feed, lake: SparkSession) -> None:
+def test_records_go_through_and_a_second_run_resumes(feed: Feed, lake: SparkSession) -> None:
     feed.create_topic(partitions=2)
     notes: list[str] = []
 

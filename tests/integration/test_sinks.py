@@ -197,7 +197,7 @@ def test_values_in_a_topic_are_what_their_registered_schema_says(feed: Feed, lak
 
 
 @pytest.mark.slow
-def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_made_again(feed: Feed, lake: SparkSession) -> None:
+def test_a_run_as_a_batch_into_a_topic_makes_copies_when_it_is_repeated(feed: Feed, lake: SparkSession) -> None:
     feed.send(hits("8001", "8001", "3011"))
     pipeline = feed.pipeline(decode=DECODE, sink=topic()(feed))
     assert pipeline.run_batch(spark=lake).rows == pipeline.run_batch(spark=lake).rows == 3
@@ -221,7 +221,7 @@ def test_several_sinks_have_the_same_rows_of_one_read(feed: Feed, lake: SparkSes
     assert pipeline.verify().faults == ()
 
 
-def test_a_sink_that_pauses_catches_up_and_the_others_go_on(
+def test_a_sink_that_pauses_catches_up_and_the_others_continue(
     feed: Feed, lake: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = f"lake.{feed.name}.slow"

@@ -72,7 +72,7 @@ def test_files_are_read_once_each_and_a_lost_checkpoint_is_refused(
 
 
 @pytest.mark.quick
-def test_rows_appended_to_a_table_go_on_into_another(feed: Feed, lake: SparkSession) -> None:
+def test_rows_appended_to_a_table_reach_another(feed: Feed, lake: SparkSession) -> None:
     origin = f"lake.{feed.name}.origin"
     lake.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{feed.name}")
     lake.sql(f"CREATE TABLE {origin} (zip STRING, hits INT) USING iceberg")

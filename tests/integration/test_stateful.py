@@ -95,7 +95,7 @@ def test_windows_land_when_the_watermark_has_passed_them(feed: Feed, lake: Spark
     ],
     ids=["tumbling", "session"],
 )
-def test_other_windows_go_on_over_batches(
+def test_other_windows_continue_over_batches(
     feed: Feed, lake: SparkSession, window: str, closed: dict[tuple[int, int], int]
 ) -> None:
     kind = window.partition("(")[0]

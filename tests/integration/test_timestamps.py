@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from lakefeed.cli.main import root
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import DecodeError
-from lakefeed.operations.missing import Wanted
+from lakefeed.operations.missing import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.support.feed import Feed
@@ -130,7 +130,7 @@ def test_every_other_way_to_read_it(lake: SparkSession, feed: Feed, monkeypatch:
     latest.run(spark=lake, once=True)
     send(feed, {9: NANOSECONDS})
     latest.run(spark=lake, once=True)
-    assert latest.backfill(Wanted(), spark=lake).rows == len(TIMES)
+    assert latest.backfill(BackfillRequest(), spark=lake).rows == len(TIMES)
     assert set(times(feed, "latest")) == {*TIMES, 9}
 
     since = datetime.fromtimestamp(1_700_000_000, UTC) + timedelta(milliseconds=1)

@@ -142,7 +142,7 @@ def test_a_batch_that_was_planned_and_not_landed_is_landed_once(case: Case) -> N
 @pytest.mark.parametrize(
     "count", [pytest.param(2, marks=pytest.mark.slow), pytest.param(9, marks=pytest.mark.slow), 20]
 )
-def test_topic_made_again_with_fewer_equal_and_more_records(case: Case, count: int) -> None:
+def test_topic_recreated_with_fewer_equal_and_more_records(case: Case, count: int) -> None:
     case.land((0, 5), (5, 9))
     case.make_topic_again(count)
     with pytest.raises(RecordsLost, match=r"recreated.*up to 9, the new one holds \[0, ") as refused:
@@ -227,7 +227,7 @@ def test_partitions_added_in_mid_batch(case: Case, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.quick
-def test_a_topic_that_is_made_again_in_mid_run_stops_the_feed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_is_recreated_in_mid_run_stops_the_feed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.feed.create_topic(partitions=1)
     case.send(range(10))
     land = BatchWriter.write
@@ -356,7 +356,7 @@ def test_parquet_whose_files_were_removed(files: Case) -> None:
         files.run()
 
 
-def test_parquet_whose_topic_was_made_again(files: Case) -> None:
+def test_parquet_whose_topic_was_recreated(files: Case) -> None:
     files.land((0, 5))
     files.make_topic_again(9)
     with pytest.raises(RecordsLost, match="recreated") as refused:

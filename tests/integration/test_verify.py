@@ -170,7 +170,7 @@ def test_expired_snapshots_are_said_and_the_rest_is_verified(lake: SparkSession,
     assert (done.whole, done.first_batch, done.last_batch, done.commits) == (False, 1, 2, 2)
 
 
-def test_a_topic_that_was_made_again_is_found(lake: SparkSession, feed: Feed) -> None:
+def test_a_topic_that_was_recreated_is_found(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=1)
     feed.send(feed.avro(trips(0, 10)))
     pipeline = feed.pipeline(decode=DECODE)

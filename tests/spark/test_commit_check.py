@@ -252,7 +252,7 @@ def test_the_position_outlives_its_snapshots(table: Table) -> None:
 
 
 @pytest.mark.quick
-def test_after_a_rollback_the_feed_goes_on_where_the_table_is(table: Table) -> None:
+def test_after_a_rollback_the_feed_resumes_where_the_table_is(table: Table) -> None:
     table.land(0, 2)
     first = table.head()
     table.land(2, 4)

@@ -354,7 +354,7 @@ def test_rows_without_a_record_of_their_own_are_refused(shop: SearchFeed) -> Non
 
 
 @pytest.mark.slow
-def test_a_topic_that_was_made_again_would_take_the_ids_of_the_one_before(shop: SearchFeed) -> None:
+def test_a_topic_that_was_recreated_would_take_the_ids_of_the_one_before(shop: SearchFeed) -> None:
     from lakefeed.ledger.position_reset import Move
     from lakefeed.ledger.snapshot_summary import Commit
     from lakefeed.offsets.ranges import OffsetRange, OffsetRanges

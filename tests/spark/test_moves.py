@@ -94,7 +94,7 @@ def test_a_driver_that_was_replaced_moves_nothing(table: Table) -> None:
     assert table.ids() == [0, 1]
 
 
-def test_a_topic_that_was_made_again_is_entered_only_by_a_move_that_names_the_old_one(table: Table) -> None:
+def test_a_topic_that_was_recreated_is_entered_only_by_a_move_that_names_the_old_one(table: Table) -> None:
     more = [OffsetRange("topic", 1, 0, 3)]
     table.land(0, 4, ranges=span(0, 4, more=more))
     new = span(0, 0, topic_id="id-two")

@@ -210,7 +210,7 @@ def test_a_change_without_a_key_is_named(plain: Upserts) -> None:
     assert plain.rows() == []
 
 
-def test_a_topic_that_was_made_again_is_older_only_by_a_word(plain: Upserts) -> None:
+def test_a_topic_that_was_recreated_is_older_only_by_a_word(plain: Upserts) -> None:
     plain.land(0, 9, [(1, "a", "x", 0, 8)])
     move = Move("accepted-loss", {("topic", 0): (9, 0)}, {"topic": "one"})
     begun = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "two"})

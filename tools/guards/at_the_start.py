@@ -37,14 +37,14 @@ AT_THE_START = (
         "feed/recovery",
         "        require_no_state(facts)\n",
         "        pass\n",
-        f"{START}a_feed_that_has_lost_its_transform_does_not_go_on_without_state",
+        f"{START}a_feed_that_has_lost_its_transform_does_not_resume_without_state",
     ),
     python(
         "state: variables of a user's own that are others",
         "records/transform/plan",
         'f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each',
         "each",
-        "tests/integration/test_pandas.py::test_state_of_ones_own_goes_on_after_a_restart_and_is_refused_if_it_is_another",
+        "tests/integration/test_pandas.py::test_state_of_ones_own_resumes_after_a_restart_and_is_refused_if_it_is_another",
     ),
     python(
         "start: a table that lacks what the checkpoint takes for landed",
@@ -58,14 +58,14 @@ AT_THE_START = (
         "feed/recovery",
         "if table in (_known(state.end, table), _known(position, table)):",
         "if True:",
-        f"{START}what_goes_on",
+        f"{START}what_resumes",
     ),
     python(
         "start: a damaged checkpoint",
         "feed/recovery",
         "    if state.damage is not None:\n",
         "    if False:\n",
-        f"{START}what_goes_on",
+        f"{START}what_resumes",
     ),
     python(
         "start: a move that the checkpoint does not know",
@@ -168,7 +168,7 @@ ON_THE_MOVE = (
         "records/sources/topic_ids",
         "if self._ids.setdefault(name, topic_id) != topic_id:",
         "if False:",
-        f"{TRAPS}a_topic_that_is_made_again_in_mid_run_stops_the_feed",
+        f"{TRAPS}a_topic_that_is_recreated_in_mid_run_stops_the_feed",
     ),
 )
 
@@ -185,7 +185,7 @@ VERIFYING = (
         "operations/verify/audit",
         "*_topics(evidence),",
         "",
-        f"{VERIFY}a_topic_that_was_made_again_is_found_in_the_ledger_and_on_the_broker",
+        f"{VERIFY}a_topic_that_was_recreated_is_found_in_the_ledger_and_on_the_broker",
     ),
     python(
         "verify: a zombie's commit",
@@ -214,7 +214,7 @@ VERIFYING = (
         "operations/verify/audit",
         "*_rows(evidence),",
         "",
-        f"{VERIFY}rows_are_held_against_counts_unless_a_transform_decides",
+        f"{VERIFY}rows_are_compared_with_counts_unless_a_transform_decides",
     ),
     python(
         "verify: the position in the properties",

@@ -156,7 +156,7 @@ DEAD_LETTERS = (
         "settled = self._settle(writer)",
         "settled = 0",
         "tests/integration/test_backfill.py::"
-        "test_one_that_was_cut_off_goes_on_and_its_dead_letters_are_neither_lost_nor_double",
+        "test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_double",
     ),
     python(
         "dead letters: those that are there",

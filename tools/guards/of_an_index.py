@@ -60,7 +60,7 @@ IN_AN_INDEX = (
     java(
         "elasticsearch: a document that is refused",
         "elasticsearch/BulkWriter",
-        "throw new BulkFailure(status == 403 ? Kind.DENIED : Kind.REFUSED, told);",
+        "throw new BulkFailure(status == 403 ? Kind.DENIED : Kind.REFUSED, described);",
         "continue;",
         f"{SEARCH}a_document_that_the_server_refuses_stops_the_feed_without_its_content",
     ),
@@ -90,7 +90,7 @@ IN_AN_INDEX = (
         "sinks/elasticsearch/index",
         "self.ledger.require_same_topics(standing, commit)",
         "pass",
-        f"{SEARCH}a_topic_that_was_made_again_would_take_the_ids_of_the_one_before",
+        f"{SEARCH}a_topic_that_was_recreated_would_take_the_ids_of_the_one_before",
     ),
     python(
         "elasticsearch: an index that was removed meanwhile",

@@ -51,7 +51,7 @@ class Conversation:
             raise JobFailed(message.what, where=message.where or str(self._log), hint=message.hint)
         return message
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         """Lets a job that waits for it continue."""
         self._connection.send(None)
 

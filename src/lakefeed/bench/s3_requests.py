@@ -131,7 +131,7 @@ class Bench:
                 streamed: jobs.Streamed = job.hear()
                 seconds = time.monotonic() - began
                 requests = trace.finish()
-                job.go_on()
+                job.proceed()
                 rows = int(job.hear()) if case.sink == "parquet" else self._rows_of(case)
         kept = self._minio.kept(case.name)
         return Measured(

@@ -13,7 +13,7 @@ from lakefeed.feed.progress.terminal import ProgressView
 
 if TYPE_CHECKING:
     from lakefeed.operations.backfill import Backfilled, Portion
-    from lakefeed.operations.missing import Wanted
+    from lakefeed.operations.missing import BackfillRequest
 
 MOST_RANGES_SHOWN = 20
 
@@ -86,17 +86,17 @@ def backfill(
     emit(output, done.as_dict(), lambda: _print(declared.config.name, done))
 
 
-def _request(start: str, ranges: tuple[str, ...]) -> Wanted:
+def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
     from lakefeed.clients.kafka.selection import moment
     from lakefeed.offsets.ranges import OffsetRange
-    from lakefeed.operations.missing import Wanted
+    from lakefeed.operations.missing import BackfillRequest
 
     chosen = tuple(OffsetRange.parse(each) for each in ranges) or None
     if start == "earliest":
-        return Wanted(ranges=chosen)
+        return BackfillRequest(ranges=chosen)
     if start.isdecimal() and len(start) < 19:
-        return Wanted(ranges=chosen, start=int(start))
-    return Wanted(ranges=chosen, since=moment(start))
+        return BackfillRequest(ranges=chosen, start=int(start))
+    return BackfillRequest(ranges=chosen, since=moment(start))
 
 
 def _print(feed: str, done: Backfilled) -> None:

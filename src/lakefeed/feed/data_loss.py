@@ -52,32 +52,34 @@ def find_data_loss(
         first = ids.get(topic, "")
         kind: Kind
         if described is not None and first and first != described.topic_id:
-            kind, go_on = "recreated", found.start_offset if found else None
+            kind, resume_at = "recreated", found.start_offset if found else None
             there = f"[{found.start_offset}, {found.end_offset})" if found else "nothing"
             message = (
                 f"{name}: the topic was recreated (its id was {first}, and is {described.topic_id}); the feed has "
                 f"read the old one up to {position}, the new one holds {there}"
             )
         elif topic not in topics:
-            kind, go_on = "unread", None
+            kind, resume_at = "unread", None
             message = f"{name}: the pipeline does not read this topic any more; the feed has read it up to {position}"
         elif found is None:
-            kind, go_on = "gone", None
+            kind, resume_at = "gone", None
             message = f"{name}: it does not exist any more; the feed has read it up to {position}"
         elif found.lost is not None:
-            kind, go_on, message = "overtaken", position, f"{topic}: {found.lost}"
+            kind, resume_at, message = "overtaken", position, f"{topic}: {found.lost}"
         elif position < found.start_offset:
-            kind, go_on = "overtaken", found.start_offset
+            kind, resume_at = "overtaken", found.start_offset
             message = (
                 f"{name}: the feed is at {position}, the topic begins at {found.start_offset}: "
                 f"{found.start_offset - position:,} offsets were removed before they were read"
             )
         elif position > found.end_offset:
-            kind, go_on = "ahead", found.end_offset
+            kind, resume_at = "ahead", found.end_offset
             message = (
                 f"{name}: the feed is at {position}, the topic ends at {found.end_offset}: the broker has lost "
                 "records, or it is another cluster"
             )
         else:
             continue
-        yield DataLoss(kind=kind, topic=topic, partition=number, position=position, resume_at=go_on, message=message)
+        yield DataLoss(
+            kind=kind, topic=topic, partition=number, position=position, resume_at=resume_at, message=message
+        )

@@ -11,7 +11,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 
 
-def made_again(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
+def recreated_topic(known: Mapping[str, str], ranges: OffsetRanges) -> str | None:
     """A topic that is another one than the sink has rows of; None if all are the same, or new.
 
     Args:

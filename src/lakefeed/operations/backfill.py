@@ -24,7 +24,7 @@ from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.offsets.sets import portions
-from lakefeed.operations.missing import Missing, Wanted, missing
+from lakefeed.operations.missing import BackfillRequest, Missing, missing
 from lakefeed.records.sources.source import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin, DeadLetterStore
 from lakefeed.sinks.protocol import LedgerTable
@@ -109,7 +109,7 @@ class BackfillJob:
     headers: bool
     dead_letters: DeadLetterStore | None
 
-    def plan(self, request: Wanted) -> Missing:
+    def plan(self, request: BackfillRequest) -> Missing:
         """What there is to land now.
 
         Raises:
@@ -124,7 +124,7 @@ class BackfillJob:
                 starts |= {(name, at): offset for at, offset in cluster.offsets_at(name, request.since).items()}
         return missing(position, topics, request, starts=starts, where=self.source.bootstrap_servers)
 
-    def tell(self, request: Wanted) -> Backfilled:
+    def tell(self, request: BackfillRequest) -> Backfilled:
         """What ``run`` would do now."""
         planned = self.plan(request)
         return Backfilled(dry_run=True, planned=planned, commits=len(list(self._cut(planned))))
@@ -136,7 +136,7 @@ class BackfillJob:
     def run(
         self,
         writer: BatchWriter,
-        request: Wanted,
+        request: BackfillRequest,
         *,
         stop: threading.Event,
         on_commit: Callable[[Portion], None] = lambda portion: None,

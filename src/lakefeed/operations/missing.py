@@ -16,7 +16,7 @@ from lakefeed.offsets.sets import common, subtracted, united
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class BackfillRequest:
     """Which of the missing records are to be landed; as it stands, all of them.
 
     Attributes:
@@ -69,7 +69,7 @@ class Missing:
 def missing(
     position: Position,
     topics: Mapping[str, TopicDescription],
-    requested: Wanted,
+    requested: BackfillRequest,
     *,
     starts: Mapping[tuple[str, int], int | None] | None = None,
     where: str,
@@ -126,7 +126,7 @@ def missing(
 
 
 def _from(
-    below: Iterable[OffsetRange], requested: Wanted, starts: Mapping[tuple[str, int], int | None]
+    below: Iterable[OffsetRange], requested: BackfillRequest, starts: Mapping[tuple[str, int], int | None]
 ) -> list[OffsetRange]:
     found = []
     for each in below:

@@ -70,7 +70,7 @@ NEW_CHECKPOINT = Start(reset_checkpoint=True, positions={P0: 9})
         pytest.param(checkpoint(2, 200, start=9), position(9), NEW_CHECKPOINT, id="a plan that cannot be read"),
     ],
 )
-def test_what_goes_on(state: CheckpointState, last: Position | None, expected: Start) -> None:
+def test_what_resumes(state: CheckpointState, last: Position | None, expected: Start) -> None:
     found = decide(facts(state, last))
     assert (found.reset_checkpoint, found.positions, found.data_loss) == (
         expected.reset_checkpoint,
@@ -120,7 +120,7 @@ def test_a_partition_that_is_new_begins_where_it_begins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "kind", "go_on"),
+    ("now", "kind", "resume_at"),
     [
         (topic((0, 5), topic_id="B"), "recreated", 0),
         (topic((0, 9), topic_id="B"), "recreated", 0),
@@ -132,7 +132,7 @@ def test_a_partition_that_is_new_begins_where_it_begins() -> None:
     ],
 )
 def test_records_that_are_lost_are_given_up_only_when_asked_to(
-    now: TopicDescription | None, kind: str, go_on: int | None
+    now: TopicDescription | None, kind: str, resume_at: int | None
 ) -> None:
     known = facts(checkpoint(1, 9), position(9), topics={"t": now})
     with pytest.raises(RecordsLost) as refused:
@@ -141,8 +141,8 @@ def test_records_that_are_lost_are_given_up_only_when_asked_to(
     assert "lakefeed run pipeline.yaml --accept-loss" in refused.value.hint
     found = decide(known, accept_loss=True)
     [lost] = found.data_loss
-    assert (lost.kind, lost.position, lost.resume_at) == (kind, 9, go_on)
-    assert (found.reset_checkpoint, found.positions) == (True, {} if go_on is None else {P0: go_on})
+    assert (lost.kind, lost.position, lost.resume_at) == (kind, 9, resume_at)
+    assert (found.reset_checkpoint, found.positions) == (True, {} if resume_at is None else {P0: resume_at})
 
 
 def test_a_topic_that_the_pipeline_reads_no_more_is_a_loss() -> None:
@@ -160,7 +160,7 @@ def test_a_position_at_the_edge_of_the_topic_loses_nothing() -> None:
     assert list(find_data_loss({P0: 9}, {}, {"t": topic((0, 20))})) == []
 
 
-def test_the_move_of_a_topic_made_again_has_the_old_id_and_the_new() -> None:
+def test_the_move_of_a_topic_recreated_has_the_old_id_and_the_new() -> None:
     before = position(9, 4).ranges
     now = {"t": topic((0, 3), topic_id="B")}
     lost = tuple(find_data_loss({P0: 9, P1: 4}, {"t": "A"}, now))
@@ -303,7 +303,7 @@ def batches(landed: int, *, end: int = 9, query: str = "Q") -> Position:
         pytest.param(checkpoint(3, 20, start=9, has_state=True), position(9), id="no log yet: one ahead"),
     ],
 )
-def test_a_feed_with_state_goes_on_where_its_state_is(state: CheckpointState, last: Position | None) -> None:
+def test_a_feed_with_state_resumes_where_its_state_is(state: CheckpointState, last: Position | None) -> None:
     assert decide(facts(state, last, stateful=True)) == Start()
 
 
@@ -348,7 +348,7 @@ def test_state_cannot_be_moved_over_records_that_are_lost() -> None:
         decide(facts(checkpoint(2, 9, query_id="Q"), batches(3), stateful=True, topics=gone), accept_loss=True)
 
 
-def test_a_feed_that_has_lost_its_transform_does_not_go_on_without_state() -> None:
+def test_a_feed_that_has_lost_its_transform_does_not_resume_without_state() -> None:
     with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):
         decide(facts(checkpoint(2, 9), batches(3)))
     with pytest.raises(CheckpointMismatch, match="filled by a transform that keeps state"):

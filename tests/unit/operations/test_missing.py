@@ -14,7 +14,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.ledger.feed_position import Covered, Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.offsets.sets import united
-from lakefeed.operations.missing import Missing, Wanted, missing
+from lakefeed.operations.missing import BackfillRequest, Missing, missing
 
 TOPIC, ID = "trips", "id-one"
 
@@ -59,7 +59,7 @@ def test_missing_is_below_the_position_not_covered_and_still_there(
     held: dict[int, tuple[int, int]],
     start: int | None,
 ) -> None:
-    found = of(position(ends, has), described(held), Wanted(start=start))
+    found = of(position(ends, has), described(held), BackfillRequest(start=start))
     covered = {(at, offset) for at, first, last in has for offset in range(first, last)}
     absent = {
         (at, offset) for at, end in ends.items() for offset in range(start or 0, end) if (at, offset) not in covered
@@ -72,17 +72,20 @@ def test_missing_is_below_the_position_not_covered_and_still_there(
 
 def test_what_is_left_after_part_of_it_has_landed_is_the_rest() -> None:
     topics = described({0: (0, 100)})
-    first = of(position({0: 80}, [(0, 50, 80)]), topics, Wanted())
+    first = of(position({0: 80}, [(0, 50, 80)]), topics, BackfillRequest())
     assert first.ranges == (OffsetRange(TOPIC, 0, 0, 50),)
-    rest = of(position({0: 90}, [(0, 50, 90), (0, 0, 20)]), topics, Wanted())
+    rest = of(position({0: 90}, [(0, 50, 90), (0, 0, 20)]), topics, BackfillRequest())
     assert rest.ranges == (OffsetRange(TOPIC, 0, 20, 50),)
-    assert of(position({0: 90}, [(0, 0, 90)]), topics, Wanted()).ranges == ()
+    assert of(position({0: 90}, [(0, 0, 90)]), topics, BackfillRequest()).ranges == ()
 
 
 def test_from_a_time_on() -> None:
     topics, stands = described({0: (0, 100), 1: (0, 100)}), position({0: 50, 1: 50}, [])
     found = of(
-        stands, topics, Wanted(since=datetime(2026, 11, 20, 12, tzinfo=UTC)), starts={(TOPIC, 0): 30, (TOPIC, 1): None}
+        stands,
+        topics,
+        BackfillRequest(since=datetime(2026, 11, 20, 12, tzinfo=UTC)),
+        starts={(TOPIC, 0): 30, (TOPIC, 1): None},
     )
     assert found.ranges == (OffsetRange(TOPIC, 0, 30, 50),)
 
@@ -91,7 +94,7 @@ def test_ranges_are_taken_as_they_are_or_refused() -> None:
     topics, stands = described({0: (10, 100)}), position({0: 50}, [(0, 0, 5), (0, 30, 50)])
 
     def span(start: int, end: int, *, partition: int = 0) -> Missing:
-        return of(stands, topics, Wanted(ranges=(OffsetRange(TOPIC, partition, start, end),)))
+        return of(stands, topics, BackfillRequest(ranges=(OffsetRange(TOPIC, partition, start, end),)))
 
     assert span(20, 40).ranges == (OffsetRange(TOPIC, 0, 20, 30),)
     assert span(0, 5).ranges == span(0, 5).gone == ()
@@ -102,20 +105,20 @@ def test_ranges_are_taken_as_they_are_or_refused() -> None:
     with pytest.raises(ConfigError, match="does not know trips-1"):
         span(0, 5, partition=1)
     with pytest.raises(ConfigError, match="exclude each other"):
-        Wanted(ranges=(), start=3)
+        BackfillRequest(ranges=(), start=3)
 
 
 def test_where_it_is_not_known_nothing_is_guessed() -> None:
     known = position({0: 50}, [])
     unknown = Position(known.ranges, snapshot_id=1, covered=None)
     with pytest.raises(CheckpointMismatch, match="not known which records"):
-        of(unknown, described({0: (0, 100)}), Wanted())
+        of(unknown, described({0: (0, 100)}), BackfillRequest())
 
 
-def test_of_a_topic_that_was_made_again_nothing_can_be_landed() -> None:
+def test_of_a_topic_that_was_recreated_nothing_can_be_landed() -> None:
     other = described({0: (0, 100)}, topic_id="id-two")
-    found = of(position({0: 50}, [(0, 20, 50)]), other, Wanted())
+    found = of(position({0: 50}, [(0, 20, 50)]), other, BackfillRequest())
     assert (found.ranges, found.gone) == ((), (OffsetRange(TOPIC, 0, 0, 20),))
-    assert of(position({0: 50}, []), {}, Wanted()).gone == (OffsetRange(TOPIC, 0, 0, 50),)
+    assert of(position({0: 50}, []), {}, BackfillRequest()).gone == (OffsetRange(TOPIC, 0, 0, 50),)
     with pytest.raises(CheckpointMismatch, match="now it has the id id-two"):
-        of(position({0: 50}, []), other, Wanted(ranges=(OffsetRange(TOPIC, 0, 0, 5),)))
+        of(position({0: 50}, []), other, BackfillRequest(ranges=(OffsetRange(TOPIC, 0, 0, 5),)))

@@ -278,8 +278,8 @@ def _checkpoint(look: _Look) -> CheckpointPlan | None:
     if state.batch_id is None and state.damage is None:
         return CheckpointPlan(location=config.checkpoint, action="make", told=f"is that of {owner}, and empty")
     if survey.decided is not None and survey.decided.reset_checkpoint:
-        told = f"is that of {owner}, and is removed: {survey.start}"
-        return CheckpointPlan(location=config.checkpoint, action="make anew", told=told)
+        message = f"is that of {owner}, and is removed: {survey.start}"
+        return CheckpointPlan(location=config.checkpoint, action="make anew", told=message)
     has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"
     return CheckpointPlan(location=config.checkpoint, action="keep", told=f"is that of {owner}, and has {has}")
 

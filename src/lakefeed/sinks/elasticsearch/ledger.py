@@ -16,7 +16,7 @@ from typing import Any
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import CheckpointMismatch, TableBusy
-from lakefeed.ledger.continuity import faults, made_again
+from lakefeed.ledger.continuity import faults, recreated_topic
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.fence import next_fence
 from lakefeed.ledger.outcomes import counts_by_partition
@@ -201,7 +201,7 @@ class ElasticsearchLedger:
         Raises:
             CheckpointMismatch: a topic was recreated, and counts its offsets from 0 again.
         """
-        if (topic := made_again(standing.topics, commit.ranges)) is not None:
+        if (topic := recreated_topic(standing.topics, commit.ranges)) is not None:
             raise CheckpointMismatch(
                 f"topic {topic} was recreated: its documents would take the ids, and the place, of those of the topic "
                 "before",

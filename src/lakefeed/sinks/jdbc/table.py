@@ -19,7 +19,7 @@ from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
-from lakefeed.ledger.continuity import made_again
+from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import is_last
 from lakefeed.ledger.outcomes import checked
@@ -313,7 +313,7 @@ class JdbcTable(BaseSink):
         """Refuses offsets of another topic than the rows have, which say nothing of what is newer."""
         standing = self.ledger.standing(session)
         known = dict(standing.topics) if standing else {}
-        if (topic := made_again(known, commit.ranges)) is not None:
+        if (topic := recreated_topic(known, commit.ranges)) is not None:
             raise CheckpointMismatch(
                 f"topic {topic} was recreated: its offsets do not show whether a change is newer than a row of "
                 "the topic before",

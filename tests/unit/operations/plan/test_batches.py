@@ -60,7 +60,7 @@ def test_where_the_table_is_the_others_begin_at_their_first_record() -> None:
     )
 
 
-def test_a_checkpoint_that_is_done_goes_on_with_the_next_batch() -> None:
+def test_a_checkpoint_that_is_done_resumes_with_the_next_batch() -> None:
     state = CheckpointState(batch_id=7, committed=True, end={("t", 0): 4})
     assert begin(Start(), state) == Begin(batch_id=8, positions=keyed(4, 0))
 

@@ -115,7 +115,7 @@ def test_dead_letters_follow_only_if_they_are_ahead() -> None:
     assert nothing.deleted == {P0: (0, 9)}
 
 
-def test_dead_letters_of_a_topic_made_again_stay() -> None:
+def test_dead_letters_of_a_topic_recreated_stay() -> None:
     step = step_back("f", spans((4, 9), (0, 5)), spans((0, 0), topic_id="B"))
     assert step is not None
     assert step.deleted == {}

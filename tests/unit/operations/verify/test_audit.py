@@ -175,7 +175,7 @@ def test_a_partition_that_is_new_begins_anywhere_and_one_that_is_gone_is_a_fault
     assert (found.kind, found.partition, found.batch_id, found.start) == ("forgotten", 1, 1, 6)
 
 
-def test_a_topic_that_was_made_again_is_found_in_the_ledger_and_on_the_broker() -> None:
+def test_a_topic_that_was_recreated_is_found_in_the_ledger_and_on_the_broker() -> None:
     other = replace(GOOD[2], ranges=OffsetRanges(GOOD[2].ranges.ranges, {TOPIC: "id-two"}))
     mixed = replace(evidence((*GOOD[:2], other)), topics={TOPIC: described([22, 8], topic_id="id-two")})
     assert only(mixed).kind == "topic-changed"
@@ -193,7 +193,7 @@ def test_the_topic_must_still_have_what_was_not_read_and_all_that_was() -> None:
     assert (passed.kind, passed.partition, passed.start, passed.end) == ("overtaken", 1, 8, 11)
 
 
-def test_rows_are_held_against_counts_unless_a_transform_decides() -> None:
+def test_rows_are_compared_with_counts_unless_a_transform_decides() -> None:
     more = (*GOOD[:2], replace(GOOD[2], rows=GOOD[2].rows + 1))
     found = only(evidence(more))
     assert (found.kind, found.batch_id, found.snapshot_id) == ("rows", 2, 102)

@@ -46,7 +46,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
     private IOException failure;
 
     private EntryOutput(
-            Bucket bucket, Path path, boolean exclusive, boolean conditional, String writeId, Copy copy, Outcome told) {
+            Bucket bucket, Path path, boolean exclusive, boolean conditional, String writeId, Copy copy, Outcome described) {
         super(copy);
         this.bucket = bucket;
         this.path = path;
@@ -54,7 +54,7 @@ final class EntryOutput extends CancellableFSDataOutputStream {
         this.conditional = conditional;
         this.writeId = writeId;
         this.copy = copy;
-        this.outcome = told;
+        this.outcome = described;
     }
 
     /**

@@ -48,14 +48,14 @@ final class Removal {
             delete(keys.stream().map(key -> identifier(key, null)).toList());
             return;
         }
-        Set<String> wanted = new HashSet<>(keys);
+        Set<String> required = new HashSet<>(keys);
         Map<String, List<String>> directories = new HashMap<>();
         keys.forEach(key -> directories
                 .computeIfAbsent(key.substring(0, key.lastIndexOf('/') + 1), each -> new ArrayList<>())
                 .add(key));
         List<ObjectIdentifier> found = new ArrayList<>();
         for (List<String> together : directories.values()) {
-            found.addAll(versions(commonPrefix(together), wanted));
+            found.addAll(versions(commonPrefix(together), required));
         }
         delete(found);
     }
@@ -97,7 +97,7 @@ final class Removal {
     }
 
     /** Lists all versions and delete markers below a prefix, of all keys or of the given ones. */
-    private List<ObjectIdentifier> versions(String prefix, Set<String> wanted) throws IOException {
+    private List<ObjectIdentifier> versions(String prefix, Set<String> required) throws IOException {
         List<ObjectIdentifier> found = new ArrayList<>();
         String nextKey = null;
         String nextVersion = null;
@@ -117,8 +117,8 @@ final class Removal {
             nextKey = more ? page.nextKeyMarker() : null;
             nextVersion = more ? page.nextVersionIdMarker() : null;
         } while (nextKey != null);
-        if (wanted != null) {
-            found.removeIf(each -> !wanted.contains(each.key()));
+        if (required != null) {
+            found.removeIf(each -> !required.contains(each.key()));
         }
         return found;
     }

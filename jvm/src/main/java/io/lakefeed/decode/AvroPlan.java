@@ -112,16 +112,16 @@ final class AvroPlan {
     /** Returns the step of a long, in another unit of time if writer and reader name one each. */
     private static AvroStep moment(Schema writer, Schema reader, DataType type) {
         boolean micros = type instanceof TimestampType || type instanceof TimestampNTZType;
-        long wanted = micros ? 1_000 : nanos(reader);
+        long required = micros ? 1_000 : nanos(reader);
         long written = nanos(writer) == 0 ? nanos(reader) : nanos(writer);
-        if (wanted == 0 || written == 0) {
+        if (required == 0 || written == 0) {
             return new AvroNumbers.OfLong(type, writer.getType(), 1);
         }
-        if (written < wanted) {
+        if (written < required) {
             return new AvroObjects.Mismatch("found " + writer.getLogicalType().getName() + ", which is finer than "
                     + reader.getLogicalType().getName());
         }
-        return new AvroNumbers.OfLong(type, writer.getType(), written / wanted);
+        return new AvroNumbers.OfLong(type, writer.getType(), written / required);
     }
 
     /** Returns the unit of a schema's time or moment in nanoseconds; 0 if it has none. */

@@ -68,16 +68,16 @@ abstract class AvroStep {
     abstract void write(BoundedDecoder in, JsonGenerator json) throws IOException;
 
     /**
-     * Returns an array with room for {@code wanted} items: it grows by half at least, so that many small blocks do not
+     * Returns an array with room for {@code required} items: it grows by half at least, so that many small blocks do not
      * copy it each time.
      */
-    static Object[] roomFor(int wanted, Object[] items) {
-        return wanted <= items.length ? items : Arrays.copyOf(items, Math.max(wanted, items.length + (items.length >> 1)));
+    static Object[] roomFor(int required, Object[] items) {
+        return required <= items.length ? items : Arrays.copyOf(items, Math.max(required, items.length + (items.length >> 1)));
     }
 
     /** Returns the same for items of {@code size} bytes. */
-    static byte[] roomFor(int wanted, byte[] items, int size) {
+    static byte[] roomFor(int required, byte[] items, int size) {
         int room = items.length / size;
-        return wanted <= room ? items : Arrays.copyOf(items, Math.multiplyExact(size, Math.max(wanted, room + (room >> 1))));
+        return required <= room ? items : Arrays.copyOf(items, Math.multiplyExact(size, Math.max(required, room + (room >> 1))));
     }
 }

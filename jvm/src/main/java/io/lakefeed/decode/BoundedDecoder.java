@@ -80,8 +80,8 @@ final class BoundedDecoder {
         depth--;
     }
 
-    private BadRecord truncated(long wanted) {
-        return new BadRecord("truncated: " + wanted + " more byte(s) expected at byte " + at + " of " + end);
+    private BadRecord truncated(long required) {
+        return new BadRecord("truncated: " + required + " more byte(s) expected at byte " + at + " of " + end);
     }
 
     /** Checks that {@code length} bytes remain and returns it as an int. */

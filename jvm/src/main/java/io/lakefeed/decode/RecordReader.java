@@ -66,7 +66,7 @@ abstract class RecordReader {
         } catch (OutOfMemoryError full) {
             return failed(schemaId, "not enough memory for this record of " + record.length + " bytes");
         } catch (RuntimeException bad) {
-            return failed(schemaId, BadRecord.of(bad).getMessage() + (writers == null ? WireFormat.told(record) : ""));
+            return failed(schemaId, BadRecord.of(bad).getMessage() + (writers == null ? WireFormat.described(record) : ""));
         }
     }
 

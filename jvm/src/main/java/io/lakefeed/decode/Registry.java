@@ -83,42 +83,42 @@ final class Registry {
      * Returns the schema with this id, with its references resolved.
      *
      * @param patience how long an unavailable registry is retried
-     * @param wanted the expected kind
+     * @param required the expected kind
      * @throws BadRecord if the registry has no such schema, or it is of another kind
      * @throws RegistryException if the registry is unavailable, or refuses
      */
-    <T> T schema(int id, Duration patience, WriterSchema<T> wanted) {
+    <T> T schema(int id, Duration patience, WriterSchema<T> required) {
         Known found = schemas.get(id);
         if (found == null) {
             if (id < 0) {
                 throw new BadRecord("unknown schema id " + id + ": ids are positive");
             }
-            Asked asked = new Asked(id, wanted.kind());
+            Asked asked = new Asked(id, required.kind());
             Patience until = Patience.of(patience);
-            found = fetching.answer(asked, until, () -> schemas.get(id), () -> fetched(asked, until, wanted));
+            found = fetching.answer(asked, until, () -> schemas.get(id), () -> fetched(asked, until, required));
         }
-        return as(wanted, found, id);
+        return as(required, found, id);
     }
 
     @SuppressWarnings("unchecked")
-    private static <T> T as(WriterSchema<T> wanted, Known found, int id) {
-        requireKind(wanted, found.kind, "schema id " + id);
+    private static <T> T as(WriterSchema<T> required, Known found, int id) {
+        requireKind(required, found.kind, "schema id " + id);
         return (T) found.schema;
     }
 
-    private static void requireKind(WriterSchema<?> wanted, String kind, String what) {
-        if (!kind.equals(wanted.kind())) {
-            throw new BadRecord(what + " is " + kind + ", not " + wanted.kind());
+    private static void requireKind(WriterSchema<?> required, String kind, String what) {
+        if (!kind.equals(required.kind())) {
+            throw new BadRecord(what + " is " + kind + ", not " + required.kind());
         }
     }
 
-    private Known fetched(Asked asked, Patience patience, WriterSchema<?> wanted) throws InterruptedException {
+    private Known fetched(Asked asked, Patience patience, WriterSchema<?> required) throws InterruptedException {
         MissBudget budget = budgetOf(asked);
         long began = System.nanoTime();
         try {
             String what = "schema id " + asked.id;
             JsonNode answer = client.get("/schemas/ids/" + asked.id, patience, "unknown " + what);
-            Known schema = new Known(kindOf(answer), new Fetch(what, patience, wanted).parsed(answer));
+            Known schema = new Known(kindOf(answer), new Fetch(what, patience, required).parsed(answer));
             schemas.put(asked.id, schema);
             return schema;
         } catch (BadRecord definite) {
@@ -199,8 +199,8 @@ final class Registry {
             return new Subjects(names, System.nanoTime() + TimeUnit.SECONDS.toNanos(UNKNOWN_SECONDS));
         }
 
-        boolean any(Set<String> wanted) {
-            return !Collections.disjoint(names, wanted);
+        boolean any(Set<String> required) {
+            return !Collections.disjoint(names, required);
         }
     }
 
@@ -216,32 +216,32 @@ final class Registry {
     private final class Fetch {
         private final String what;
         private final Patience patience;
-        private final WriterSchema<?> wanted;
+        private final WriterSchema<?> required;
         private final List<String> referred = new ArrayList<>();
         private final List<String> names = new ArrayList<>();
         private final Set<String> seen = new HashSet<>();
         private int characters;
 
-        Fetch(String what, Patience patience, WriterSchema<?> wanted) {
+        Fetch(String what, Patience patience, WriterSchema<?> required) {
             this.what = what;
             this.patience = patience;
-            this.wanted = wanted;
+            this.required = required;
         }
 
         Object parsed(JsonNode answer) throws InterruptedException {
-            requireKind(wanted, kindOf(answer), what);
+            requireKind(required, kindOf(answer), what);
             collect(answer, what, 0);
             try {
-                return wanted.parse(answer.path("schema").asText(), referred);
+                return required.parse(answer.path("schema").asText(), referred);
             } catch (SchemaException invalid) {
                 boolean own = invalid.reference() < 0;
                 String of = own ? what : names.get(invalid.reference());
                 String why = (own ? invalid : invalid.getCause()).getMessage();
-                throw new BadRecord(of + " is not a valid " + wanted + " schema: " + why);
+                throw new BadRecord(of + " is not a valid " + required + " schema: " + why);
             } catch (StackOverflowError deep) {
-                throw new BadRecord(what + " is not a valid " + wanted + " schema: nested too deeply");
+                throw new BadRecord(what + " is not a valid " + required + " schema: nested too deeply");
             } catch (RuntimeException invalid) {
-                throw new BadRecord(what + " is not a valid " + wanted + " schema: " + invalid.getMessage());
+                throw new BadRecord(what + " is not a valid " + required + " schema: " + invalid.getMessage());
             }
         }
 
@@ -259,7 +259,7 @@ final class Registry {
                 String name = "version " + version + " of subject " + subject + ", which " + of + " refers to";
                 String path = "/subjects/" + encoded(subject) + "/versions/" + encoded(version);
                 JsonNode found = client.get(path, patience, "unknown " + name);
-                requireKind(wanted, kindOf(found), name);
+                requireKind(required, kindOf(found), name);
                 String text = found.path("schema").asText();
                 characters += text.length();
                 if (seen.size() > MOST_REFERENCES || characters > MOST_CHARACTERS) {

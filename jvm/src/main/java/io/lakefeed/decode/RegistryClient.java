@@ -92,9 +92,9 @@ final class RegistryClient {
                     return read(status, response.body(), path, missing, usable);
                 }
                 trouble = "HTTP status " + status;
-            } catch (IOException nobody) {
-                trouble = nobody.getClass().getSimpleName()
-                        + (nobody.getMessage() == null ? "" : " (" + nobody.getMessage() + ")");
+            } catch (IOException unreachable) {
+                trouble = unreachable.getClass().getSimpleName()
+                        + (unreachable.getMessage() == null ? "" : " (" + unreachable.getMessage() + ")");
             }
             if (patience.left() < TimeUnit.MILLISECONDS.toNanos(pause)) {
                 throw silent(patience, trouble);

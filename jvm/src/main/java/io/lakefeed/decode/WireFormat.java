@@ -30,7 +30,7 @@ final class WireFormat {
     }
 
     /** Returns a hint for the error of a value that is read without a header and begins like one with a header. */
-    static String told(byte[] record) {
+    static String described(byte[] record) {
         boolean framed = record.length > HEADER && record[0] == MAGIC && schemaId(record) > 0;
         return framed ? "; it begins as values of a schema registry do, with schema id " + schemaId(record) : "";
     }

@@ -16,7 +16,7 @@ public final class BulkFailure extends RuntimeException {
         AWAY
     }
 
-    BulkFailure(Kind kind, String told) {
-        super("lakefeed bulk [" + kind + "]: " + told.replaceAll("\\s+", " "));
+    BulkFailure(Kind kind, String described) {
+        super("lakefeed bulk [" + kind + "]: " + described.replaceAll("\\s+", " "));
     }
 }

@@ -78,7 +78,7 @@ final class BulkWriter {
             document = answer.statusCode() == 200 ? JSON.readTree(answer.body()) : null;
         } catch (IOException away) {
             // An interrupted answer too: its actions are written again.
-            return new Sent(actions, told(away));
+            return new Sent(actions, described(away));
         } catch (InterruptedException killed) {
             throw interrupted(killed);
         }
@@ -116,14 +116,14 @@ final class BulkWriter {
                 continue;
             }
             Action action = actions.get(index);
-            String told = named(action) + reason(item);
+            String described = named(action) + reason(item);
             if (PASSING.contains(status)) {
                 again.add(action);
-                reason = told;
+                reason = described;
             } else if (status == 409) {
-                throw new BulkFailure(Kind.STALE, told);
+                throw new BulkFailure(Kind.STALE, described);
             } else {
-                throw new BulkFailure(status == 403 ? Kind.DENIED : Kind.REFUSED, told);
+                throw new BulkFailure(status == 403 ? Kind.DENIED : Kind.REFUSED, described);
             }
         }
         return new Sent(again, reason);
@@ -176,7 +176,7 @@ final class BulkWriter {
                 .replaceAll("(?si)\\b(value|date field|string)( |: )(\\[.*\\]|\\(.*\\)|'.*'|\".*\")", "$1 …");
     }
 
-    private static String told(IOException away) {
+    private static String described(IOException away) {
         return away.getMessage() == null ? away.getClass().getSimpleName() : away.getMessage();
     }
 

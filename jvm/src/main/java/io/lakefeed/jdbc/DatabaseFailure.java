@@ -7,11 +7,11 @@ public final class DatabaseFailure extends RuntimeException {
     private static final long serialVersionUID = 1L;
 
     DatabaseFailure(SQLException failed) {
-        super("lakefeed database [" + failed.getSQLState() + " " + failed.getErrorCode() + "]: " + told(failed), failed);
+        super("lakefeed database [" + failed.getSQLState() + " " + failed.getErrorCode() + "]: " + described(failed), failed);
     }
 
     /** Returns the text of the exception behind a batch's, which says more. */
-    private static String told(SQLException failed) {
+    private static String described(SQLException failed) {
         SQLException last = failed;
         while (last.getNextException() != null && last.getNextException() != last) {
             last = last.getNextException();

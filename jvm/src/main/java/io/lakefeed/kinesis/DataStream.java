@@ -65,11 +65,11 @@ final class DataStream {
      * same name.
      */
     Summary summary() {
-        StreamDescriptionSummary told = asked(() -> connection.client()
+        StreamDescriptionSummary described = asked(() -> connection.client()
                 .describeStreamSummary(request -> request.streamName(connection.stream()))
                 .streamDescriptionSummary());
-        Instant created = told.streamCreationTimestamp();
-        return new Summary(String.valueOf(created), TimeUnit.HOURS.toMillis(told.retentionPeriodHours()));
+        Instant created = described.streamCreationTimestamp();
+        return new Summary(String.valueOf(created), TimeUnit.HOURS.toMillis(described.retentionPeriodHours()));
     }
 
     /** Returns all shards that have or may have records. */

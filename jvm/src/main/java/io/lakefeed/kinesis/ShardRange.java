@@ -94,8 +94,8 @@ record ShardRange(StreamConnection connection, int shard, long at, String mark, 
             }
         }
 
-        private StreamFailure lost(String told) {
-            return StreamFailure.lost("of the records that were planned for a batch " + told + " (" + range + ")");
+        private StreamFailure lost(String described) {
+            return StreamFailure.lost("of the records that were planned for a batch " + described + " (" + range + ")");
         }
 
         @Override

@@ -13,7 +13,7 @@ final class ShardWalk {
     private final Mark begun;
     private final ShardCursor cursor;
     private StreamOffset.At at;
-    private StreamOffset.At told;
+    private StreamOffset.At reported;
     private boolean done;
 
     ShardWalk(DataStream stream, int shard, StreamOffset.At from, Retention retention) {
@@ -21,7 +21,7 @@ final class ShardWalk {
         this.retention = retention;
         this.begun = from.mark();
         this.at = from;
-        this.told = from;
+        this.reported = from;
         this.cursor = new ShardCursor(stream, shard, from.mark());
     }
 
@@ -61,7 +61,7 @@ final class ShardWalk {
             long asked = System.currentTimeMillis();
             ShardCursor.Page page = cursor.next(end - at.at());
             String lost = retention.lost(shard, begun, cursor);
-            if (lost != null && at.equals(told)) {
+            if (lost != null && at.equals(reported)) {
                 throw StreamFailure.lost(lost);
             }
             List<Record> records = page.records();

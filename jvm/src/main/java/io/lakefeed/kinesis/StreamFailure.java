@@ -9,7 +9,7 @@ public final class StreamFailure extends RuntimeException {
     }
 
     /** Creates the failure for unread records that are lost, or may be. */
-    static StreamFailure lost(String told) {
-        return new StreamFailure("Kinesis has lost records: " + told, null);
+    static StreamFailure lost(String described) {
+        return new StreamFailure("Kinesis has lost records: " + described, null);
     }
 }

@@ -24,8 +24,8 @@ public final class StreamState {
         DataStream stream = new DataStream(StreamConnection.of(options));
         DataStream.Summary summary = stream.summary();
         Retention retention = new Retention(summary.retentionMs());
-        ObjectNode told = JsonNodeFactory.instance.objectNode().put("id", summary.id());
-        ObjectNode shards = told.putObject("shards");
+        ObjectNode described = JsonNodeFactory.instance.objectNode().put("id", summary.id());
+        ObjectNode shards = described.putObject("shards");
         List<DataStream.Shard> listed = stream.shards();
         listed.forEach(each -> shards.putNull(String.valueOf(each.number())));
         if (offset != null) {
@@ -38,7 +38,7 @@ public final class StreamState {
                 }
             });
         }
-        return told.toString();
+        return described.toString();
     }
 
     private static String lost(DataStream stream, int number, Mark mark, Retention retention) {

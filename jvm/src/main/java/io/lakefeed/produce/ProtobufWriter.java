@@ -267,7 +267,7 @@ final class ProtobufWriter {
     }
 
     private static SchemaException misfit(Field field, DataType type) {
-        String wanted = field.message() == null ? field.type().wordOf() : field.message().fullName();
-        return new SchemaException("field " + field.name() + ": " + type.simpleString() + " cannot become " + wanted);
+        String required = field.message() == null ? field.type().wordOf() : field.message().fullName();
+        return new SchemaException("field " + field.name() + ": " + type.simpleString() + " cannot become " + required);
     }
 }

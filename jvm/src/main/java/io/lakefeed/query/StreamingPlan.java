@@ -220,13 +220,13 @@ public final class StreamingPlan {
     }
 
     /** Returns the definition of a computed column, such as a window: {@code (hittime; 600000000, 300000000)}. */
-    private static String definition(Attribute wanted, LogicalPlan plan) {
+    private static String definition(Attribute required, LogicalPlan plan) {
         Set<String> columns = new LinkedHashSet<>();
         Set<String> literals = new LinkedHashSet<>();
         plan.foreach(node -> {
             if (node instanceof Project project) {
                 for (NamedExpression each : CollectionConverters.asJava(project.projectList())) {
-                    if (each instanceof Alias alias && alias.exprId().equals(wanted.exprId())) {
+                    if (each instanceof Alias alias && alias.exprId().equals(required.exprId())) {
                         leaves(alias.child(), columns, literals);
                     }
                 }
@@ -234,7 +234,7 @@ public final class StreamingPlan {
             if (node instanceof Expand expand) {
                 List<Attribute> output = CollectionConverters.asJava(expand.output());
                 for (int at = 0; at < output.size(); at++) {
-                    if (output.get(at).exprId().equals(wanted.exprId())) {
+                    if (output.get(at).exprId().equals(required.exprId())) {
                         for (var projection : CollectionConverters.asJava(expand.projections())) {
                             leaves(projection.apply(at), columns, literals);
                         }

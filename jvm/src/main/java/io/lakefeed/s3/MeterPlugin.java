@@ -62,7 +62,7 @@ public final class MeterPlugin implements SparkPlugin {
     private static final class Teller implements ExecutorPlugin {
         private PluginContext context;
         private ScheduledExecutorService schedule;
-        private List<RequestCount> told = List.of();
+        private List<RequestCount> reported = List.of();
 
         @Override
         public void init(PluginContext context, Map<String, String> extra) {
@@ -101,12 +101,12 @@ public final class MeterPlugin implements SparkPlugin {
                 return;
             }
             List<RequestCount> now = new ArrayList<>(RequestMeter.own());
-            if (now.equals(told)) {
+            if (now.equals(reported)) {
                 return;
             }
             try {
                 context.send(new Said(context.executorID(), now));
-                told = now;
+                reported = now;
             } catch (IOException | RuntimeException unreachable) {
                 // The next message has all counts again.
                 LOG.debug("The counts of S3 requests did not reach the driver.", unreachable);

@@ -44,7 +44,7 @@ public final class PartitionFilter {
         }
         try {
             return Expressions.equal(term(field.transform().toString(), column), parsed(type, value));
-        } catch (UnsupportedOperationException | IllegalArgumentException | DateTimeException untold) {
+        } catch (UnsupportedOperationException | IllegalArgumentException | DateTimeException notComparable) {
             return Expressions.alwaysTrue();
         }
     }

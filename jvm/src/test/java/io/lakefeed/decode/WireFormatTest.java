@@ -31,6 +31,6 @@ class WireFormatTest {
     @CsvSource({"000000000141, true", "0000000001, false", "000000000041, false", "00ffffffff41, false", "7b0000000141, false",
         "00, false"})
     void isRecognisedWhereItIsNotExpected(String hex, boolean recognised) {
-        assertEquals(recognised, !WireFormat.told(bytes(hex)).isEmpty());
+        assertEquals(recognised, !WireFormat.described(bytes(hex)).isEmpty());
     }
 }

@@ -1,0 +1,89 @@
+"""Find words that the glossary of CONTRIBUTING.md replaces: part of ``make lint``.
+
+The table below "## Words" in CONTRIBUTING.md is the list. Its first column has the words to avoid, in backticks. An
+underscore counts as a space, so names of functions and tests are checked too.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+GLOSSARY = ROOT / "CONTRIBUTING.md"
+CHECKED = (".java", ".md", ".py", ".toml", ".yaml", ".yml", "Makefile")
+OWN = ("tools/check_words.py", "tests/unit/project/test_check_words.py")
+
+# Values that programs read or that other software gives: they must stay as they are.
+STORED = (
+    '"goes on"',  # lakefeed plan --output json: kind
+    "`goes on`",
+    "make anew",  # lakefeed plan --output json: checkpoint.action
+    "is_laid_out_anew",  # lakefeed plan --output json: tables
+    "each.checkpoint.told",  # lakefeed plan --output json: checkpoint.told
+    "told: str",
+    "told: one sentence",
+    "told=f",
+    "told=message",
+    '"untold"',  # lakefeed verify --output json: kind of a finding
+    "`untold`",
+    '"nobody"',  # a user of the operating system, and a login that does not exist
+    "`nobody`",
+    "=nobody",
+    "nobody-knows-it",
+)
+
+
+def words(glossary: str) -> list[str]:
+    """Return the words to avoid from the text of CONTRIBUTING.md."""
+    _, found, rest = glossary.partition("\n## Words\n")
+    rows = re.findall(r"^\| (`.+?) \|", rest.partition("\n## ")[0], flags=re.MULTILINE)
+    avoided = [word for row in rows for word in re.findall(r"`([^`]+)`", row)]
+    if not found or not avoided:
+        raise SystemExit('CONTRIBUTING.md has no table of words below "## Words"')
+    return avoided
+
+
+def pattern(avoided: list[str]) -> re.Pattern[str]:
+    """Build the expression that finds a whole word or phrase, in prose and within names."""
+    phrases = "|".join(re.escape(word).replace(r"\ ", "[ _]") for word in sorted(avoided, key=len, reverse=True))
+    return re.compile(rf"(?<![a-z])(?:{phrases})(?![a-z])", re.IGNORECASE)
+
+
+def uses(text: str, avoided: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    """Yield the line number and the word of each use in a text."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        for stored in STORED:
+            line = line.replace(stored, "")
+        yield from ((number, match.group()) for match in avoided.finditer(line))
+
+
+def prose(path: Path) -> str:
+    """Read a file; without the glossary itself, which has to name the words."""
+    text = path.read_text(encoding="utf-8")
+    if path != GLOSSARY:
+        return text
+    before, heading, rest = text.partition("\n## Words\n")
+    table, _, after = rest.partition("\n## ")
+    return before + heading + "\n" * table.count("\n") + after
+
+
+def main() -> int:
+    """Print each use with its file and line; return 1 if there are any."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    avoided = pattern(words(GLOSSARY.read_text(encoding="utf-8")))
+    found = [
+        f"{name}:{number}: {word!r}: see the words in CONTRIBUTING.md"
+        for name in listed.splitlines()
+        if name.endswith(CHECKED) and (path := ROOT / name).is_file() and name not in OWN
+        for number, word in uses(prose(path), avoided)
+    ]
+    print("\n".join(found) or "words: none to avoid are used")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
