@@ -90,7 +90,7 @@ class OneOf(Model):
 
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
-        """Return what to report of a kind that nobody has registered, and a hint; None for the usual message."""
+        """Return what to report of a kind that no one has registered, and a hint; None for the usual message."""
         return None
 
     @model_validator(mode="before")

@@ -92,7 +92,7 @@ class Sink(RowSink, MovableSink, Protocol):
 
 
 class SchemaPlanner(Protocol):
-    """What tells how a start would change the columns of a sink."""
+    """What says how a start would change the columns of a sink."""
 
     def recorded_schema(self) -> Recorded | None:
         """The reader's schema that the sink remembers."""
