@@ -1,0 +1,19 @@
+"""A path of a test says what is tested: unit tests mirror the package, and helpers are in ``tests/support``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_each_folder_of_unit_tests_is_one_of_the_package() -> None:
+    unit = ROOT / "tests" / "unit"
+    folders = {path.parent.relative_to(unit) for path in unit.rglob("test_*.py")} - {Path("project")}
+    assert {folder for folder in folders if not (ROOT / "src" / "lakefeed" / folder).is_dir()} == set()
+
+
+def test_helpers_are_in_support() -> None:
+    files = {path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("*.py")}
+    helpers = {path for path in files if not path.name.startswith("test_") and path.name != "conftest.py"}
+    assert {path for path in helpers if path.parts[0] != "support"} == set()
