@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.config.failures import seconds_of
+from lakefeed.config.durations import seconds_of
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.reading import health

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
+from pydantic_core import core_schema
 
 from lakefeed.errors import ConfigError
 
@@ -55,24 +56,38 @@ def complain(complaints: Iterable[Complaint]) -> None:
         raise Complaints(found)
 
 
-def readable(parse: Callable[[str], object]) -> Callable[[Any], Any]:
-    """A validator of lists of texts, which complains of each entry that cannot be read.
+class ParsedText:
+    """A value that the file writes as a text, and that the models keep parsed.
 
-    Args:
-        parse: reads one; raises ValueError.
+    A subclass is a frozen dataclass, and its ``str`` is a text that ``parse`` reads as the same value.
     """
 
-    def each(items: Any) -> Any:
-        complaints = []
-        for index, item in entries(items):
-            try:
-                parse(str(item))
-            except ValueError as error:
-                complaints.append(Complaint(key=index, what=str(error)))
-        complain(complaints)
-        return items
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read the text of one value.
 
-    return each
+        Raises:
+            ValueError: the text has another form.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        """Take a value, or a text that is parsed; JSON and its schema have the text."""
+        parsed = core_schema.no_info_after_validator_function(cls._parsed, core_schema.str_schema())
+        return core_schema.json_or_python_schema(
+            json_schema=parsed,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), parsed]),
+            serialization=core_schema.to_string_ser_schema(),
+        )
+
+    @classmethod
+    def _parsed(cls, text: str) -> Self:
+        try:
+            return cls.parse(text)
+        except ValueError as error:
+            # Without the setting's name before it, which an item of a list does not have.
+            raise Complaints([Complaint(what=str(error))]) from None
 
 
 class OneOf(Model):

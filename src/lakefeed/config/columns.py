@@ -13,9 +13,7 @@ from lakefeed.config.blocks import PipelineBlocks, SinkChoice
 from lakefeed.config.ddl import columns_of_ddl
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.keyed import DELETED
-from lakefeed.config.partitions import PartitionTransform
 from lakefeed.config.problem import Problem
-from lakefeed.config.sorting import SortColumn
 
 MAX_FILE_BYTES = 10 << 20
 
@@ -95,11 +93,9 @@ def _before_the_transform(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
 def _of_sink(place: str, sink: SinkChoice) -> Iterator[tuple[str, str]]:
     """Each setting of a sink that names a column, and the column."""
     block, at = sink.chosen, f"{place}.{sink.kind}"
-    for index, text in enumerate(getattr(block, "partition_by", ())):
-        column = PartitionTransform.parse(text).column.partition(".")[0] if sink.iceberg is not None else text
-        yield f"{at}.partition_by.{index}", column
-    for index, text in enumerate(getattr(block, "sort_by", ())):
-        yield f"{at}.sort_by.{index}", SortColumn.parse(text).column.partition(".")[0]
+    for name in ("partition_by", "sort_by"):
+        for index, by in enumerate(getattr(block, name, ())):
+            yield f"{at}.{name}.{index}", by if isinstance(by, str) else by.column.partition(".")[0]
     for name in ("keys", "order_by"):
         yield from ((f"{at}.{name}.{index}", column) for index, column in enumerate(getattr(block, name, ())))
     if sink.kafka is not None:

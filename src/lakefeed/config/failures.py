@@ -2,46 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from lakefeed.config.base import Model, OneOf
+from lakefeed.config.durations import Period
 from lakefeed.config.names import TableTemplate, TopicName
 from lakefeed.config.sql import Sql
-
-DURATION = re.compile(r"\s*(\d{1,9})\s*(second|minute|hour|day)s?\s*", re.ASCII)
-LONGEST_SECONDS = 100 * 366 * 86_400
-"""A century: what is longer does not fit Spark's and Iceberg's numbers once it is in microseconds."""
-SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
-
-
-def seconds_of(duration: str) -> int:
-    """``1 hour`` as 3600.
-
-    Raises:
-        ValueError: if it is no duration.
-    """
-    match = DURATION.fullmatch(duration)
-    if match is None:
-        raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
-    seconds = int(match[1]) * SECONDS[match[2]]
-    if seconds > LONGEST_SECONDS:
-        raise ValueError("a duration is 100 years at most")
-    return seconds
-
-
-def positive(duration: str) -> str:
-    """A duration as it is written.
-
-    Raises:
-        ValueError: if it is none, or no time at all.
-    """
-    if seconds_of(duration) == 0:
-        raise ValueError("a duration of 1 second at least is required")
-    return duration
-
 
 Accept = Literal["same_record", "resolvable", "any"]
 
@@ -85,12 +53,7 @@ class Bounds(Model):
 class WindowBudget(Bounds):
     """Bounds over the batches of a time."""
 
-    duration: str = Field("1 hour", description="How far it looks back: '<n> seconds|minutes|hours|days'.")
-
-    @field_validator("duration")
-    @classmethod
-    def _duration(cls, duration: str) -> str:
-        return positive(duration)
+    duration: Period = Field("1 hour", description="How far it looks back: '<n> seconds|minutes|hours|days'.")
 
     @model_validator(mode="after")
     def _a_bound(self) -> WindowBudget:

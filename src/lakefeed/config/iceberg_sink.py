@@ -11,9 +11,9 @@ from lakefeed.config.base import complain
 from lakefeed.config.capabilities import SNAPSHOTS, Capabilities, StoredFiles
 from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.names import TableTemplate, catalog_of
-from lakefeed.config.partitions import PartitionTransforms
+from lakefeed.config.partitions import PartitionTransform
 from lakefeed.config.sinks import MODES, SinkConfig
-from lakefeed.config.sorting import SortOrder
+from lakefeed.config.sorting import SortColumn
 from lakefeed.config.transform import OutputMode
 
 
@@ -23,12 +23,12 @@ class IcebergSinkConfig(SinkConfig):
     table: TableTemplate = Field(
         description="catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."
     )
-    partition_by: PartitionTransforms = Field(
+    partition_by: list[PartitionTransform] = Field(
         default_factory=list,
         description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
         "truncate(n, column).",
     )
-    sort_by: SortOrder = Field(
+    sort_by: list[SortColumn] = Field(
         default_factory=list,
         description="Order of the rows in each file: column, column desc, column desc nulls first. If partition_by or "
         "sort_by change here, the table's new files follow at the next start.",

@@ -8,11 +8,10 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Model, complain, entries
-from lakefeed.config.failures import seconds_of
+from lakefeed.config.durations import Period, seconds_of
 from lakefeed.config.kafka_options import consumer_complaints
 from lakefeed.config.names import TOPIC, Bound, Brokers
 from lakefeed.config.secrets import Scalar
-from lakefeed.config.upkeep import Period
 
 
 class KafkaSource(Model):

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Self
 
-from pydantic import BeforeValidator
-
-from lakefeed.config.base import Model, readable
+from lakefeed.config.base import ParsedText
 from lakefeed.config.names import Identifier
 
 
-class SortColumn(Model):
-    """A column that files are sorted by, which lets readers skip more of them."""
+@dataclass(frozen=True, kw_only=True)
+class SortColumn(ParsedText):
+    """A column that files are sorted by, so that readers can skip more of them."""
 
     column: str
     descending: bool = False
     nulls_first: bool = True
 
     @classmethod
-    def parse(cls, text: str) -> SortColumn:
-        """Reads ``at``, ``at desc`` or ``at desc nulls first``; nulls are the smallest where it is not said.
+    def parse(cls, text: str) -> Self:
+        """Read ``at``, ``at desc`` or ``at desc nulls first``; by default nulls are the smallest values.
 
         Raises:
-            ValueError: if the text is none of these.
+            ValueError: the text is none of these.
         """
         name = rf"({Identifier}(?:\.{Identifier})*)"
         match = re.fullmatch(rf"\s*{name}(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", text, re.IGNORECASE)
@@ -33,5 +33,5 @@ class SortColumn(Model):
         nulls_first = match[3].lower() == "first" if match[3] else not descending
         return cls(column=match[1], descending=descending, nulls_first=nulls_first)
 
-
-SortOrder = Annotated[list[str], BeforeValidator(readable(SortColumn.parse))]
+    def __str__(self) -> str:
+        return f"{self.column} {'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"

@@ -6,7 +6,7 @@ import re
 from typing import Any, TypeVar
 
 from lakefeed.config.blocks import PipelineBlocks
-from lakefeed.config.failures import seconds_of
+from lakefeed.config.durations import seconds_of
 from lakefeed.config.keyed import in_sink
 from lakefeed.config.many import OneTable, OnFailure, Tables
 from lakefeed.config.names import table_of

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints, Model
 from lakefeed.config.ddl import Ddl
-from lakefeed.config.failures import seconds_of
+from lakefeed.config.durations import Duration
 from lakefeed.config.names import Identifier
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sql import Sql
@@ -22,13 +22,7 @@ class Watermark(Model):
     """How late rows may be by their own time. What is later still is left out of windows that are closed."""
 
     column: str = Field(description="The rows' own time (event time), a timestamp.")
-    delay: str = Field(description="How late they may be: '<n> seconds|minutes|hours|days'.")
-
-    @field_validator("delay")
-    @classmethod
-    def _duration(cls, delay: str) -> str:
-        seconds_of(delay)
-        return delay
+    delay: Duration = Field(description="How late they may be: '<n> seconds|minutes|hours|days'.")
 
 
 class StaticTable(Model):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from lakefeed.config.durations import parse_seconds
 
 AVAILABLE_NOW = "available-now"
 REAL_TIME = "real-time"
@@ -10,9 +10,8 @@ INTERVAL = "1 minute"
 """Between two notes of how far a real-time query has come."""
 LEAST_SECONDS = 5
 """Spark's ``spark.sql.streaming.realTimeMode.minBatchDuration``."""
-_TIME = re.compile(r"\s*(\d{1,9})\s*(second|minute|hour)s?\s*", re.ASCII)
 LONGEST_SECONDS = 366 * 86_400
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600}
+_UNITS = ("second", "minute", "hour")
 
 
 def known(trigger: str) -> str:
@@ -24,11 +23,11 @@ def known(trigger: str) -> str:
     interval = interval_of(trigger)
     if trigger == AVAILABLE_NOW:
         return trigger
-    if not (found := _TIME.fullmatch(trigger if interval is None else interval)):
+    seconds = parse_seconds(trigger if interval is None else interval, units=_UNITS)
+    if seconds is None:
         raise ValueError(
             f"a trigger is '<n> seconds|minutes|hours', '{AVAILABLE_NOW}', '{REAL_TIME}' or '{REAL_TIME}, <n> seconds'"
         )
-    seconds = int(found[1]) * _SECONDS[found[2]]
     if seconds > LONGEST_SECONDS:
         raise ValueError("a trigger is a year at most")
     if interval is not None and seconds < LEAST_SECONDS:

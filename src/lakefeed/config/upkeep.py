@@ -8,16 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from lakefeed.config.base import Model
-from lakefeed.config.failures import positive, seconds_of
+from lakefeed.config.durations import Duration, Period, seconds_of
 
 Step = Literal["compact", "manifests", "expire", "orphans"]
 STEPS: tuple[Step, ...] = ("compact", "manifests", "expire", "orphans")
 DAY = 86_400
-
-
-def _duration(text: str) -> str:
-    seconds_of(text)
-    return text
 
 
 def _time_of_day(text: str) -> str:
@@ -30,11 +25,6 @@ def _a_day_at_least(text: str) -> str:
     if seconds_of(text) < DAY:
         raise ValueError("younger than 1 day it can be the file of a batch that is not committed yet")
     return text
-
-
-Duration = Annotated[str, AfterValidator(_duration)]
-Period = Annotated[str, AfterValidator(positive)]
-"""A duration of 1 second at least: how often something happens."""
 
 
 class Compact(Model):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from lakefeed.config.failures import ErrorBudget, seconds_of
+from lakefeed.config.durations import seconds_of
+from lakefeed.config.failures import ErrorBudget
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from lakefeed.config.failures import seconds_of
+from lakefeed.config.durations import seconds_of
 from lakefeed.config.upkeep import Compact, Expire, Manifests, Orphans, Step, Upkeep
 from lakefeed.maintenance.table_stats import Ancestor, Health, Partition
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from lakefeed.config.base import Complaints, OneOf
+from lakefeed.config.base import Complaints, OneOf, ParsedText
 
 Place = tuple[str | int, ...]
 
@@ -32,6 +32,8 @@ def members(annotation: Any) -> tuple[Any, ...]:
         return members(typing.get_args(annotation)[0])
     if origin in (typing.Union, types.UnionType):
         return tuple(each for part in typing.get_args(annotation) if part is not type(None) for each in members(part))
+    if isinstance(annotation, type) and issubclass(annotation, ParsedText):
+        return (str,)
     return (annotation,)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.record_counts import ISOLATION
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.config.failures import seconds_of
+from lakefeed.config.durations import seconds_of
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.topic_tables import at_once, on_failure, retry_seconds
 from lakefeed.config.triggers import AVAILABLE_NOW

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakefeed.clients.iceberg.sql import quoted
@@ -54,11 +54,7 @@ class Layout:
     @classmethod
     def of_sink(cls, sink: IcebergSinkConfig) -> Layout:
         """The layout that a pipeline file requests."""
-        transforms = map(PartitionTransform.parse, sink.partition_by)
-        return cls(
-            tuple((each.column, _text(each)) for each in transforms),
-            tuple(SortColumn.parse(text) for text in sink.sort_by),
-        )
+        return cls(tuple((each.column, _text(each)) for each in sink.partition_by), tuple(sink.sort_by))
 
     def renamed(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> Layout:
         """The same after columns have got other names, one after the other: path and new last name of each."""
@@ -72,7 +68,7 @@ class Layout:
 
         return Layout(
             tuple((now(column), transform) for column, transform in self.partitions),
-            tuple(each.model_copy(update={"column": now(each.column)}) for each in self.order),
+            tuple(replace(each, column=now(each.column)) for each in self.order),
         )
 
 

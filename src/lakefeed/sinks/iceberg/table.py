@@ -101,7 +101,7 @@ class IcebergTable(BaseSink):
             statements: tuple[str, ...] = creation(
                 self._sink.table,
                 columns=columns_sql(rows),
-                partitioned_by=", ".join(_ddl(PartitionTransform.parse(text)) for text in self._sink.partition_by),
+                partitioned_by=", ".join(_ddl(each) for each in self._sink.partition_by),
                 properties={**self._sink.properties, CREATED_BY: self._feed, **remembered},
             )
             laid_out = self._laid_out(have=layout.Layout(partitions=want.partitions), want=want)
@@ -220,7 +220,7 @@ class IcebergTable(BaseSink):
         from pyspark.sql.types import DecimalType
 
         columns = self._spark.table(self._sink.table).schema
-        for transform in map(PartitionTransform.parse, self._sink.partition_by):
+        for transform in self._sink.partition_by:
             column, own = find(columns, transform.column), find(rows, transform.column)
             if transform.name != "truncate" or column is None or own is None:
                 continue
@@ -243,8 +243,7 @@ class IcebergTable(BaseSink):
         return files
 
     def _check_partition_columns(self, schema: StructType) -> None:
-        for text in self._sink.partition_by:
-            column = PartitionTransform.parse(text).column
+        for column in (transform.column for transform in self._sink.partition_by):
             if find(schema, column.split(".")[0]) is None:
                 raise ConfigError(
                     f"partition_by names the column '{column}', which the rows do not have",
