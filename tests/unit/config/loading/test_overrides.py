@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.partitions import PartitionTransform
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
 
 
@@ -32,7 +33,7 @@ def value(config: PipelineConfig | None, path: str) -> object:
         (["source.kafka.topics=null", "source.kafka.topics_pattern=t.*", "decode=raw"], "source/kafka/topics", None),
         (["source.kafka.options.kafka.max.poll.records=7"], "source/kafka/options/kafka.max.poll.records", 7),
         (["spark.spark.sql.shuffle.partitions=4"], "spark/spark.sql.shuffle.partitions", 4),
-        (["sink.iceberg.partition_by.0=days(a)"], "sink/iceberg/partition_by", ["days(a)"]),
+        (["sink.iceberg.partition_by.0=days(a)"], "sink/iceberg/partition_by/0", PartitionTransform.parse("days(a)")),
         (["decode.metadata=[key]"], "decode/metadata", ["key"]),
         (["decode.avro.registry.url=http://h"], "decode/avro/registry/url", "http://h"),
         (["decode.avro.registry.username=me"], "decode/avro/registry/url", "http://127.0.0.1:1"),
