@@ -1,4 +1,4 @@
-"""A run of the tests that is interrupted or killed leaves no process behind, the process that gets the signal."""
+"""A run of the tests that is interrupted or killed leaves no process behind, whichever process gets the signal."""
 
 from __future__ import annotations
 
