@@ -24,7 +24,7 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.stateful_batches import is_landed_unlogged, with_batch
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import decoded, rows
-from lakefeed.records.decode.resolve import decoding_of, key_spec_of, put_credentials
+from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
 from lakefeed.records.sources.source import batch_ranges, newest_per_key, query_id, read_batch, read_stream
 from lakefeed.records.sources.topic_ids import SourceTopics
 from lakefeed.records.transform.plan import QueryPlan
@@ -112,7 +112,9 @@ def read_topic(
         records = newest_per_key(records) if latest_per_key else records
     put_credentials(spark, how)
     values = decoded(
-        records, decoding_of(spark, how, source, accept=accept).spec, key=key_spec_of(spark, how, source, accept=accept)
+        records,
+        resolve_decoder(spark, how, source, accept=accept).spec,
+        key=key_spec_of(spark, how, source, accept=accept),
     )
     return rows(values, keep=list(how.metadata), on_null=how.on_null, on_bad_timestamp=how.on_bad_timestamp)
 

@@ -164,7 +164,7 @@ class _Order:
         from lakefeed.config.decoding import Decode
         from lakefeed.config.kafka_source import KafkaSource
         from lakefeed.operations.read import BatchRead
-        from lakefeed.records.decode import Policy
+        from lakefeed.records.decode import RecordPolicy
 
         if self.overrides or self.topic is not None:
             raise ConfigError("--set and --topic are for a pipeline file", where=self.source)
@@ -176,7 +176,7 @@ class _Order:
         )
         decode = validated(Decode, "--decode", **self._decode_block())
         start = partial(session, "lakefeed-read", master=self.master, log_file=self.log_file or log_path("read"))
-        policy = Policy(
+        policy = RecordPolicy(
             on_null="fail" if decode.on_null == "dead_letter" else decode.on_null,
             on_bad_timestamp=decode.on_bad_timestamp,
         )

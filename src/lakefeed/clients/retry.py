@@ -11,14 +11,14 @@ PAUSE_SECONDS = 1
 Done = TypeVar("Done")
 
 
-def patiently(
-    attempt: Callable[[], Done], *, passes: Callable[[Exception], bool], seconds: float = PATIENCE_SECONDS
+def retry_until(
+    attempt: Callable[[], Done], *, is_transient: Callable[[Exception], bool], seconds: float = PATIENCE_SECONDS
 ) -> Done:
     """Return what an attempt returns; retry while its error may pass.
 
     Args:
         attempt: must be safe to repeat.
-        passes: whether it may succeed a moment after this error.
+        is_transient: whether it may succeed a moment after this error.
         seconds: for how long, at most.
     """
     deadline = time.monotonic() + seconds
@@ -26,6 +26,6 @@ def patiently(
         try:
             return attempt()
         except Exception as error:
-            if not passes(error) or time.monotonic() > deadline:
+            if not is_transient(error) or time.monotonic() > deadline:
                 raise
         time.sleep(PAUSE_SECONDS)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.feed.row_builder import RowBuilder
-from lakefeed.records.decode import DecodeSpec, Expectation, Policy, Raw, decoded, rows
+from lakefeed.records.decode import DecodeSpec, Expectation, Raw, RecordPolicy, decoded, rows
 from lakefeed.records.decode.deletes import delete_rule
-from lakefeed.records.decode.resolve import Decoding, decoding_of, key_spec_of
+from lakefeed.records.decode.resolve import ResolvedDecoder, key_spec_of, resolve_decoder
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.transform.steps import Steps
 from lakefeed.sinks.protocol import RowSink
@@ -29,13 +29,13 @@ class FeedDecoder:
 
     def __init__(self, config: PipelineConfig) -> None:
         self._config = config
-        self._resolved: Decoding | None = None
+        self._resolved: ResolvedDecoder | None = None
 
     @cached_property
-    def policy(self) -> Policy:
+    def policy(self) -> RecordPolicy:
         """When a record is a row, is skipped, is a dead letter or stops the feed."""
         config = self._config
-        return Policy(
+        return RecordPolicy(
             on_error="fail" if config.dead_letters is None else "dead_letter",
             on_null="keep" if tombstones_delete(config) else config.decode.on_null,
             on_bad_timestamp=config.decode.on_bad_timestamp,
@@ -104,15 +104,15 @@ class FeedDecoder:
             return None
         return key_spec_of(spark, self._config.decode, source, accept=self._config.schema_.accept)
 
-    def _resolve(self, spark: SparkSession, sink: RowSink | None = None) -> Decoding:
+    def _resolve(self, spark: SparkSession, sink: RowSink | None = None) -> ResolvedDecoder:
         if self._resolved is None:
             config = self._config
             recorded = sink.recorded_schema() if sink is not None and config.decode.is_sampled else None
             sampled = recorded.schema if recorded else None
             source = config.source.numbered
             self._resolved = (
-                Decoding(spec=Raw())
+                ResolvedDecoder(spec=Raw())
                 if source is None
-                else decoding_of(spark, config.decode, source, sampled=sampled, accept=config.schema_.accept)
+                else resolve_decoder(spark, config.decode, source, sampled=sampled, accept=config.schema_.accept)
             )
         return self._resolved

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakefeed.ledger.outcomes import BatchOutcomes
-from lakefeed.records.decode import RECORD, DecodeSpec, Policy, decoded, judged
+from lakefeed.records.decode import RECORD, DecodeSpec, RecordPolicy, decoded, judged
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.schema.storable import Storable
 from lakefeed.records.transform.steps import Transformed, by_topic
@@ -35,7 +35,7 @@ class RowBuilder:
         self,
         schema: ReaderSchema,
         *,
-        policy: Policy,
+        policy: RecordPolicy,
         keep: tuple[str, ...],
         transform: Transformed,
         streams: Mapping[str, str] | None = None,

@@ -20,9 +20,9 @@ from lakefeed.feed.feed import Feed
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.records.decode import Policy
-from lakefeed.records.decode.resolve import decoding_of, key_spec_of, put_credentials
-from lakefeed.records.schema.evolution import Policy as OnChange
+from lakefeed.records.decode import RecordPolicy
+from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
+from lakefeed.records.schema.evolution import ChangePolicy as OnChange
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.sources.source import newest_per_key, read_batch
 from lakefeed.sinks.export import ConsoleResult, Target
@@ -88,7 +88,7 @@ class BatchRead:
     name: str
     source: KafkaSource
     decode: Decode
-    policy: Policy
+    policy: RecordPolicy
     on_change: OnChange = "evolve"
     accept: Accept = "same_record"
     transform: Callable[[DataFrame], DataFrame] = lambda rows: rows
@@ -151,7 +151,7 @@ class BatchRead:
 
     def _writer(self, spark: SparkSession, target: Target) -> BatchWriter:
         put_credentials(spark, self.decode)
-        decoding = decoding_of(spark, self.decode, self.source, accept=self.accept)
+        decoding = resolve_decoder(spark, self.decode, self.source, accept=self.accept)
         schema = ReaderSchema(
             decoding.spec,
             # Older records may well have another schema: that is no change that one could stop at.

@@ -26,7 +26,7 @@ from lakefeed.records.decode.verdict import (
     Expectation,
     OnBadTimestamp,
     OnNull,
-    Policy,
+    RecordPolicy,
     is_row_or_stops,
     judged,
 )
@@ -59,8 +59,8 @@ __all__ = [
     "OnNull",
     "PlainAvro",
     "PlainProtobuf",
-    "Policy",
     "Raw",
+    "RecordPolicy",
     "String",
     "decode_error_of",
     "decoded",
@@ -120,7 +120,7 @@ def rows(
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
         on_null: what a null value (a tombstone) does: ``fail`` stops the job, ``skip`` leaves the record out,
             ``keep`` makes it a row of nulls.
-        on_bad_timestamp: what a timestamp does that Spark cannot hold: see ``Policy``.
+        on_bad_timestamp: what a timestamp does that Spark cannot hold: see ``RecordPolicy``.
         keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
         envelope: what the values are wrapped in.
         deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
@@ -130,7 +130,7 @@ def rows(
             with the name of a metadata column.
     """
 
-    policy = Policy(on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes)
+    policy = RecordPolicy(on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes)
     verdicts = judged(decoded_records, policy, keep=keep)
     # In the filter, since that is never optimised away.
     return verdicts.filter(is_row_or_stops()).drop(RECORD)

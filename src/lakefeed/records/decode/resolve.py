@@ -41,7 +41,7 @@ NumberedSource = KafkaSource | KinesisSource
 
 
 @dataclass(frozen=True)
-class Decoding:
+class ResolvedDecoder:
     """What decodes a feed's values, as the registry knew it at one moment.
 
     Attributes:
@@ -57,14 +57,14 @@ class Decoding:
     writer_schema: Callable[[int], str] | None = None
 
 
-def decoding_of(
+def resolve_decoder(
     spark: SparkSession,
     decode: Decode,
     source: NumberedSource,
     *,
     sampled: str | None = None,
     accept: Accept = "same_record",
-) -> Decoding:
+) -> ResolvedDecoder:
     """What decodes the values of a source.
 
     Args:
@@ -82,25 +82,25 @@ def decoding_of(
         Unreachable: if the registry does not answer.
     """
     if sampled is not None and decode.json_ is not None and decode.is_sampled:
-        return Decoding(Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
+        return ResolvedDecoder(Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
     latest = _latest(decode, source, "value")
     spec = _pinned(_spec(spark, decode, source, latest), decode, source, "value", accept)
     registry = decode.registry
     if registry is None:
-        return Decoding(spec)
+        return ResolvedDecoder(spec)
     client = _client(registry)
     writer_schema: Callable[[int], str] = client.by_id
     if decode.protobuf is not None or decode.json_schema is not None:
         writer_schema = partial(_avro_schema, spark, client, decode.protobuf.message if decode.protobuf else None)
     if isinstance(spec, Registered) and spec.subjects:
         writer_schema = partial(_of_subjects, client, spec.subjects, writer_schema)
-    return Decoding(spec, latest.schema_id if latest else None, writer_schema)
+    return ResolvedDecoder(spec, latest.schema_id if latest else None, writer_schema)
 
 
 def key_spec_of(
     spark: SparkSession, decode: Decode, source: NumberedSource, *, accept: Accept = "same_record"
 ) -> DecodeSpec | None:
-    """What decodes the keys; None if they stay bytes. Errors are those of ``decoding_of``."""
+    """What decodes the keys; None if they stay bytes. Errors are those of ``resolve_decoder``."""
     if decode.key is None:
         return None
     key = decode.key

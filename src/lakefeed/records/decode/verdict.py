@@ -56,7 +56,7 @@ class Expectation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Policy:
+class RecordPolicy:
     """What becomes of records that are not as they should be.
 
     Attributes:
@@ -84,7 +84,7 @@ def metadata_column(name: str) -> str:
     return f"{METADATA_PREFIX}{name}"
 
 
-def judged(decoded_records: DataFrame, policy: Policy, *, keep: Sequence[str] = ()) -> DataFrame:
+def judged(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[str] = ()) -> DataFrame:
     """The fields of each value, the record's metadata where requested, and the column ``RECORD`` with the verdict.
 
     Args:
@@ -138,7 +138,7 @@ def is_row_or_stops() -> Column:
     return sf.when(verdict == STOP, stop).otherwise(verdict == ROW)
 
 
-def _error(policy: Policy, *, bad_timestamps: bool) -> Column:
+def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
     from pyspark.sql import functions as sf
 
     error = sf.col("decoded.error")
@@ -151,7 +151,7 @@ def _error(policy: Policy, *, bad_timestamps: bool) -> Column:
     return error
 
 
-def _verdict(rows: DataFrame, policy: Policy) -> tuple[Column, Column]:
+def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     """Why a record is no row (null if it is one, or is skipped), and what becomes of it."""
     from pyspark.sql import functions as sf
 

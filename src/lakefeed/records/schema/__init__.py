@@ -5,18 +5,18 @@ from __future__ import annotations
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.records.schema.ddl import statements
 from lakefeed.records.schema.differences import Change, renames
-from lakefeed.records.schema.evolution import Evolution, Policy, SchemaWarning
+from lakefeed.records.schema.evolution import ChangePolicy, Evolution, SchemaWarning
 from lakefeed.records.schema.fit import aligned
 from lakefeed.records.schema.history import Entry, History, read_history, read_ids, with_entries
 from lakefeed.records.schema.merge import Merge, merged
 
 __all__ = [
     "Change",
+    "ChangePolicy",
     "Entry",
     "Evolution",
     "History",
     "Merge",
-    "Policy",
     "SchemaWarning",
     "aligned",
     "merged",

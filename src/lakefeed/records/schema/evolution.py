@@ -13,7 +13,7 @@ from lakefeed.errors import SchemaChanged, SchemaIncompatible
 from lakefeed.records.schema.accept import refusal
 from lakefeed.records.schema.merge import Merge, merged
 
-Policy = Literal["evolve", "ignore", "fail"]
+ChangePolicy = Literal["evolve", "ignore", "fail"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class Evolution:
 
     def __init__(
         self,
-        policy: Policy,
+        policy: ChangePolicy,
         reader_schema: str,
         *,
         known_ids: Iterable[int] = (),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible, Unreachable
-from lakefeed.records.schema.evolution import Evolution, Policy
+from lakefeed.records.schema.evolution import ChangePolicy, Evolution
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.spec import ConfluentJson, DecodeSpec, Json
 
@@ -75,7 +75,7 @@ class ReaderSchema:
         self,
         spec: DecodeSpec,
         *,
-        policy: Policy = "evolve",
+        policy: ChangePolicy = "evolve",
         accept: Accept = "same_record",
         latest_id: int | None = None,
         writer_schema: Callable[[int], str] | None = None,

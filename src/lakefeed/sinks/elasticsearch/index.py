@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
+from lakefeed.clients.retry import PATIENCE_SECONDS, retry_until
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
@@ -192,7 +192,9 @@ class ElasticsearchIndex(BaseSink):
             def attempt() -> int:
                 return self._written(kept, counted, commit_id=commit_id, counts=counts)
 
-            return patiently(attempt, passes=lambda error: isinstance(error, Unreachable), seconds=self._patience)
+            return retry_until(
+                attempt, is_transient=lambda error: isinstance(error, Unreachable), seconds=self._patience
+            )
         finally:
             kept.unpersist()
 

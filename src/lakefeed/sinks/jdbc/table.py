@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.retry import PATIENCE_SECONDS, patiently
+from lakefeed.clients.retry import PATIENCE_SECONDS, retry_until
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
@@ -299,7 +299,7 @@ class JdbcTable(BaseSink):
             return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
 
         try:
-            return patiently(attempt, passes=passes, seconds=self._patience)
+            return retry_until(attempt, is_transient=passes, seconds=self._patience)
         except Exception as error:
             if (refusal := Refusal.of(error)) is None:
                 raise

@@ -10,7 +10,7 @@ import pytest
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.schema.accept import refusal
-from lakefeed.records.schema.evolution import Evolution, Policy
+from lakefeed.records.schema.evolution import ChangePolicy, Evolution
 from tests.unit.records.schema.test_merge import field, record
 
 TRIP = record(field("id", "long"), field("fare", "double"), name="Trip", namespace="nyc")
@@ -79,7 +79,7 @@ def test_no_record_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore", "fail"])
-def test_the_table_does_not_follow_a_foreign_schema(policy: Policy) -> None:
+def test_the_table_does_not_follow_a_foreign_schema(policy: ChangePolicy) -> None:
     """Under ``fail`` too: a misrouted record is no change of the schema, so it is judged as an unreadable one."""
     evolution = Evolution(policy, json.dumps(TRIP), known_ids=[1])
     assert evolution.meet(2, json.dumps(PAYMENT)) is None

@@ -7,14 +7,14 @@ import json
 import pytest
 
 from lakefeed.errors import SchemaChanged
-from lakefeed.records.schema.evolution import Evolution, Policy
+from lakefeed.records.schema.evolution import ChangePolicy, Evolution
 from tests.unit.records.schema.test_merge import field, record
 
 V1 = json.dumps(record(field("a", "int")))
 V2 = json.dumps(record(field("a", "int"), field("b")))
 V3 = json.dumps(record(field("a", "long"), field("b"), field("c")))
 MISFIT = json.dumps(record(field("a", "string")))
-POLICIES: list[Policy] = ["evolve", "ignore", "fail"]
+POLICIES: list[ChangePolicy] = ["evolve", "ignore", "fail"]
 
 
 def notes_of(evolution: Evolution) -> list[str]:
@@ -59,7 +59,7 @@ def test_fail_stops_and_stays_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore"])
-def test_a_writer_that_does_not_fit_is_remembered(policy: Policy) -> None:
+def test_a_writer_that_does_not_fit_is_remembered(policy: ChangePolicy) -> None:
     evolution = Evolution(policy, V1, known_ids=[1])
     assert evolution.meet(4, MISFIT) is None
     assert evolution.meet(4, MISFIT) is None
@@ -72,7 +72,7 @@ def test_a_writer_that_does_not_fit_is_remembered(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_reads_as_it_is_changes_nothing(policy: Policy) -> None:
+def test_what_reads_as_it_is_changes_nothing(policy: ChangePolicy) -> None:
     evolution = Evolution(policy, V1, known_ids=[1])
     assert evolution.meet(1, V3) is None
     assert evolution.meet(5, json.dumps(record(field("a", "int"), doc="the same"))) is None
