@@ -113,7 +113,8 @@ public final class ProtoDescriptor {
                         each.text(1),
                         each.messages(2).stream()
                                 .map(value -> new Value(value.text(1), (int) value.number(2, 0)))
-                                .toList()))
+                                .toList(),
+                        false))
                 .toList();
     }
 

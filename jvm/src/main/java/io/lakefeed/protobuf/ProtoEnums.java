@@ -43,7 +43,7 @@ final class ProtoEnums {
         checkEnum(name, values, features, line);
         scope.checkAlias(alias);
         scope.close();
-        return new Enum(name, values);
+        return new Enum(name, values, !features.openEnums());
     }
 
     private Value enumValue(ProtoScope around, ProtoScope scope) {

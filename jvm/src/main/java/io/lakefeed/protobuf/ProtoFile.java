@@ -35,8 +35,12 @@ public record ProtoFile(String packageName, List<String> imports, List<Message> 
         }
     }
 
-    /** An enum type. */
-    public record Enum(String name, List<Value> values) {}
+    /**
+     * An enum type.
+     *
+     * @param closed whether it has only the values of its schema; false for a compiled schema, which protoc has checked
+     */
+    public record Enum(String name, List<Value> values, boolean closed) {}
 
     /** One of an enum's values. */
     public record Value(String name, int number) {}

@@ -100,6 +100,10 @@ public final class ProtoMessage {
             return made(field, ProtoType.MESSAGE, presence, delimited, message, List.of());
         }
         if (found instanceof ProtoFile.Enum type) {
+            if (type.closed() && field.presence() == Presence.IMPLICIT && !isMapEntry()) {
+                throw new SchemaException(field.inMessage(fullName) + " has implicit presence and the closed enum "
+                        + type.name() + ": make one of the two explicit or open");
+            }
             if (isMapEntry() && !type.values().isEmpty() && type.values().get(0).number() != 0) {
                 throw new SchemaException(field.inMessage(fullName) + " is an enum in a map, whose first"
                         + " value has to be 0: add one");

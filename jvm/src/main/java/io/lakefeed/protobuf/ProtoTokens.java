@@ -30,6 +30,12 @@ final class ProtoTokens {
 
     ProtoTokens(String source) {
         this.source = source;
+        int end = source.indexOf('\0');
+        if (end >= 0) {
+            // protoc takes it for the end, also inside a comment.
+            line += (int) source.chars().limit(end).filter(c -> c == '\n').count();
+            throw wrong(line, "the text contains the character U+0000: remove it");
+        }
         if (source.startsWith("\uFEFF")) {
             scanned++;
         }
@@ -332,7 +338,7 @@ final class ProtoTokens {
                 scanned++;
                 return text.toString();
             }
-            if (c == '\n' || c == '\0') {
+            if (c == '\n') {
                 break;
             }
             text.append(c);

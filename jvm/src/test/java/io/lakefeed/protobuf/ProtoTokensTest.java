@@ -68,7 +68,7 @@ class ProtoTokensTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"/* a", "/*/", "/* /* */ */", "\u00e9", "a\0", "\u007f", "a \uFEFF", "'\\q'", "'\\u12'", "'\\x'",
+    @ValueSource(strings = {"/* a", "/*/", "/* /* */ */", "\u00e9", "a\0", "// \0", "/* \0 */", "\u007f", "a \uFEFF", "'\\q'", "'\\u12'", "'\\x'",
         "'\\U00110000'", "'a\0'"})
     void refuseWhatProtocRefuses(String text) {
         SchemaException wrong = assertThrows(SchemaException.class, () -> words(text));
