@@ -47,7 +47,6 @@ def assert_every_row_once(feed: Feed) -> None:
     assert len({(row["kafka_partition"], row["kafka_offset"]) for row in rows}) == ROWS
 
 
-@pytest.mark.quick
 def test_sigkill_in_mid_run_loses_and_doubles_nothing(topic: str, feed: Feed) -> None:
     run_it = arguments(topic, feed)
     dice = random.Random(20180208)

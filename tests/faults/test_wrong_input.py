@@ -58,7 +58,6 @@ def free_port() -> int:
     return port
 
 
-@pytest.mark.quick
 def test_an_unknown_option(ready: Feed) -> None:
     done = run(ready, triger="1 minute")
     assert_refused(done, 2, "unknown option 'triger'", "did you mean 'trigger'", f"{ready.name}.yaml:")

@@ -43,7 +43,6 @@ def ours(letter: Any) -> dict[str, str]:
     return {key: value.decode() for key, value in letter.headers()[-9:] if value is not None}
 
 
-@pytest.mark.quick
 def test_letters_are_whole_and_after_a_crash_only_the_missing_are_written(lake: SparkSession, feed: Feed) -> None:
     feed.create_topic(partitions=4)
     good = feed.avro(trips(0, 60))

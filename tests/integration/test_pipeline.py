@@ -14,6 +14,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.ledger.iceberg import Ledger
+from tests.support.cli import Running
 from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:
@@ -241,6 +242,19 @@ def test_a_stop_finishes_the_batch_and_returns(lake: SparkSession, feed: Feed, k
     pipeline.run(spark=lake, once=True)
     found = feed.rows() if kind == "iceberg" else [row.asDict() for row in lake.read.parquet(path).collect()]
     assert by_id(found) == trips(0, 2000)
+
+
+@pytest.mark.quick
+def test_a_killed_run_resumes_and_lands_each_record_once(lake: SparkSession, feed: Feed) -> None:
+    feed.create_topic()
+    feed.send(feed.avro(trips(0, 2000)))
+    blocks = {"source": kafka(feed, max_records_per_batch=100)}
+    run = Running(["run", feed.write_file(**blocks), "--once"], feed.environment, feed.folder / "run.log")
+    run.wait_until_it_says(": batch ", times=2)
+    run.kill()
+    assert 0 < len(feed.rows()) < 2000
+    feed.pipeline(**blocks).run(spark=lake, once=True)
+    assert by_id(feed.rows()) == trips(0, 2000)
 
 
 def delete(spark: SparkSession, location: str) -> bool:
