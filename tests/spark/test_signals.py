@@ -113,7 +113,8 @@ def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
 def test_a_jvm_ends_with_the_python_that_started_it_and_ignores_signals(tmp_path: Path) -> None:
     """SIGKILL leaves Python no time to end it."""
     start = (
-        "from lakefeed import driver_jvm; driver_jvm.start({'spark.driver.memory': '200m'}); print('up', flush=True)"
+        "from lakefeed.clients.spark import driver_jvm; "
+        "driver_jvm.start({'spark.driver.memory': '200m'}); print('up', flush=True)"
     )
     with child([sys.executable, "-c", f"{start}; import time; time.sleep(100)"], tmp_path / "log") as process:
         said_until(process, "up")
