@@ -93,9 +93,7 @@ class SinkChoice(OneOf):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _of_another_package(
-        cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
-    ) -> SinkChoice:
+    def _of_another_package(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
         """Read a block with a registered sink by a model that has a field for it."""
         names = [data] if isinstance(data, str) else list(data) if isinstance(data, dict) else []
         found = {
