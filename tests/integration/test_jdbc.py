@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from lakefeed.config.loading.load import read
 from lakefeed.config.problem import errors_of
 from lakefeed.errors import CheckpointMismatch, ConfigError, RecordsLost, RowsRefused
-from lakefeed.ledger.checkpoint_store import StoredFiles
+from lakefeed.ledger.checkpoint_store import StoredCheckpoint
 from lakefeed.operations.preflight.connect import preflight
 from tests.support.databases import DATABASES, server_of
 from tests.support.feed import Feed
@@ -42,7 +42,7 @@ def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: 
     first = pipeline.run(spark=lake, once=True)
     assert (first.rows, first.dead_letters) == (300, 1)
     feed.send(feed.avro(trips(200, start=300)))
-    files = StoredFiles(feed.checkpoint, s3=feed.connections.s3)
+    files = StoredCheckpoint(feed.checkpoint, s3=feed.connections.s3)
     assert files.names()
     notes: list[str] = []
     pipeline.feed.claim(lake).discard()

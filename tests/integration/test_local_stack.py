@@ -27,7 +27,7 @@ from lakefeed.clients.environment import running_stack_environment
 from lakefeed.clients.iceberg.reader import open_catalog
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, PortTaken, Unreachable
-from lakefeed.local import Endpoints, Stack, Step
+from lakefeed.local import Endpoints, Stack, StartStep
 from lakefeed.local.process import find_detached
 
 RIDE = '{"type": "record", "name": "Ride", "fields": [{"name": "miles", "type": "double"}]}'
@@ -161,7 +161,7 @@ def test_unknown_topics_are_not_made(own: Stack) -> None:
 @pytest.mark.quick
 def test_up_again_changes_nothing(own: Stack) -> None:
     pids = [pid_of(own, part.part) for part in own.status()]
-    steps: list[Step] = []
+    steps: list[StartStep] = []
     own.up(progress=steps.append)
     assert {step.state for step in steps} == {"already up"}
     assert [pid_of(own, part.part) for part in own.status()] == pids
@@ -178,7 +178,7 @@ def test_acknowledged_schema_survives_a_kill(own: Stack) -> None:
 
     states = {part.part: part.state for part in own.status()}
     assert states == {"kafka": "up", "registry": "died", "s3proxy": "up"}
-    steps: list[Step] = []
+    steps: list[StartStep] = []
     own.up(progress=steps.append)
     assert [step.part for step in steps if step.state == "ready"] == ["registry"]
 
@@ -210,7 +210,7 @@ def test_a_stopped_process_is_replaced(own: Stack) -> None:
     os.kill(frozen, signal.SIGSTOP)
     states = {part.part: part.state for part in own.status()}
     assert states["s3proxy"] == "not answering"
-    steps: list[Step] = []
+    steps: list[StartStep] = []
     own.up(progress=steps.append)
     assert [step.part for step in steps if step.state == "restarting"] == ["s3proxy"]
     assert pid_of(own, "s3proxy") != frozen
@@ -295,7 +295,7 @@ def test_remembered_port_taken_is_chosen_again(own: Stack) -> None:
     before = own.up()
     own.down()
     port = int(before.s3_endpoint.rpartition(":")[2])
-    steps: list[Step] = []
+    steps: list[StartStep] = []
     with socket.create_server(("127.0.0.1", port)):
         after = own.up(progress=steps.append)
     assert after.s3_endpoint != before.s3_endpoint

@@ -29,7 +29,7 @@ from lakefeed.ledger.iceberg import Ledger
 from lakefeed.local.home import Home
 from lakefeed.local.part import NotReady, Surroundings
 from lakefeed.local.ports import choose_free
-from lakefeed.local.registry import Registry
+from lakefeed.local.registry import RegistryServer
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.query import find, kinds
 from tests.support.broken import KINDS, broken
@@ -281,7 +281,7 @@ class OwnRegistry:
     def __init__(self, folder: Path) -> None:
         home = Home(folder / "registry-home")
         home.make()
-        self.part = Registry(
+        self.part = RegistryServer(
             Surroundings(
                 home=home,
                 ports={"registry": choose_free(avoid=())},

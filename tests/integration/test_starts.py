@@ -18,7 +18,7 @@ import lakefeed as lf
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import CheckpointMismatch, RecordsLost
 from lakefeed.ledger.checkpoint import OWNER_FILE
-from lakefeed.ledger.checkpoint_store import StoredFiles
+from lakefeed.ledger.checkpoint_store import StoredCheckpoint
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
 
@@ -202,7 +202,7 @@ def test_a_dataframe_with_state_resumes_what_an_older_version_landed(
     with monkeypatch.context() as older:
         older.setattr("lakefeed.dataframes.with_batch", lambda ranges, **_: ranges)
         land_rows(started, stateful=True)
-    names = StoredFiles(feed.checkpoint, s3=feed.connections.s3).names()
+    names = StoredCheckpoint(feed.checkpoint, s3=feed.connections.s3).names()
     last = max(int(name.removeprefix("commits/")) for name in names if re.fullmatch(r"commits/\d+", name))
     # As after a crash between the table's commit and the checkpoint's.
     started.delete(f"commits/{last}")

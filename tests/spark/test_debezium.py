@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.decode import RECORD, Expectation, Json, Raw, RecordPolicy, decoded, judged
+from lakefeed.records.decode import RECORD, Json, Raw, RecordPolicy, RowExpectation, decoded, judged
 from lakefeed.records.decode.deletes import DeleteRule
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def test_tombstones_have_the_key_of_their_record(
 def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark: SparkSession) -> None:
     spec = Json(schema="id BIGINT, city STRING, op STRING")
     values = [b'{"id": 1, "op": "d"}', b'{"id": 1, "op": "u"}']
-    expect = (Expectation("has_city", "city IS NOT NULL", "drop"),)
+    expect = (RowExpectation("has_city", "city IS NOT NULL", "drop"),)
     rule = DeleteRule(tombstones=False, columns=(("op", ("d", "x")),), keys=("id",))
     rows = judged(decoded(frame(spark, values), spec), RecordPolicy(expect=expect, deletes=rule))
     assert found(rows, f"{RECORD}.verdict", "lakefeed_deleted") == [(0, True), (2, False)]

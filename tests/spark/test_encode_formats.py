@@ -13,7 +13,7 @@ import pytest
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, Csv, Json, PlainProtobuf, decoded
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
-from lakefeed.records.decode.registry import Reference, SchemaText
+from lakefeed.records.decode.registry import ReferredSchema, SchemaText
 from lakefeed.records.encode.encode import Encoding, encoded, to_records
 from lakefeed.records.encode.settle import subject_name
 from tests.spark.test_decode_protobuf import FULL, same
@@ -67,7 +67,7 @@ def test_protobuf_of_a_given_schema_is_what_the_reference_library_reads(spark: S
         .select("decoded.value.*")
         .drop("folder", "extra")
     )
-    money = Reference(name="money.proto", text=MONEY, subject="money", version=1)
+    money = ReferredSchema(name="money.proto", text=MONEY, subject="money", version=1)
     schema = SchemaText(text=RICH, kind="PROTOBUF", references=(money,))
     with RegistryInAThread() as registry:
         registry.schemas[300] = {

@@ -15,7 +15,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.plan.plan import Plan
+from lakefeed.operations.plan.plan import RunPlan
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
 
@@ -69,7 +69,7 @@ class Planned:
             **blocks,
         )
 
-    def plan(self, pipeline: Pipeline) -> Plan:
+    def plan(self, pipeline: Pipeline) -> RunPlan:
         """The plan, which is proven to have changed nothing."""
         with self.unchanged():
             [found] = pipeline.plan(spark=self.lake).tables
@@ -120,7 +120,7 @@ class Planned:
             Topics(self.feed.stack.bootstrap_servers).list(),
         )
 
-    def assert_made_as_planned(self, found: Plan) -> None:
+    def assert_made_as_planned(self, found: RunPlan) -> None:
         """Carries the planned statements out under other names, and compares what becomes of them with the run's."""
         for change in found.tables:
             namespace, _, name = change.table.rpartition(".")

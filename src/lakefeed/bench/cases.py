@@ -23,7 +23,7 @@ CHECKPOINT_CLASS: Mapping[Manager, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference:
+class SeedReference:
     """A figure of the published measurements that this bench repeats.
 
     Attributes:
@@ -57,7 +57,7 @@ class Workload:
     batches: int
     partitions: int
     conf: Mapping[str, str] = field(default_factory=dict)
-    references: tuple[Reference, ...] = ()
+    references: tuple[SeedReference, ...] = ()
 
     @property
     def records_a_batch(self) -> int:
@@ -89,8 +89,8 @@ def workload(
             batches=batches or 6,
             partitions=partitions or 10,
             references=(
-                Reference(name="seeds: Spark 3.3, default", total=912, per_batch=912 / 6, kept=140),
-                Reference(name="seeds: Spark 3.3, MinIO's manager", total=453, per_batch=453 / 6, kept=84),
+                SeedReference(name="seeds: Spark 3.3, default", total=912, per_batch=912 / 6, kept=140),
+                SeedReference(name="seeds: Spark 3.3, MinIO's manager", total=453, per_batch=453 / 6, kept=84),
             ),
         )
     count, files = batches or 200, partitions or 1
@@ -106,14 +106,14 @@ def workload(
             "spark.sql.streaming.fileSink.log.cleanupDelay": "1s",
         },
         references=(
-            Reference(name="seeds: Spark 3.3, default", total=None, per_batch=699_374 / 6_740),
-            Reference(name="seeds: Spark 3.3, MinIO's manager", total=None, per_batch=361_281 / 15_801),
+            SeedReference(name="seeds: Spark 3.3, default", total=None, per_batch=699_374 / 6_740),
+            SeedReference(name="seeds: Spark 3.3, MinIO's manager", total=None, per_batch=361_281 / 15_801),
         ),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class RequestCase:
     """One stream to measure, in a JVM and a bucket of its own."""
 
     manager: Manager
@@ -146,9 +146,9 @@ class Case:
         return f"s3://{self.name}/warehouse"
 
 
-def matrix(*, managers: Iterable[Manager], sinks: Iterable[Sink], versioned: Iterable[bool]) -> list[Case]:
+def matrix(*, managers: Iterable[Manager], sinks: Iterable[Sink], versioned: Iterable[bool]) -> list[RequestCase]:
     """All combinations."""
     return [
-        Case(manager=manager, sink=sink, versioned=kept)
+        RequestCase(manager=manager, sink=sink, versioned=kept)
         for sink, kept, manager in itertools.product(sinks, versioned, managers)
     ]

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.bench.decode_cases import Case, values
+from lakefeed.bench.decode_cases import DecodeCase, values
 from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Cost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class DecoderComparison:
     """One schema's result.
 
     Attributes:
@@ -81,13 +81,13 @@ class Comparison:
 
 def compare(
     spark: SparkSession,
-    case: Case,
+    case: DecodeCase,
     *,
     rows: int,
     rounds: int,
     warm_up: int = WARM_UP,
     say: Callable[[str], None] = lambda _: None,
-) -> Comparison:
+) -> DecoderComparison:
     """Measures the two decoders on the same records, in turns.
 
     Args:
@@ -113,12 +113,12 @@ def compare(
             costs = _in_turns(spark, ways, rows=rows, rounds=rounds, warm_up=warm_up)
     finally:
         held.unpersist()
-    return Comparison(
+    return DecoderComparison(
         case=case.name, about=case.about, rows=rows, rounds=rounds, bytes_per_record=round(length[0], 1), **costs
     )
 
 
-def _ways(held: DataFrame, case: Case, registry_url: str) -> dict[str, DataFrame]:
+def _ways(held: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, DataFrame]:
     from pyspark.sql import functions as sf
     from pyspark.sql.avro.functions import from_avro
 
@@ -174,7 +174,7 @@ def _task_cpu(spark: SparkSession, frame: DataFrame, *, group: str) -> int:
 
 
 @contextmanager
-def _registry(case: Case) -> Iterator[str]:
+def _registry(case: DecodeCase) -> Iterator[str]:
     """A schema registry that has the one schema: as decoding expects it, and over as soon as it is known."""
     answer = json.dumps({"schema": case.schema}).encode()
 
@@ -198,7 +198,7 @@ def _registry(case: Case) -> Iterator[str]:
             thread.join()
 
 
-def table(comparisons: Sequence[Comparison]) -> str:
+def table(comparisons: Sequence[DecoderComparison]) -> str:
     """The results for people."""
     head = ("schema", "bytes", "only read", "from_avro", "lakefeed", "ratio", "without reading")
     lines = [head] + [

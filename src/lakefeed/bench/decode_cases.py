@@ -17,7 +17,7 @@ _ID = 100_001
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
+class DecodeCase:
     """A schema, and rows that fit it.
 
     Attributes:
@@ -38,7 +38,7 @@ class Case:
         return _ID
 
 
-def values(spark: SparkSession, case: Case, rows: int) -> DataFrame:
+def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
     """The column ``value`` in Confluent's wire format, written by Spark's ``to_avro``."""
     from pyspark.sql import functions as sf
     from pyspark.sql.avro.functions import to_avro
@@ -136,22 +136,22 @@ def _of(*columns: str) -> Callable[[SparkSession, int], DataFrame]:
     return lambda spark, rows: spark.range(rows).selectExpr(*columns)
 
 
-CASES: Mapping[str, Case] = {
+CASES: Mapping[str, DecodeCase] = {
     case.name: case
     for case in (
-        Case(
+        DecodeCase(
             name="taxi",
             about="17 fields, flat",
             schema=taxi_schema(),
             rows=_taxi,
         ),
-        Case(
+        DecodeCase(
             name="nested",
             about="records, an array, a map, unions, an enum",
             schema=json.dumps(_NESTED),
             rows=_of(*_NESTED_ROWS),
         ),
-        Case(
+        DecodeCase(
             name="logical",
             about="dates, moments, decimals, a UUID",
             schema=json.dumps(_LOGICAL),

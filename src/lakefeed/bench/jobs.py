@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench import plain_spark
-from lakefeed.bench.cases import Case, Workload
+from lakefeed.bench.cases import RequestCase, Workload
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
@@ -50,7 +50,7 @@ def fill_topic(connection: Connection, work: Workload, endpoints: Endpoints) -> 
     _end(spark)
 
 
-def run_case(connection: Connection, case: Case, work: Workload, endpoints: Endpoints) -> None:
+def run_case(connection: Connection, case: RequestCase, work: Workload, endpoints: Endpoints) -> None:
     """Lands the topic; says what the meter has counted; on request, counts the rows of a Parquet sink."""
     if case.manager == "lakefeed":
         spark = _lakefeed(case, work, endpoints)
@@ -65,7 +65,7 @@ def run_case(connection: Connection, case: Case, work: Workload, endpoints: Endp
     _end(spark)
 
 
-def pipeline_of(case: Case, work: Workload, endpoints: Endpoints) -> PipelineConfig:
+def pipeline_of(case: RequestCase, work: Workload, endpoints: Endpoints) -> PipelineConfig:
     """The pipeline of a lakefeed case."""
     sink = {"iceberg": {"table": case.table}} if case.sink == "iceberg" else {"parquet": {"path": case.path}}
     return PipelineConfig.model_validate(
@@ -85,7 +85,7 @@ def pipeline_of(case: Case, work: Workload, endpoints: Endpoints) -> PipelineCon
     )
 
 
-def _lakefeed(case: Case, work: Workload, endpoints: Endpoints) -> SparkSession:
+def _lakefeed(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
     environment = {**endpoints.as_environment(), "LAKEFEED_WAREHOUSE": case.warehouse}
     pipeline = Pipeline(pipeline_of(case, work, endpoints), environment=environment)
     # Not pipeline.session(): its preflight asks S3 from Python, once for each run, outside the JVM and its meter.

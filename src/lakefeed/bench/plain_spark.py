@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lakefeed.bench.cases import CHECKPOINT_CLASS, Case, Workload
+from lakefeed.bench.cases import CHECKPOINT_CLASS, RequestCase, Workload
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import taxi_schema
 
@@ -21,7 +21,7 @@ _HEADER_BYTES = 5
 """Confluent's magic byte and schema id, which ``from_avro`` does not know."""
 
 
-def settings(case: Case, endpoints: Endpoints, *, conf: Mapping[str, str]) -> dict[str, str]:
+def settings(case: RequestCase, endpoints: Endpoints, *, conf: Mapping[str, str]) -> dict[str, str]:
     """Spark settings. The keys of the store are in the environment, where Spark looks for them."""
     from lakefeed.clients.spark import jars, jvm
 
@@ -57,7 +57,7 @@ def settings(case: Case, endpoints: Endpoints, *, conf: Mapping[str, str]) -> di
     }
 
 
-def start_session(case: Case, endpoints: Endpoints, *, conf: Mapping[str, str]) -> SparkSession:
+def start_session(case: RequestCase, endpoints: Endpoints, *, conf: Mapping[str, str]) -> SparkSession:
     """A session with :func:`settings`."""
     from pyspark.sql import SparkSession
 
@@ -67,7 +67,7 @@ def start_session(case: Case, endpoints: Endpoints, *, conf: Mapping[str, str]) 
     return builder.getOrCreate()
 
 
-def stream(spark: SparkSession, case: Case, work: Workload, *, bootstrap_servers: str) -> None:
+def stream(spark: SparkSession, case: RequestCase, work: Workload, *, bootstrap_servers: str) -> None:
     """Lands the topic and returns when all of it is there."""
     from pyspark.sql.avro.functions import from_avro
     from pyspark.sql.functions import expr

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lakefeed.bench import jobs
-from lakefeed.bench.cases import Case, Workload
+from lakefeed.bench.cases import RequestCase, Workload
 from lakefeed.bench.minio import Kept, MinioClient
 from lakefeed.bench.own_process import environment_for, started
 from lakefeed.bench.trace import ApiCalls, Phases, as_traced, by_api, phases
@@ -34,7 +34,7 @@ class Measured:
         seconds: start of the JVM to the end of the query.
     """
 
-    case: Case
+    case: RequestCase
     apis: tuple[ApiCalls, ...]
     metered: dict[str, int]
     phases: Phases
@@ -115,7 +115,7 @@ class Bench:
         ) as job:
             return int(job.hear())
 
-    def measure(self, case: Case, work: Workload, *, expected: int) -> Measured:
+    def measure(self, case: RequestCase, work: Workload, *, expected: int) -> Measured:
         """Runs one case in a bucket and a JVM of its own, under the store's trace.
 
         Raises:
@@ -145,7 +145,7 @@ class Bench:
             seconds=seconds,
         )
 
-    def _rows_of(self, case: Case) -> int:
+    def _rows_of(self, case: RequestCase) -> int:
         """Rows of the Iceberg table, read without Spark."""
         connections = Connections.from_environment(environment_for(self._endpoints, warehouse=case.warehouse))
         return int(open_table(case.table, connections=connections).scan().count())

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.local import Endpoints, PartStatus, Stack, Step
+from lakefeed.local import Endpoints, PartStatus, Stack, StartStep
 from lakefeed.local.report import Progress
 from lakefeed.local.stores import DEFAULT_STORE, STORES
 
@@ -141,7 +141,7 @@ def _print_status(part: PartStatus) -> None:
         echo(f"{'':10} {part.detail}")
 
 
-def _line(step: Step) -> str:
+def _line(step: StartStep) -> str:
     seconds = f"  ({step.seconds:.1f} s)" if step.seconds else ""
     return f"{step.part:10} {step.state:11} {step.detail}{seconds}".rstrip()
 
@@ -159,7 +159,7 @@ def shown_steps() -> Iterator[Progress]:
     with console.status("") as spinner:
         spinner.stop()
 
-        def show(step: Step) -> None:
+        def show(step: StartStep) -> None:
             if step.state in ("starting", "building"):
                 waiting[step.part] = None
             else:

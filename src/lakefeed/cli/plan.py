@@ -16,7 +16,7 @@ from lakefeed.messages.tabular import aligned
 
 if TYPE_CHECKING:
     from lakefeed.operations.plan.estimates import Estimates
-    from lakefeed.operations.plan.plan import Plan, Plans
+    from lakefeed.operations.plan.plan import Plans, RunPlan
     from lakefeed.sinks.protocol import TableChange
 
 INDENT = 12
@@ -90,7 +90,7 @@ def _print(found: Plans) -> None:
     echo(f"\nin full: lakefeed plan … --topic {found.tables[0].topics[0]}")
 
 
-def _in_short(each: Plan) -> str:
+def _in_short(each: RunPlan) -> str:
     """What becomes of the feed's own table."""
     if not each.tables:
         return "-"
@@ -99,7 +99,7 @@ def _in_short(each: Plan) -> str:
     return f"{len(each.statements)} statements" if each.statements else "nothing to do"
 
 
-def _print_plan(each: Plan) -> None:
+def _print_plan(each: RunPlan) -> None:
     echo(f"{each.feed}: {', '.join(each.topics)} into {each.sink}", bold=True)
     echo()
     _field("start", each.start, colour="red" if each.refusal else "green")
@@ -156,7 +156,7 @@ def _statement(text: str) -> Iterator[str]:
         yield from textwrap.wrap(part, width, break_long_words=False, break_on_hyphens=False, subsequent_indent="  ")
 
 
-def _print_reading(each: Plan) -> None:
+def _print_reading(each: RunPlan) -> None:
     first = sum(one.first for one in each.partitions)
     if not each.batches:
         _field("reads", "nothing: all that the topics hold has landed")

@@ -18,7 +18,7 @@ from lakefeed.messages.tabular import aligned
 if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.models import PipelineConfig
-    from lakefeed.operations.compare_schemas import Comparison, TableState
+    from lakefeed.operations.compare_schemas import SchemaComparison, TableState
 
 pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
 set_option = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
@@ -211,7 +211,7 @@ def _step(before: str, after: str) -> str:
         return f"incompatible: {misfit.what}"
 
 
-def _columns(lines: Sequence[Comparison]) -> None:
+def _columns(lines: Sequence[SchemaComparison]) -> None:
     rows = [("column", "registry", "table")]
     for each in lines:
         ours, theirs = each.registry or "-", each.table or "-"

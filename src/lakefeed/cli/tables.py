@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.upkeep import Upkeep
     from lakefeed.errors import LakefeedError
-    from lakefeed.maintenance.planner import Plan
+    from lakefeed.maintenance.planner import MaintenancePlan
     from lakefeed.maintenance.report import Report
     from lakefeed.maintenance.table_stats import Health
 
@@ -247,7 +247,7 @@ def _tuned(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
         raise ConfigError(first["msg"].removeprefix("Value error, "), where=f"upkeep.{where}") from None
 
 
-def _document(read: Health, planned: Plan) -> dict[str, Any]:
+def _document(read: Health, planned: MaintenancePlan) -> dict[str, Any]:
     from dataclasses import asdict
 
     from lakefeed.maintenance.planner import LastUpkeep
@@ -279,7 +279,7 @@ def _command(target: str, step: str) -> str:
     return f"lakefeed tables maintain {target} --only {step}"
 
 
-def _print(read: Health, planned: Plan, target: str) -> None:
+def _print(read: Health, planned: MaintenancePlan, target: str) -> None:
     from lakefeed.maintenance.planner import LastUpkeep
     from lakefeed.maintenance.table_stats import SIZES_MB
 

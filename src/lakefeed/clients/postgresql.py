@@ -16,7 +16,7 @@ SCHEME = "jdbc:postgresql:"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Database:
+class CatalogDatabase:
     """Where a database is.
 
     Attributes:
@@ -32,7 +32,7 @@ class Database:
     options: dict[str, str]
 
     @classmethod
-    def of(cls, jdbc_url: str) -> Database:
+    def of(cls, jdbc_url: str) -> CatalogDatabase:
         """Takes ``jdbc:postgresql://host:port/database?options`` apart.
 
         Raises:
@@ -90,7 +90,7 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
     """
     import psycopg
 
-    database = Database.of(catalog.uri)
+    database = CatalogDatabase.of(catalog.uri)
     login = {
         **database.options,
         "host": database.host,
@@ -106,7 +106,7 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
         raise login_error(str(error), database) from None
 
 
-def login_error(text: str, database: Database) -> LakefeedError:
+def login_error(text: str, database: CatalogDatabase) -> LakefeedError:
     """What a client's or the server's message about a login means."""
     where = database.address
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba|denied", text):

@@ -52,7 +52,7 @@ class Referred:
 
 
 @dataclass(frozen=True)
-class Schema:
+class RegistrySchema:
     """A schema as the API gives it."""
 
     schema_str: str
@@ -67,7 +67,7 @@ class Version:
     subject: str
     version: int
     schema_id: int = 0
-    schema: Schema = Schema("")
+    schema: RegistrySchema = RegistrySchema("")
 
 
 class RegistryApi:
@@ -101,7 +101,7 @@ class RegistryApi:
         """The versions of a subject."""
         return [int(each) for each in _list(self._ask("GET", "subjects", subject, "versions"))]
 
-    def get_schema(self, schema_id: int) -> Schema:
+    def get_schema(self, schema_id: int) -> RegistrySchema:
         """The schema with this id."""
         return _schema(self._ask("GET", "schemas", "ids", str(schema_id)))
 
@@ -114,7 +114,7 @@ class RegistryApi:
         """The names of all subjects."""
         return [str(each) for each in _list(self._ask("GET", "subjects"))]
 
-    def register_schema(self, subject: str, schema: Schema) -> int:
+    def register_schema(self, subject: str, schema: RegistrySchema) -> int:
         """Registers a schema; returns its id."""
         document: dict[str, Any] = {"schema": schema.schema_str}
         if schema.schema_type != "AVRO":
@@ -159,13 +159,13 @@ def _version(answer: Any) -> Version:
     return Version(str(found["subject"]), int(found["version"]), int(found["id"]), _schema(found))
 
 
-def _schema(answer: Any) -> Schema:
+def _schema(answer: Any) -> RegistrySchema:
     found = _object(answer)
     references = tuple(
         Referred(str(each["name"]), str(each["subject"]), int(each["version"]))
         for each in found.get("references") or ()
     )
-    return Schema(str(found["schema"]), str(found.get("schemaType") or "AVRO"), references)
+    return RegistrySchema(str(found["schema"]), str(found.get("schemaType") or "AVRO"), references)
 
 
 def _object(answer: Any) -> dict[str, Any]:

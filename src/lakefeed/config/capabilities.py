@@ -99,7 +99,7 @@ SNAPSHOTS = Capabilities(rewind=None, backfill=None, replay=None, verify=None, l
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredFiles:
+class SinkFiles:
     """What a batch writes to the object store, for the estimates of ``lakefeed plan``.
 
     Attributes:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, complain
-from lakefeed.config.capabilities import Capabilities, Refusal, StoredFiles
+from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.names import Count
 from lakefeed.config.sinks import MODES, SinkConfig
@@ -134,9 +134,9 @@ class ElasticsearchSinkConfig(SinkConfig):
         return []
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """None."""
-        return StoredFiles(elsewhere="a server")
+        return SinkFiles(elsewhere="a server")
 
     @property
     def where(self) -> str:

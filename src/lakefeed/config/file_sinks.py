@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Complaints
-from lakefeed.config.capabilities import Capabilities, Refusal, StoredFiles
+from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.names import Identifier
 from lakefeed.config.secrets import Text
 from lakefeed.config.sinks import FileFormat, SinkConfig
@@ -66,9 +66,9 @@ class PathSinkConfig(SinkConfig):
         return {"path": self.path}
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """Files, and in each batch ``_spark_metadata/N``."""
-        return StoredFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
+        return SinkFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
 
     @property
     def named_columns(self) -> tuple[str, Sequence[str]]:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from lakefeed.config.base import complain
-from lakefeed.config.capabilities import SNAPSHOTS, Capabilities, StoredFiles
+from lakefeed.config.capabilities import SNAPSHOTS, Capabilities, SinkFiles
 from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.names import TableTemplate, catalog_of
 from lakefeed.config.partitions import PartitionTransform
@@ -113,9 +113,9 @@ class IcebergSinkConfig(SinkConfig):
         return self.catalog
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """Data files, and in each commit a manifest, the manifest list and the metadata file."""
-        return StoredFiles(
+        return SinkFiles(
             merges=self.mode == "upsert",
             is_partitioned=bool(self.partition_by),
             commit_puts=3,

@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, StringConstraints, field_validator, model
 
 from lakefeed.config import tls
 from lakefeed.config.base import complain
-from lakefeed.config.capabilities import Capabilities, Refusal, StoredFiles
+from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.keyed import Deletes, in_sink
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
@@ -103,9 +103,9 @@ class JdbcSinkConfig(SinkConfig):
         return self.table
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """None."""
-        return StoredFiles(elsewhere="a database")
+        return SinkFiles(elsewhere="a database")
 
     @property
     def where(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pydantic import Field, field_validator, model_validator
 
 from lakefeed.config.base import Complaint, Model, OneOf, complain
-from lakefeed.config.capabilities import Capabilities, StoredFiles
+from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.connections import Registry
 from lakefeed.config.kafka_options import producer_complaints
 from lakefeed.config.names import TOPIC, Brokers
@@ -161,9 +161,9 @@ class KafkaSinkConfig(SinkConfig):
         return self.topic
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """None."""
-        return StoredFiles(elsewhere="a topic")
+        return SinkFiles(elsewhere="a topic")
 
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
         """The key and the headers."""

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator
 
 from lakefeed.config.base import Model
-from lakefeed.config.capabilities import STATELESS, Capabilities, StoredFiles
+from lakefeed.config.capabilities import STATELESS, Capabilities, SinkFiles
 from lakefeed.config.names import Count, Identifier
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
@@ -85,9 +85,9 @@ class SinkConfig(Model):
         return {}
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """What a batch writes to the object store."""
-        return StoredFiles(is_unknown=True)
+        return SinkFiles(is_unknown=True)
 
     @property
     def named_columns(self) -> tuple[str, Sequence[str]]:
@@ -121,9 +121,9 @@ class MemorySinkConfig(SinkConfig):
         return EVERY_MODE
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """None."""
-        return StoredFiles(elsewhere="the driver's memory")
+        return SinkFiles(elsewhere="the driver's memory")
 
 
 class ConsoleSinkConfig(SinkConfig):
@@ -141,9 +141,9 @@ class ConsoleSinkConfig(SinkConfig):
         return EVERY_MODE
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """None."""
-        return StoredFiles(elsewhere="the console")
+        return SinkFiles(elsewhere="the console")
 
 
 class FormatSinkConfig(SinkConfig):

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.feed.row_builder import RowBuilder
-from lakefeed.records.decode import DecodeSpec, Expectation, Raw, RecordPolicy, decoded, rows
+from lakefeed.records.decode import DecodeSpec, Raw, RecordPolicy, RowExpectation, decoded, rows
 from lakefeed.records.decode.deletes import delete_rule
 from lakefeed.records.decode.resolve import ResolvedDecoder, key_spec_of, resolve_decoder
 from lakefeed.records.schema.reader import ReaderSchema
-from lakefeed.records.transform.steps import Steps
+from lakefeed.records.transform.steps import TransformSteps
 from lakefeed.sinks.protocol import RowSink
 
 if TYPE_CHECKING:
@@ -41,14 +41,14 @@ class FeedDecoder:
             on_bad_timestamp=config.decode.on_bad_timestamp,
             envelope=config.decode.envelope,
             deletes=delete_rule(config),
-            expect=tuple(Expectation(name, rule.rule, rule.on_violation) for name, rule in config.expect.items()),
+            expect=tuple(RowExpectation(name, rule.rule, rule.on_violation) for name, rule in config.expect.items()),
         )
 
     def row_builder(
         self,
         spark: SparkSession,
         sink: RowSink,
-        transform: Steps,
+        transform: TransformSteps,
         *,
         check: Callable[[DataFrame], None] | None = None,
     ) -> RowBuilder:

@@ -25,7 +25,7 @@ from lakefeed.offsets.ranges import Partition
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.transform.identity import keeps_no_state
 from lakefeed.records.transform.plan import QueryPlan
-from lakefeed.records.transform.steps import Steps, by_topic
+from lakefeed.records.transform.steps import TransformSteps, by_topic
 from lakefeed.sinks.dead_letters.query import TableReader
 from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
@@ -71,13 +71,13 @@ class Feed:
         return FeedDecoder(self.config)
 
     @cached_property
-    def transform(self) -> Steps:
+    def transform(self) -> TransformSteps:
         """From decoded rows to the sink's, with its Python functions loaded.
 
         Raises:
             ConfigError: a function does not exist, or does not take its options.
         """
-        return Steps(self.config.transform, view=self.view, folder=self.folder)
+        return TransformSteps(self.config.transform, view=self.view, folder=self.folder)
 
     def with_checkpoint(self, location: str) -> Feed:
         """Return the same feed with another checkpoint location; nothing that was resolved is kept."""

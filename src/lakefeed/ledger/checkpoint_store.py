@@ -9,8 +9,8 @@ from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, MissingExtra, Unreachable
 
 
-class StoredFiles:
-    """Reads the files of one location on the store: see ``CheckpointFiles``.
+class StoredCheckpoint:
+    """Reads the files of one location on the store: see ``StoredCheckpoint``.
 
     Args:
         location: s3a://bucket/path

@@ -1,7 +1,7 @@
 """The embedded stack: ``lakefeed local up`` and what it is made of."""
 
 from lakefeed.local.endpoints import Endpoints
-from lakefeed.local.report import PartStatus, Step
+from lakefeed.local.report import PartStatus, StartStep
 from lakefeed.local.stack import Stack
 
-__all__ = ["Endpoints", "PartStatus", "Stack", "Step"]
+__all__ = ["Endpoints", "PartStatus", "Stack", "StartStep"]

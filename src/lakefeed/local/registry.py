@@ -17,7 +17,7 @@ from lakefeed.local.part import NotReady, Part, ask
 _MAIN_JAR = "apicurio-registry-app-*-runner.jar"
 
 
-class Registry(Part):
+class RegistryServer(Part):
     """The Schema Registry.
 
     Two of its defaults are not for us. It checks no compatibility, so BACKWARD is set globally. And H2 writes

@@ -9,7 +9,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StartStep:
     """Something that happened to a part during ``up`` or ``down``.
 
     Attributes:
@@ -25,7 +25,7 @@ class Step:
     seconds: float = 0
 
 
-Progress = Callable[[Step], None]
+Progress = Callable[[StartStep], None]
 """Called for each step, from any thread."""
 
 

@@ -21,8 +21,8 @@ from lakefeed.local.kafka import Kafka
 from lakefeed.local.part import Part, Surroundings
 from lakefeed.local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
 from lakefeed.local.process import Detached, find_detached
-from lakefeed.local.registry import Registry
-from lakefeed.local.report import PartStatus, Progress, Step
+from lakefeed.local.registry import RegistryServer
+from lakefeed.local.report import PartStatus, Progress, StartStep
 from lakefeed.local.stores import DEFAULT_STORE, STORES, store_named
 
 
@@ -72,7 +72,7 @@ class Stack:
             running = [part for part in self._parts(memory) if supervision.serves(part)]
             for part in running:
                 self._refuse_other_ports(part)
-                report(Step(part=part.name, state="already up", detail=part.address))
+                report(StartStep(part=part.name, state="already up", detail=part.address))
             missing = {part.name for part in self._parts(memory)} - {part.name for part in running}
             if missing:
                 memory = self._with_ports(memory, missing, report)
@@ -150,12 +150,12 @@ class Stack:
 
     def _parts(self, memory: Memory) -> list[Part]:
         around = self._surroundings(memory)
-        return [Kafka(around), Registry(around), store_named(memory.store)(around)]
+        return [Kafka(around), RegistryServer(around), store_named(memory.store)(around)]
 
     def _possible_parts(self) -> list[Part]:
         """Every part that may have been started here; to be stopped, whatever is remembered."""
         around = self._surroundings(Memory(store=DEFAULT_STORE, cluster_id="", ports={}))
-        return [Kafka(around), Registry(around), *(store(around) for store in STORES.values())]
+        return [Kafka(around), RegistryServer(around), *(store(around) for store in STORES.values())]
 
     def _surroundings(self, memory: Memory) -> Surroundings:
         return Surroundings(
@@ -182,7 +182,7 @@ class Stack:
             if part.name not in missing:
                 continue
             if supervision.stop(part) is not None:  # Before its ports are looked at: it still has them.
-                report(Step(part=part.name, state="restarting", detail="it runs, but does not answer"))
+                report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
                 requested, remembered = self._requested_ports.get(name), memory.ports.get(name)
                 if requested is not None:
@@ -194,7 +194,7 @@ class Stack:
                     if remembered is not None:
                         owner = owner_of(remembered) or "another process"
                         detail = f"port {remembered} is now {owner}'s; using {ports[name]}"
-                        report(Step(part=part.name, state="moved", detail=detail))
+                        report(StartStep(part=part.name, state="moved", detail=detail))
         return memory.model_copy(update={"ports": ports})
 
     def _start(self, parts: Sequence[Part], report: Progress) -> None:
@@ -219,7 +219,7 @@ class Stack:
         with ThreadPoolExecutor(len(parts)) as pool:
             for part, process in zip(parts, pool.map(supervision.stop, parts), strict=True):
                 if process is not None:
-                    report(Step(part=part.name, state="stopped"))
+                    report(StartStep(part=part.name, state="stopped"))
 
     def _endpoints(self, memory: Memory) -> Endpoints:
         credentials = self.home.credentials()

@@ -15,7 +15,7 @@ from lakefeed.local.endpoints import BUCKET, REGION
 from lakefeed.local.go import GoProgram
 from lakefeed.local.home import write_private
 from lakefeed.local.part import NotReady, Part, ask
-from lakefeed.local.report import Progress, Step
+from lakefeed.local.report import Progress, StartStep
 
 _LOGBACK = """\
 <configuration>
@@ -106,7 +106,7 @@ class BuiltStore(Store):
     def build(self, report: Progress) -> None:
         if not self.program.path.exists():
             log = self.around.home.log_of(f"{self.name}-build")
-            report(Step(part=self.name, state="building", detail=f"takes some minutes, once; log {log}"))
+            report(StartStep(part=self.name, state="building", detail=f"takes some minutes, once; log {log}"))
             self.program.build(log=log)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from lakefeed.errors import Unreachable
 from lakefeed.local.part import NotReady, Part
 from lakefeed.local.process import Detached, find_detached, start_detached
-from lakefeed.local.report import PartStatus, Progress, Step
+from lakefeed.local.report import PartStatus, Progress, StartStep
 
 _READY_WITHIN_SECONDS = 120  # A broker that was killed takes 15 s on two idle cores; a busy machine several times that.
 _POLL_SECONDS = 0.2
@@ -26,7 +26,7 @@ def start(part: Part, *, progress: Progress, cancelled: threading.Event) -> None
     """
     begun = time.monotonic()
     home = part.around.home
-    progress(Step(part=part.name, state="starting"))
+    progress(StartStep(part=part.name, state="starting"))
     part.prepare()
     log = home.log_of(part.name)
     _rotate(log)
@@ -50,12 +50,12 @@ def start(part: Part, *, progress: Progress, cancelled: threading.Event) -> None
             time.sleep(_POLL_SECONDS)
         else:
             seconds = time.monotonic() - begun
-            progress(Step(part=part.name, state="ready", detail=part.address, seconds=seconds))
+            progress(StartStep(part=part.name, state="ready", detail=part.address, seconds=seconds))
             return
     if cancelled.is_set():
         return
     what = f"it is not ready after {_READY_WITHIN_SECONDS} s ({reason})" if process.alive() else "it ended"
-    progress(Step(part=part.name, state="failed", detail=what, seconds=time.monotonic() - begun))
+    progress(StartStep(part=part.name, state="failed", detail=what, seconds=time.monotonic() - begun))
     raise Unreachable(
         f"{part.name} did not start: {what}; its log ends with:\n{_tail(log, log_begins)}",
         where=str(log),

@@ -38,7 +38,7 @@ NO_CONFLICTS = ("GC is disabled", "lakefeed refuses the commit", "Unable to dete
 MB = 1024 * 1024
 
 
-class Conflict(Exception):
+class WriteConflict(Exception):
     """The commits of others came first each time; nothing of this piece is in the table."""
 
 
@@ -57,7 +57,7 @@ class Rewritten:
     bytes: int = 0
 
 
-class Steps:
+class MaintenanceActions:
     """The steps for one table.
 
     Args:
@@ -201,13 +201,13 @@ class Steps:
         for attempt in range(1, TRIES + 1):
             try:
                 return self._in_turn(piece)
-            except (Py4JError, PySparkException, Conflict) as error:
-                conflict = isinstance(error, Conflict) or is_conflict(str(error))
+            except (Py4JError, PySparkException, WriteConflict) as error:
+                conflict = isinstance(error, WriteConflict) or is_conflict(str(error))
                 last = attempt == TRIES or self._stopping()
                 if not conflict and (last or GONE not in str(error)):
                     raise
                 if last:
-                    raise Conflict from error
+                    raise WriteConflict from error
                 time.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("unreachable")
 
@@ -216,7 +216,7 @@ class Steps:
         with turns_at(self._table).tidying():
             table = self._loaded()
             if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
-                raise Conflict
+                raise WriteConflict
             return piece(table)
 
     @property

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Upkeep
-from lakefeed.maintenance.actions import MB, Conflict, Steps
+from lakefeed.maintenance.actions import MB, MaintenanceActions, WriteConflict
 from lakefeed.maintenance.lease import Lease
-from lakefeed.maintenance.planner import LAST, LastUpkeep, Plan, plan
+from lakefeed.maintenance.planner import LAST, LastUpkeep, MaintenancePlan, plan
 from lakefeed.maintenance.reading import health
 from lakefeed.maintenance.report import Done, Report
 from lakefeed.maintenance.table_stats import Health
@@ -56,7 +56,7 @@ class Maintenance:
         self._settings = settings
         self._stop = stop or threading.Event()
         self._say = say
-        self._steps = Steps(spark, table, loaded=self._loaded, stopping=lambda: self._cut() is not None)
+        self._steps = MaintenanceActions(spark, table, loaded=self._loaded, stopping=lambda: self._cut() is not None)
         self._lease: Lease | None = None
         self._deadline = float("inf")
         self._done = Done()
@@ -96,7 +96,7 @@ class Maintenance:
         scans = (scan, self._scan_seconds()) if scan is not None else None
         return self._report(planned, found, after, began=began, scans=scans)
 
-    def _do_all(self, planned: Plan, found: Health) -> None:
+    def _do_all(self, planned: MaintenancePlan, found: Health) -> None:
         self._compact(planned, found)
         if self._done.partitions:
             # Compaction made manifests, left delete files without rows, and took its time.
@@ -111,7 +111,7 @@ class Maintenance:
         if planned.orphans_before is not None:
             self._piece("orphans", lambda: self._orphans(planned, delete=True))
 
-    def _compact(self, planned: Plan, found: Health) -> None:
+    def _compact(self, planned: MaintenancePlan, found: Health) -> None:
         compact = self._settings.compact
         for partition in planned.partitions:
             name = partition.key.path or "the table"
@@ -135,7 +135,7 @@ class Maintenance:
                     self._done.files_after += piece.after
                     self._done.bytes += piece.bytes
                     self._say(f"{name}: {piece.before:,} files of {piece.bytes / 1e6:,.1f} MB became {piece.after:,}")
-            except Conflict:
+            except WriteConflict:
                 self._left(name)
 
     def _piece(self, name: str, work: Callable[[], None]) -> None:
@@ -143,7 +143,7 @@ class Maintenance:
             return
         try:
             work()
-        except Conflict:
+        except WriteConflict:
             self._left(name)
 
     def _delete_files(self) -> None:
@@ -156,12 +156,12 @@ class Maintenance:
         self._done.manifests_before, self._done.manifests_after = piece.before, piece.after
         self._say(f"{piece.before:,} manifests became {piece.after:,}")
 
-    def _expire(self, planned: Plan) -> None:
+    def _expire(self, planned: MaintenancePlan) -> None:
         assert planned.expiry is not None  # Asked by the caller.
         self._done.snapshots, self._done.expired_files = self._steps.expire(planned.expiry)
         self._say(f"{self._done.snapshots:,} snapshots and {self._done.expired_files:,} files expired")
 
-    def _orphans(self, planned: Plan, *, delete: bool) -> None:
+    def _orphans(self, planned: MaintenancePlan, *, delete: bool) -> None:
         assert planned.orphans_before is not None  # Asked by the caller.
         self._done.orphans, self._done.orphan_bytes = self._steps.orphans(before=planned.orphans_before, delete=delete)
         if delete:
@@ -189,7 +189,7 @@ class Maintenance:
 
     def _report(
         self,
-        planned: Plan,
+        planned: MaintenancePlan,
         before: Health,
         after: Health | None,
         *,

@@ -84,7 +84,7 @@ class Due:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class MaintenancePlan:
     """What is due at a table.
 
     Attributes:
@@ -104,7 +104,7 @@ class Plan:
     due: tuple[Due, ...]
 
 
-def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> Plan:
+def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
     """What is due.
 
     Args:
@@ -120,7 +120,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
     expirable = expiry(health.ancestors, settings.expire, now=now) if "expire" in steps else None
     looked = LastUpkeep.of(health.properties).orphans_at
     orphans = "orphans" in steps and health.snapshot_id is not None and _is_time(looked, settings.orphans, now, asked)
-    found = Plan(
+    found = MaintenancePlan(
         partitions=partitions,
         manifests=manifests,
         delete_files=delete_files,
@@ -128,7 +128,7 @@ def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -
         orphans_before=now - seconds_of(settings.orphans.older_than) if orphans else None,
         due=(),
     )
-    return Plan(**{**vars(found), "due": tuple(_reasons(found, health, settings, looked))})
+    return MaintenancePlan(**{**vars(found), "due": tuple(_reasons(found, health, settings, looked))})
 
 
 def compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
@@ -193,7 +193,7 @@ def _is_time(looked: float | None, settings: Orphans, now: float, asked: bool) -
     return asked or looked is None or now - looked >= seconds_of(settings.every)
 
 
-def _reasons(found: Plan, health: Health, settings: Upkeep, looked: float | None) -> list[Due]:
+def _reasons(found: MaintenancePlan, health: Health, settings: Upkeep, looked: float | None) -> list[Due]:
     reasons = []
     if found.partitions:
         files = sum(each.small_files for each in found.partitions)

@@ -47,7 +47,7 @@ class TableState:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class SchemaComparison:
     """A column on both sides; None where it is not."""
 
     path: str
@@ -140,16 +140,16 @@ def existing_table(config: PipelineConfig, *, connections: Connections) -> Table
         return None
 
 
-def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Comparison]:
+def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[SchemaComparison]:
     """Every column of the latest version and of the table, nested ones too, in the order of the version."""
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}
     lines = [
-        Comparison(path=path, registry=type_, table=theirs.get(spelt.pop(path.lower(), "")))
+        SchemaComparison(path=path, registry=type_, table=theirs.get(spelt.pop(path.lower(), "")))
         for path, type_ in ours.items()
     ]
-    return lines + [Comparison(path=path, registry=None, table=theirs[path]) for path in spelt.values()]
+    return lines + [SchemaComparison(path=path, registry=None, table=theirs[path]) for path in spelt.values()]
 
 
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:

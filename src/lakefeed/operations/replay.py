@@ -46,7 +46,7 @@ class Replayed:
 
 
 @dataclass(frozen=True)
-class ReplayCommit:
+class ReplayProperties:
     """What the commit of a replay carries; no offset ranges, since it moves no position."""
 
     feed: str
@@ -101,7 +101,7 @@ class Replay:
         replay_id = uuid.uuid4().hex
         self._letters.mark(good.select("topic", "partition", "offset"), replay_id)
         step("marked")
-        commit = ReplayCommit(self._feed, replay_id, fence)
+        commit = ReplayProperties(self._feed, replay_id, fence)
         committed = writer.write_unbatched(self._letters.marked(replay_id), commit)
         step("landed")
         self._letters.delete_marked(replay_id)

@@ -18,7 +18,7 @@ from lakefeed.feed.feed import Feed
 from lakefeed.feed.recovery import decide, ends
 from lakefeed.ledger.checkpoint import Note, noted, owned
 from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
-from lakefeed.ledger.checkpoint_store import StoredFiles
+from lakefeed.ledger.checkpoint_store import StoredCheckpoint
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.sources.topic_ids import SourceTopics
@@ -137,7 +137,7 @@ def read_status(
     feed = FeedIdentity.of(config, folder=folder)
     found, files = None, None
     if config.checkpoint:
-        files = StoredFiles(config.checkpoint, s3=connections.s3)
+        files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
         found = noted(files, where=config.checkpoint)
         owned(found, feed.owner, where=config.checkpoint)
     never = keeps_no_state(config)
@@ -206,7 +206,9 @@ def _known_statefulness(feed: FeedIdentity, state: CheckpointState, note: Note |
     return bool(note.state)
 
 
-def _decide(facts: Facts, files: StoredFiles | None, *, stateful: bool) -> tuple[Start | None, LakefeedError | None]:
+def _decide(
+    facts: Facts, files: StoredCheckpoint | None, *, stateful: bool
+) -> tuple[Start | None, LakefeedError | None]:
     """Decide as a run of such a query, which reads no query id if it keeps no state."""
     state = checkpoint_state(files) if files is not None and not stateful else facts.checkpoint
     try:
@@ -217,7 +219,7 @@ def _decide(facts: Facts, files: StoredFiles | None, *, stateful: bool) -> tuple
 
 def _decide_by_plan(
     facts: Facts,
-    files: StoredFiles | None,
+    files: StoredCheckpoint | None,
     query_plan: Callable[[], QueryPlan] | None,
     *,
     noted_state: Sequence[str],

@@ -18,7 +18,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.file_sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.ledger.checkpoint_store import StoredFiles
+from lakefeed.ledger.checkpoint_store import StoredCheckpoint
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.records.schema.ddl import type_sql
@@ -60,7 +60,7 @@ def newest_batch(path: str, connections: Connections) -> int | None:
         path: of the sink.
         connections: store and catalogs.
     """
-    names = StoredFiles(f"{path}/_spark_metadata", s3=connections.s3).names()
+    names = StoredCheckpoint(f"{path}/_spark_metadata", s3=connections.s3).names()
     batches = [int(stem) for name in names if (stem := name.removesuffix(".compact")).isdigit()]
     return max(batches, default=None)
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from lakefeed.bench.cases import Case, matrix, workload
+from lakefeed.bench.cases import RequestCase, matrix, workload
 from lakefeed.bench.minio import Kept, count
 from lakefeed.bench.s3_requests import Measured
 from lakefeed.bench.tables import api_table, case_report, comparison, size
 from lakefeed.bench.trace import ApiCalls, Phases
 
-CASE = Case(manager="lakefeed", sink="parquet", versioned=True)
+CASE = RequestCase(manager="lakefeed", sink="parquet", versioned=True)
 APIS = (
     ApiCalls(api="s3.HeadObject", received=52_224, sent=0, calls=200, errors=0),
     ApiCalls(api="s3.PutObject", received=1_181_116_006, sent=6_963, calls=63, errors=1),

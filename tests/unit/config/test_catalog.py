@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from lakefeed.clients.iceberg.reader import _reached
-from lakefeed.clients.postgresql import Database
+from lakefeed.clients.postgresql import CatalogDatabase
 from lakefeed.clients.spark.session import settings
 from lakefeed.config.catalog import Catalog
 from lakefeed.config.connections import S3, Connections
@@ -51,7 +51,7 @@ def test_postgresql() -> None:
 @pytest.mark.parametrize("uri", ["jdbc:postgresql:lake", "jdbc:postgresql://db", "jdbc:postgresql://db:x/lake"])
 def test_an_address_that_is_no_database(uri: str) -> None:
     with pytest.raises(ConfigError, match="no address of a PostgreSQL database"):
-        Database.of(uri)
+        CatalogDatabase.of(uri)
 
 
 def test_rest_with_a_login_and_vended_credentials() -> None:

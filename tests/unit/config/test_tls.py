@@ -12,7 +12,7 @@ from contextlib import suppress
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.clients.postgresql import Database
+from lakefeed.clients.postgresql import CatalogDatabase
 from lakefeed.config import tls
 from lakefeed.config.jdbc import Address, JdbcSinkConfig
 from lakefeed.errors import ConfigError, Unreachable
@@ -112,13 +112,13 @@ def test_tls_that_the_feed_would_not_use_is_refused(url: str, message: str) -> N
 def test_postgresql_is_asked_as_its_java_driver_does(parameters: str, options: dict[str, str]) -> None:
     url = f"jdbc:postgresql://h/d?{parameters}"
     assert tls.libpq_options(Address.of(url).options, where="h") == options
-    assert Database.of(url).options == options
+    assert CatalogDatabase.of(url).options == options
 
 
 @pytest.mark.parametrize("parameter", ["sslfactory=a.B", "sslhostnameverifier=a.B", "sslkey=/client.pk8"])
 def test_what_libpq_cannot_do_is_refused(parameter: str) -> None:
     with pytest.raises(tls.JavaOnly, match="only Java knows"):
-        Database.of(f"jdbc:postgresql://h/d?sslmode=verify-full&{parameter}")
+        CatalogDatabase.of(f"jdbc:postgresql://h/d?sslmode=verify-full&{parameter}")
 
 
 @pytest.fixture

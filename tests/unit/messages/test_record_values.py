@@ -8,7 +8,7 @@ from lakefeed.clients.spark.errors import translated
 from lakefeed.feed.failing_records import kind_of_failure
 from lakefeed.messages.record_values import without_values
 from lakefeed.sinks.elasticsearch.server import Answer, refused
-from lakefeed.sinks.jdbc.session import Refusal
+from lakefeed.sinks.jdbc.session import StatementRefusal
 
 CANARY = 'J. Doe\'s "card"\n4111'
 
@@ -133,7 +133,7 @@ def test_messages_of_spark(text: str, shown: str) -> None:
 )
 def test_messages_of_databases(state: str, text: str, shown: str) -> None:
     said = text.format(CANARY.replace("\n", " "))
-    refusal = Refusal.of(RuntimeError(f"lakefeed database [{state}]: {said}"))
+    refusal = StatementRefusal.of(RuntimeError(f"lakefeed database [{state}]: {said}"))
     assert refusal is not None
     assert refusal.text == shown
     assert "Doe" not in str(refusal.error("table trips"))

@@ -107,7 +107,7 @@ def _sqlalchemy_uri(catalog: Settings) -> str:
     if catalog.uri.startswith(postgresql.SCHEME):
         if not postgresql.can_log_in():
             raise MissingExtra.of("psycopg", "postgresql", "reading a table of a PostgreSQL catalog without Spark")
-        database = postgresql.Database.of(catalog.uri)
+        database = postgresql.CatalogDatabase.of(catalog.uri)
         return database.sqlalchemy_url(username=catalog.username, password=catalog.password)
     raise ConfigError("only SQLite and PostgreSQL catalogs can be opened without Spark", where=catalog.uri)
 
@@ -133,4 +133,4 @@ def _explained(catalog: Settings) -> Iterator[None]:
         if not catalog.uri.startswith(postgresql.SCHEME):
             what = f"the catalog's database cannot be used: {error.orig}"
             raise Unreachable(what, where=where, hint="lakefeed check --connect says what is wrong with it") from None
-        raise postgresql.login_error(str(error.orig), postgresql.Database.of(catalog.uri)) from None
+        raise postgresql.login_error(str(error.orig), postgresql.CatalogDatabase.of(catalog.uri)) from None

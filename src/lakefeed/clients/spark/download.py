@@ -56,7 +56,7 @@ class Order:
         return DownloadError(f"{self.name} was not downloaded: {reason}", where=self.url, hint=hint)
 
 
-class Stopped(Exception):
+class DownloadStopped(Exception):
     """Given up because another download failed; nothing was left behind."""
 
 
@@ -134,7 +134,7 @@ def _receive_once(order: Order, file: BinaryIO, report: Callable[[int], None], s
     with closing(_chunks(order)) as chunks:
         for chunk in chunks:
             if stop.is_set():
-                raise Stopped
+                raise DownloadStopped
             arrived += len(chunk)
             if arrived > order.size:
                 break

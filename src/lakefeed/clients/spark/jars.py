@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from lakefeed.clients.spark.download import Order, Stopped, download
+from lakefeed.clients.spark.download import DownloadStopped, Order, download
 from lakefeed.errors import ConfigError
 
 Progress = Callable[[int, int], None]
@@ -219,7 +219,7 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
 
         try:
             download(_order(artifact, repository), report=report, stop=stop)
-        except Stopped:
+        except DownloadStopped:
             return
         except BaseException:
             stop.set()

@@ -28,7 +28,7 @@ from lakefeed.operations.plan.batches import (
 )
 from lakefeed.operations.plan.estimates import estimates
 from lakefeed.operations.plan.past import Past, past_of
-from lakefeed.operations.plan.plan import Again, CheckpointPlan, Kind, PartitionPlan, Plan, Plans
+from lakefeed.operations.plan.plan import Again, CheckpointPlan, Kind, PartitionPlan, Plans, RunPlan
 from lakefeed.operations.plan.sample import Sample, sampled
 from lakefeed.operations.plan.tables import Prepared, prepared
 from lakefeed.operations.status import FeedStatus, feed_status
@@ -185,7 +185,7 @@ def _samples(looks: Sequence[_Look]) -> Mapping[str, Sample]:
     return sampled(looks[0].source, [each for look in looks if look.work for each in look.work.batches.backlog])
 
 
-def _plan(look: _Look, samples: Mapping[str, Sample], *, spark: Callable[[], SparkSession]) -> Plan:
+def _plan(look: _Look, samples: Mapping[str, Sample], *, spark: Callable[[], SparkSession]) -> RunPlan:
     ready = Prepared(refusal=look.refusal)
     if look.work is not None:
         ready = prepared(look.feed, look.survey, spark=spark())
@@ -200,7 +200,7 @@ def _plan(look: _Look, samples: Mapping[str, Sample], *, spark: Callable[[], Spa
     starts = {(each.topic, each.partition): each.start for each in work.batches.first}
     is_new = survey.position is None and survey.checkpoint.batch_id is None
     planned_again = again is not None and not work.begin.again_is_landed
-    return Plan(
+    return RunPlan(
         **_heading(look, kind="fresh" if is_new else "goes on", start=survey.start),
         refusal=None,
         checkpoint=_checkpoint(look),
@@ -233,14 +233,14 @@ def _plan(look: _Look, samples: Mapping[str, Sample], *, spark: Callable[[], Spa
     )
 
 
-def _without_work(look: _Look, ready: Prepared) -> Plan:
+def _without_work(look: _Look, ready: Prepared) -> RunPlan:
     """A start that is refused, or waits for a record."""
     if ready.refusal is not None:
         kind: Kind = "refused"
         start = "would be refused"
     else:
         kind, start = "waits", "waits for the topic's first record"
-    return Plan(
+    return RunPlan(
         **_heading(look, kind=kind, start=start),
         refusal=ready.refusal,
         checkpoint=None,

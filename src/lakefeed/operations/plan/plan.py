@@ -78,7 +78,7 @@ class Again:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """What a run would do for one table or path.
 
     Attributes:
@@ -154,7 +154,7 @@ class Plans:
     """
 
     pipeline: str
-    tables: tuple[Plan, ...]
+    tables: tuple[RunPlan, ...]
 
     @property
     def refusals(self) -> tuple[LakefeedError, ...]:

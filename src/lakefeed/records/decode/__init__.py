@@ -23,10 +23,10 @@ from lakefeed.ledger.outcomes import RECORD
 from lakefeed.records.decode.deletes import DeleteRule
 from lakefeed.records.decode.verdict import (
     METADATA,
-    Expectation,
     OnBadTimestamp,
     OnNull,
     RecordPolicy,
+    RowExpectation,
     is_row_or_stops,
     judged,
 )
@@ -54,13 +54,13 @@ __all__ = [
     "ConfluentProtobuf",
     "Csv",
     "DecodeSpec",
-    "Expectation",
     "Json",
     "OnNull",
     "PlainAvro",
     "PlainProtobuf",
     "Raw",
     "RecordPolicy",
+    "RowExpectation",
     "String",
     "decode_error_of",
     "decoded",

@@ -4,7 +4,7 @@ Drafts 4 to 2020-12, as far as they say which fields there are and of what type.
 of several types, objects of no known fields, schemas inside themselves) is text: the JSON itself.
 
 A place of the schema is a tuple of parts, all of which hold: ``$ref`` and ``allOf`` become more parts of one place.
-``Documents`` checks the shape of each schema first, so here all keywords have the types that they should have.
+``SchemaDocuments`` checks the shape of each schema first, so here all keywords have the types that they should have.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.decode.json_schema_document import TYPES, Documents, Pointer, Resolver, too_deep
+from lakefeed.records.decode.json_schema_document import TYPES, Pointer, Resolver, SchemaDocuments, too_deep
 from lakefeed.records.schema.limits import DEEPEST, MOST_COLUMNS
 
 ANY = "lakefeed.json"
@@ -85,7 +85,7 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
     Raises:
         ConfigError: no JSON Schema of an object, a ``$ref`` that leads nowhere, or more than 10,000 columns.
     """
-    documents = Documents(text, references or {})
+    documents = SchemaDocuments(text, references or {})
     title = documents.root.get("title")
     root = _Place(
         parts=((documents.root, documents.resolver),),
@@ -105,7 +105,7 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
 
 
 class _Translation:
-    def __init__(self, documents: Documents) -> None:
+    def __init__(self, documents: SchemaDocuments) -> None:
         self._documents = documents
         self._names: dict[str, int] = {}
         self._columns = 0

@@ -79,7 +79,7 @@ def too_deep() -> ConfigError:
     )
 
 
-class Documents:
+class SchemaDocuments:
     """A JSON Schema and the schemas that it refers to.
 
     Args:

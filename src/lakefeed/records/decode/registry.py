@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.registry import Referred, Refused, RegistryApi, Schema, Version
+from lakefeed.clients.registry import Referred, Refused, RegistryApi, RegistrySchema, Version
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable, WorldError
 from lakefeed.records.decode.references import inlined
 from lakefeed.records.spec import registry_address
@@ -23,7 +23,7 @@ MOST_REFERENCES = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference:
+class ReferredSchema:
     """A schema that another one refers to.
 
     Attributes:
@@ -51,7 +51,7 @@ class SchemaText:
 
     text: str
     kind: str = "AVRO"
-    references: tuple[Reference, ...] = ()
+    references: tuple[ReferredSchema, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,9 @@ class SchemaRegistry:
         with self._failures(f"schema id {schema_id}"):
             return {str(each.subject) for each in self._client.get_schema_versions(schema_id)}
 
-    def register(self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[Reference] = ()) -> int:
+    def register(
+        self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
+    ) -> int:
         """Registers a schema as the next version of ``subject``, if it is not there yet; returns its id.
 
         Raises:
@@ -143,7 +145,7 @@ class SchemaRegistry:
         """
         referred = tuple(Referred(each.name, each.subject, each.version) for each in references)
         with self._failures(f"subject {subject}"):
-            return self._client.register_schema(subject, Schema(text, kind, referred))
+            return self._client.register_schema(subject, RegistrySchema(text, kind, referred))
 
     def subjects(self) -> list[str]:
         """The names of all subjects, sorted."""
@@ -161,14 +163,14 @@ class SchemaRegistry:
             references=schema.references,
         )
 
-    def _schema(self, found: Schema) -> SchemaText:
+    def _schema(self, found: RegistrySchema) -> SchemaText:
         kind, text = found.schema_type, found.schema_str
         references = tuple(self._referred(found, set(), 0))
         if kind == "AVRO" and references:
             text = inlined(text, [each.text for each in references])
         return SchemaText(text=text, kind=kind, references=references)
 
-    def _referred(self, schema: Schema, seen: set[tuple[str, int]], depth: int) -> Iterator[Reference]:
+    def _referred(self, schema: RegistrySchema, seen: set[tuple[str, int]], depth: int) -> Iterator[ReferredSchema]:
         """All schemas that ``schema`` refers to, each after those that it needs itself; bounded as in Java.
 
         Raises:
@@ -184,7 +186,7 @@ class SchemaRegistry:
                 seen.add((reference.subject, reference.version))
                 referred = self._client.get_version(reference.subject, reference.version).schema
                 yield from self._referred(referred, seen, depth + 1)
-                yield Reference(
+                yield ReferredSchema(
                     name=reference.name,
                     text=referred.schema_str,
                     subject=reference.subject,

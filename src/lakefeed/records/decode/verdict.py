@@ -41,7 +41,7 @@ ANSI = "spark.sql.ansi.enabled"
 
 
 @dataclass(frozen=True)
-class Expectation:
+class RowExpectation:
     """A rule that each record has to meet.
 
     Attributes:
@@ -73,7 +73,7 @@ class RecordPolicy:
     on_error: OnError = "fail"
     on_null: OnNull = "fail"
     on_bad_timestamp: OnBadTimestamp | None = None
-    expect: tuple[Expectation, ...] = ()
+    expect: tuple[RowExpectation, ...] = ()
     refused_schemas: Mapping[int, str] = field(default_factory=dict)
     envelope: Literal["debezium"] | None = None
     deletes: DeleteRule | None = None
@@ -178,7 +178,7 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     return reason.otherwise(sf.lit(None)).cast("string"), verdict
 
 
-def _rule(rows: DataFrame, expectation: Expectation) -> Column:
+def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
     """The rule as a column.
 
     Raises:

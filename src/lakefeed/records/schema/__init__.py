@@ -8,7 +8,7 @@ from lakefeed.records.schema.differences import Change, renames
 from lakefeed.records.schema.evolution import ChangePolicy, Evolution, SchemaWarning
 from lakefeed.records.schema.fit import aligned
 from lakefeed.records.schema.history import Entry, History, read_history, read_ids, with_entries
-from lakefeed.records.schema.merge import Merge, merged
+from lakefeed.records.schema.merge import SchemaMerge, merged
 
 __all__ = [
     "Change",
@@ -16,7 +16,7 @@ __all__ = [
     "Entry",
     "Evolution",
     "History",
-    "Merge",
+    "SchemaMerge",
     "SchemaWarning",
     "aligned",
     "merged",

@@ -6,7 +6,7 @@ The decoder has the same rule for a schema that it meets (``io.lakefeed.decode.A
 from __future__ import annotations
 
 from lakefeed.config.failures import Accept
-from lakefeed.records.schema.avro import NO_DEFAULT, Field, Record, Ref, Schema, nullable, short_name
+from lakefeed.records.schema.avro import NO_DEFAULT, AvroSchema, Field, Record, Ref, nullable, short_name
 from lakefeed.records.schema.parse import parse
 
 
@@ -36,7 +36,7 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
     return None
 
 
-def _record(schema: Schema) -> Record:
+def _record(schema: AvroSchema) -> Record:
     assert isinstance(schema.root, Ref)  # parse lets nothing else through.
     record = schema.named(schema.root)
     assert isinstance(record, Record)

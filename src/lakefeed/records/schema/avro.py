@@ -101,7 +101,7 @@ Named = Record | Enum | Fixed
 
 
 @dataclass
-class Schema:
+class AvroSchema:
     """A schema: its outermost type, and the named types that it uses."""
 
     root: Type
@@ -150,12 +150,12 @@ def short_name(full: str) -> str:
     return full.rpartition(".")[2]
 
 
-def written(schema: Schema) -> str:
+def written(schema: AvroSchema) -> str:
     """The schema as JSON, each named type defined where it is used first."""
     return json.dumps(_document(schema.root, schema, set(), ""), ensure_ascii=False)
 
 
-def _document(type_: Type, schema: Schema, defined: set[str], around: str) -> Any:
+def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -> Any:
     match type_:
         case Primitive(logical=None):
             return type_.name
@@ -199,7 +199,7 @@ def _attributes(logical: Primitive) -> dict[str, Any]:
     return {"logicalType": logical.logical}
 
 
-def described(type_: Type, schema: Schema) -> str:
+def described(type_: Type, schema: AvroSchema) -> str:
     """The type in a few words: ``long``, ``decimal(9,2)``, ``array of Address``, ``string or null``."""
     match type_:
         case Primitive(logical=None):

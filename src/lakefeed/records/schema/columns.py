@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra
-from lakefeed.records.schema.avro import Array, Fixed, Map, Primitive, Record, Ref, Schema, Type, members, nullable
+from lakefeed.records.schema.avro import Array, AvroSchema, Fixed, Map, Primitive, Record, Ref, Type, members, nullable
 from lakefeed.records.schema.parse import parse
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def types() -> Any:
     return types
 
 
-def _struct(schema: Schema, ref: Ref, around: frozenset[str]) -> StructType:
+def _struct(schema: AvroSchema, ref: Ref, around: frozenset[str]) -> StructType:
     record = schema.named(ref)
     assert isinstance(record, Record)
     inside = around | {record.name}
@@ -49,7 +49,7 @@ def _struct(schema: Schema, ref: Ref, around: frozenset[str]) -> StructType:
     return struct
 
 
-def _type(schema: Schema, type_: Type, around: frozenset[str]) -> DataType:
+def _type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType:
     t = types()
     made: DataType
     flat = members(type_)
@@ -64,7 +64,7 @@ def _type(schema: Schema, type_: Type, around: frozenset[str]) -> DataType:
     return made
 
 
-def _single(schema: Schema, type_: Type, around: frozenset[str]) -> DataType:
+def _single(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType:
     t = types()
     made: DataType
     match type_:

@@ -9,11 +9,11 @@ from typing import Literal
 from lakefeed.records.schema.avro import (
     NO_DEFAULT,
     Array,
+    AvroSchema,
     Field,
     Map,
     Record,
     Ref,
-    Schema,
     Type,
     described,
     members,
@@ -54,7 +54,7 @@ class Change:
         return f"{self.path} widened from {self.before} to {self.after}"
 
 
-def differences(before: Schema, after: Schema) -> tuple[Change, ...]:
+def differences(before: AvroSchema, after: AvroSchema) -> tuple[Change, ...]:
     """What became another, outer fields before inner ones."""
     return tuple(_Walk(before, after).type(before.root, after.root, "", absent=False))
 
@@ -75,7 +75,7 @@ def renames(text: str) -> tuple[Change, ...]:
     return tuple(_renames(schema, schema.root, "", frozenset()))
 
 
-def _renames(schema: Schema, type_: Type, path: str, around: frozenset[str]) -> Iterator[Change]:
+def _renames(schema: AvroSchema, type_: Type, path: str, around: frozenset[str]) -> Iterator[Change]:
     flat = members(type_)
     for at, each in enumerate(flat):
         here = path if len(flat) == 1 else f"{path}.member{at}"
@@ -91,7 +91,7 @@ def _renames(schema: Schema, type_: Type, path: str, around: frozenset[str]) -> 
 
 
 class _Walk:
-    def __init__(self, before: Schema, after: Schema) -> None:
+    def __init__(self, before: AvroSchema, after: AvroSchema) -> None:
         self._before, self._after = before, after
         self._open: set[tuple[str, str]] = set()
 

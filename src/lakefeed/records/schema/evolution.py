@@ -11,7 +11,7 @@ from typing import Literal
 from lakefeed.config.failures import Accept
 from lakefeed.errors import SchemaChanged, SchemaIncompatible
 from lakefeed.records.schema.accept import refusal
-from lakefeed.records.schema.merge import Merge, merged
+from lakefeed.records.schema.merge import SchemaMerge, merged
 
 ChangePolicy = Literal["evolve", "ignore", "fail"]
 
@@ -86,7 +86,7 @@ class Evolution:
         """The ids whose records the reader's schema must not read, and why: their records are dead letters."""
         return MappingProxyType(self._incompatible)
 
-    def meet(self, schema_id: int, writer_schema: str) -> Merge | None:
+    def meet(self, schema_id: int, writer_schema: str) -> SchemaMerge | None:
         """A writer's schema occurs in the batch at hand.
 
         Several new ones are best met in the order of their ids. After it ``reader_schema`` is the new one: the

@@ -27,7 +27,7 @@ _AVRO: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Conflict:
+class TypeConflict:
     """What the guess does not hold for."""
 
     path: str
@@ -51,7 +51,7 @@ class Inference:
     records: int
     ddl: str
     avro: dict[str, Any]
-    conflicts: tuple[Conflict, ...]
+    conflicts: tuple[TypeConflict, ...]
 
 
 @dataclass
@@ -91,9 +91,9 @@ def inferred(values: Iterable[bytes], *, name: str = "Value") -> Inference:
             places.see(root, document, 0, "")
         else:
             broken["not an object"] += 1
-    conflicts = [Conflict("", f"{count} of {records} records: {why}") for why, count in broken.items()]
+    conflicts = [TypeConflict("", f"{count} of {records} records: {why}") for why, count in broken.items()]
     if places.nameless:
-        conflicts.append(Conflict("", "a field with the empty name is left out: no column can have it"))
+        conflicts.append(TypeConflict("", "a field with the empty name is left out: no column can have it"))
     guess = _Guess(conflicts)
     ddl = guess.columns(root, "", colon=False)
     guess.check_names(root)
@@ -180,7 +180,7 @@ def _kind(value: Any) -> str:
 
 
 class _Guess:
-    def __init__(self, conflicts: list[Conflict]) -> None:
+    def __init__(self, conflicts: list[TypeConflict]) -> None:
         self._conflicts = conflicts
         self._said: set[str] = set()
         self._records: Counter[str] = Counter()
@@ -203,7 +203,9 @@ class _Guess:
         odd = sorted({name for name in _names(seen) if not _AVRO_NAME.fullmatch(name)})
         if odd:
             shown = ", ".join(name[:50] for name in odd[:5])
-            self._conflicts.append(Conflict("", f"no names in Avro, so its own tools refuse the Avro schema: {shown}"))
+            self._conflicts.append(
+                TypeConflict("", f"no names in Avro, so its own tools refuse the Avro schema: {shown}")
+            )
 
     def _sql(self, seen: _Seen, path: str) -> str:
         kind = self._kind(seen, path)
@@ -249,14 +251,14 @@ class _Guess:
     def _say(self, path: str, what: str) -> None:
         if path not in self._said:
             self._said.add(path)
-            self._conflicts.append(Conflict(path, what))
+            self._conflicts.append(TypeConflict(path, what))
 
     def _check_case(self, seen: _Seen, path: str) -> None:
         first: dict[str, str] = {}
         for name in seen.fields:
             if (other := first.setdefault(name.lower(), name)) != name:
                 what = f"differs from {other} in case only: Spark takes both for one column"
-                self._conflicts.append(Conflict(_below(path, name), what))
+                self._conflicts.append(TypeConflict(_below(path, name), what))
 
 
 def _names(seen: _Seen) -> Iterable[str]:

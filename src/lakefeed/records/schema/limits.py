@@ -7,7 +7,7 @@ text. The decoder has the same limits (``io.lakefeed.decode.SchemaLimits``).
 from __future__ import annotations
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.schema.avro import Array, Map, Record, Ref, Schema, Type, Union, members
+from lakefeed.records.schema.avro import Array, AvroSchema, Map, Record, Ref, Type, Union, members
 
 MOST_COLUMNS = 10_000
 """Columns and fields inside them, at all levels."""
@@ -15,7 +15,7 @@ DEEPEST = 100
 """Levels of records, arrays, maps and unions inside each other."""
 
 
-def require_bounded(schema: Schema) -> None:
+def require_bounded(schema: AvroSchema) -> None:
     """Refuses a schema of too many columns or levels, in a time that the limits bound.
 
     Raises:
@@ -25,7 +25,7 @@ def require_bounded(schema: Schema) -> None:
 
 
 class _Count:
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._columns = 0
 

@@ -19,6 +19,7 @@ from lakefeed.records.schema.avro import (
     NO_DEFAULT,
     NULL,
     Array,
+    AvroSchema,
     Enum,
     Field,
     Fixed,
@@ -27,7 +28,6 @@ from lakefeed.records.schema.avro import (
     Primitive,
     Record,
     Ref,
-    Schema,
     Type,
     Union,
     described,
@@ -42,14 +42,14 @@ from lakefeed.records.schema.limits import require_bounded
 from lakefeed.records.schema.parse import parse, refuse_same_but_for_case
 from lakefeed.records.schema.wider import wider
 
-__all__ = ["Change", "Merge", "SchemaIncompatible", "merged"]
+__all__ = ["Change", "SchemaIncompatible", "SchemaMerge", "merged"]
 
 _WRITER = ">"
 """Before the keys of the writer's types: they share one mapping with the reader's."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge:
+class SchemaMerge:
     """A writer's schema met the reader's.
 
     Attributes:
@@ -63,7 +63,7 @@ class Merge:
     left_out: tuple[Change, ...] = ()
 
 
-def merged(reader: str, writer: str, *, grow: bool = True) -> Merge:
+def merged(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge:
     """Joins a writer's schema into the reader's.
 
     A field that one of the two lacks keeps its default, or else becomes optional with the default null. Types
@@ -85,7 +85,7 @@ def merged(reader: str, writer: str, *, grow: bool = True) -> Merge:
     join = _Join(parse(reader), parse(writer, prefix=_WRITER), grow=grow)
     after = join.result()
     if after == before:
-        return Merge(schema=reader, changes=(), left_out=tuple(join.left_out))
+        return SchemaMerge(schema=reader, changes=(), left_out=tuple(join.left_out))
     for named in after.types.values():
         if isinstance(named, Record):  # Those that came with a new field were not joined with anything.
             refuse_same_but_for_case(named, short_name(named.name))
@@ -93,7 +93,7 @@ def merged(reader: str, writer: str, *, grow: bool = True) -> Merge:
         require_bounded(after)
     except ConfigError as beyond:
         raise SchemaIncompatible(f"joined with the reader's, {beyond.what}", hint=beyond.hint) from None
-    return Merge(schema=written(after), changes=differences(before, after), left_out=tuple(join.left_out))
+    return SchemaMerge(schema=written(after), changes=differences(before, after), left_out=tuple(join.left_out))
 
 
 class _Join:
@@ -102,11 +102,11 @@ class _Join:
     Definitions are changed in place, and pairs of named types wait in a queue: recursive types need no more care.
     """
 
-    def __init__(self, reader: Schema, writer: Schema, *, grow: bool) -> None:
+    def __init__(self, reader: AvroSchema, writer: AvroSchema, *, grow: bool) -> None:
         self.left_out: list[Change] = []
         self._grow = grow
         self._types: dict[str, Named] = {**reader.types, **writer.types}
-        self._both = Schema(reader.root, self._types)
+        self._both = AvroSchema(reader.root, self._types)
         self._joined: dict[str, str] = {}
         self._pairs: deque[tuple[Ref, Ref, str]] = deque()
         self._join(reader.root, writer.root, "")
@@ -119,14 +119,14 @@ class _Join:
                     self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
         self._unify_all()
 
-    def result(self) -> Schema:
+    def result(self) -> AvroSchema:
         """The joined schema, with only those types that it uses."""
         used: dict[str, Named] = {}
         root = self._resolved(self._both.root, used)
         names = {each.name for each in used.values()}
         for each in used.values():
             each.aliases = [alias for alias in each.aliases if alias not in names]
-        return Schema(root, used)
+        return AvroSchema(root, used)
 
     def _resolved(self, type_: Type, used: dict[str, Named]) -> Type:
         match type_:

@@ -18,6 +18,7 @@ from lakefeed.records.schema.avro import (
     NO_DEFAULT,
     PRIMITIVES,
     Array,
+    AvroSchema,
     Enum,
     Field,
     Fixed,
@@ -26,7 +27,6 @@ from lakefeed.records.schema.avro import (
     Primitive,
     Record,
     Ref,
-    Schema,
     Type,
     Union,
     full_name,
@@ -41,7 +41,7 @@ _DIGITS = 38
 """Of a decimal, as Spark and Iceberg have them."""
 
 
-def parse(text: str, *, prefix: str = "") -> Schema:
+def parse(text: str, *, prefix: str = "") -> AvroSchema:
     """Reads an Avro schema of a record.
 
     Args:
@@ -61,12 +61,12 @@ def parse(text: str, *, prefix: str = "") -> Schema:
     return schema
 
 
-def parse_any(text: str, *, prefix: str = "") -> Schema:
+def parse_any(text: str, *, prefix: str = "") -> AvroSchema:
     """Reads an Avro schema of any type; otherwise as ``parse``."""
     return _parsed(text, prefix, alone=True)
 
 
-def _parsed(text: str, prefix: str, *, alone: bool) -> Schema:
+def _parsed(text: str, prefix: str, *, alone: bool) -> AvroSchema:
     try:
         schema = _Parser(prefix, alone=alone).schema(json.loads(text))
         require_bounded(schema)
@@ -119,8 +119,8 @@ class _Parser:
         self._alone = alone
         self._types: dict[str, Named] = {}
 
-    def schema(self, document: Any) -> Schema:
-        schema = Schema(self._type(document, "", "the schema", 0), self._types)
+    def schema(self, document: Any) -> AvroSchema:
+        schema = AvroSchema(self._type(document, "", "the schema", 0), self._types)
         for named in self._types.values():
             for field in named.fields if isinstance(named, Record) else ():
                 if field.default is not NO_DEFAULT and not _is_value(field.default, field.type, schema):
@@ -280,7 +280,7 @@ def _is_int(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_value(value: Any, type_: Type, schema: Schema) -> bool:
+def _is_value(value: Any, type_: Type, schema: AvroSchema) -> bool:
     """Whether a default, as JSON, is a value of the type. Of a union any member will do, as for Avro's own reader."""
     match type_:
         case Primitive():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class Steps:
+class TransformSteps:
     """A pipeline's transform.
 
     Args:

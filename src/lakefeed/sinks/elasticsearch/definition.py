@@ -12,9 +12,9 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.sinks.definition import Check, SinkDefinition, StoredState
-from lakefeed.sinks.elasticsearch.documents import Documents
+from lakefeed.sinks.elasticsearch.documents import IndexDocuments
 from lakefeed.sinks.elasticsearch.index import ElasticsearchIndex
-from lakefeed.sinks.elasticsearch.layout import Layout
+from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.probe import problems
 from lakefeed.sinks.elasticsearch.server import Server
@@ -37,7 +37,7 @@ class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
 
     def check_rows(self, rows: DataFrame, *, stateful: bool) -> Iterator[Problem]:
         """Look for keys, types and positions that documents need."""
-        documents = Documents(self.settings, groups=self.context.groups)
+        documents = IndexDocuments(self.settings, groups=self.context.groups)
         try:
             documents.require(rows.schema)
             documents.require_records(rows, stateful=stateful)
@@ -54,7 +54,7 @@ class ElasticsearchDefinition(SinkDefinition[ElasticsearchSinkConfig]):
 
     def _position(self) -> Position | None:
         server = Server(self.settings)
-        if Layout(server, self.settings).described() is None:
+        if IndexLayout(server, self.settings).described() is None:
             return None
         return ElasticsearchLedger(server, self.settings, self.context.feed).position()
 

@@ -28,7 +28,7 @@ NULL, EMPTY, LONG = "\\N", "\\E", "\\#"
 """What no escaped text can be."""
 
 
-class Documents:
+class IndexDocuments:
     """How a sink's rows become documents.
 
     Args:

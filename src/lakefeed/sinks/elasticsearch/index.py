@@ -29,8 +29,8 @@ from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.history import Entry
 from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.base import BaseSink
-from lakefeed.sinks.elasticsearch.documents import Documents
-from lakefeed.sinks.elasticsearch.layout import Layout
+from lakefeed.sinks.elasticsearch.documents import IndexDocuments
+from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server, authority, authorization, path_of
 from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, latest_per_key, summarize_changes
@@ -52,7 +52,7 @@ class ElasticsearchIndex(BaseSink):
         sink: its block in the pipeline file.
         feed: the feed's name.
         evolves: whether the mapping follows the rows.
-        groups: see ``Documents``.
+        groups: see ``IndexDocuments``.
     """
 
     keeps_ledger = True
@@ -72,9 +72,9 @@ class ElasticsearchIndex(BaseSink):
         self._sink = sink
         self._patience = patience
         self._evolves = evolves
-        self._documents = Documents(sink, groups=groups)
+        self._documents = IndexDocuments(sink, groups=groups)
         self._server = Server(sink)
-        self._layout = Layout(self._server, sink)
+        self._layout = IndexLayout(self._server, sink)
         self.ledger = ElasticsearchLedger(self._server, sink, feed)
         self._followed = False
 

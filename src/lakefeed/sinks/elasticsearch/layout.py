@@ -54,7 +54,7 @@ def _field(type_: DataType) -> dict[str, Any] | None:
     return None
 
 
-class Layout:
+class IndexLayout:
     """The index of a sink: what it has, and what it is to have.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.problem import Problem
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, Unreachable
-from lakefeed.sinks.elasticsearch.layout import Layout
+from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.server import Server
 
 OLDEST = 7
@@ -24,7 +24,7 @@ def problems(sink: ElasticsearchSinkConfig, *, key: str) -> Iterator[Problem]:
     server = Server(sink)
     try:
         require_version(server, where=", ".join(sink.urls))
-        Layout(server, sink).described()
+        IndexLayout(server, sink).described()
     except AccessDenied as error:
         yield Problem.of(error, key=f"{key}.{'api_key' if sink.api_key is not None else 'username'}")
     except Unreachable as error:

@@ -20,7 +20,7 @@ UNITS = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileLayout:
     """Partitions and order.
 
     Attributes:
@@ -32,7 +32,7 @@ class Layout:
     order: tuple[SortColumn, ...] = ()
 
     @classmethod
-    def of_table(cls, table: Any) -> Layout:
+    def of_table(cls, table: Any) -> FileLayout:
         """What an Iceberg table has, by its Java object."""
         schema = table.schema()
         partitions = [
@@ -52,11 +52,11 @@ class Layout:
         return cls(tuple(each for each in partitions if each[1] != "void"), tuple(order))
 
     @classmethod
-    def of_sink(cls, sink: IcebergSinkConfig) -> Layout:
+    def of_sink(cls, sink: IcebergSinkConfig) -> FileLayout:
         """The layout that a pipeline file requests."""
         return cls(tuple((each.column, _text(each)) for each in sink.partition_by), tuple(sink.sort_by))
 
-    def renamed(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> Layout:
+    def renamed(self, columns: Sequence[tuple[tuple[str, ...], str]]) -> FileLayout:
         """The same after columns have got other names, one after the other: path and new last name of each."""
 
         def now(column: str) -> str:
@@ -66,13 +66,13 @@ class Layout:
                     parts[len(path) - 1] = name
             return ".".join(parts)
 
-        return Layout(
+        return FileLayout(
             tuple((now(column), transform) for column, transform in self.partitions),
             tuple(replace(each, column=now(each.column)) for each in self.order),
         )
 
 
-def statements(table: str, *, have: Layout, want: Layout, partitions: bool, order: bool) -> Iterator[str]:
+def statements(table: str, *, have: FileLayout, want: FileLayout, partitions: bool, order: bool) -> Iterator[str]:
     """The statements after which new files are laid out as requested; none if they are.
 
     Args:

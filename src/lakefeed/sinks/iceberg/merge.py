@@ -27,7 +27,7 @@ class Bound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge:
+class MergeStatement:
     """How changes meet a table.
 
     Attributes:

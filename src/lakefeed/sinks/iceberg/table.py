@@ -93,7 +93,7 @@ class IcebergTable(BaseSink):
         """What ``follow`` does with the same arguments, and raises: to tables beside it first, to this one last."""
         self._check_partition_columns(rows)
         remembered = {} if recorded is None else {self._reader_key: recorded.to_json()}
-        want = layout.Layout.of_sink(self._sink)
+        want = layout.FileLayout.of_sink(self._sink)
         is_new = not self._spark.catalog.tableExists(self._sink.table)
         properties = {} if is_new else self.ledger.properties()
         remembered |= with_entries(properties, entries, ids=recorded.ids if recorded else ())
@@ -104,7 +104,7 @@ class IcebergTable(BaseSink):
                 partitioned_by=", ".join(_ddl(each) for each in self._sink.partition_by),
                 properties={**self._sink.properties, CREATED_BY: self._feed, **remembered},
             )
-            laid_out = self._laid_out(have=layout.Layout(partitions=want.partitions), want=want)
+            laid_out = self._laid_out(have=layout.FileLayout(partitions=want.partitions), want=want)
         else:
             changed = {key: text for key, text in remembered.items() if properties.get(key) != text}
             have = self._spark.table(self._sink.table).schema
@@ -117,7 +117,7 @@ class IcebergTable(BaseSink):
                 *ddl.statements(self._sink.table, have=have, want=rows, changes=known, grow=self._evolves),
             )
             renamed = ddl.renamed_columns(have=have, want=rows, changes=known, grow=self._evolves)
-            laid_out = self._laid_out(have=layout.Layout.of_table(self.ledger.loaded()).renamed(renamed), want=want)
+            laid_out = self._laid_out(have=layout.FileLayout.of_table(self.ledger.loaded()).renamed(renamed), want=want)
         change = TableChange(
             table=self._sink.table,
             is_new=is_new,
@@ -251,7 +251,7 @@ class IcebergTable(BaseSink):
                     hint="name one of these columns, or make the column in transform.sql",
                 )
 
-    def _laid_out(self, *, have: layout.Layout, want: layout.Layout) -> tuple[str, ...]:
+    def _laid_out(self, *, have: layout.FileLayout, want: layout.FileLayout) -> tuple[str, ...]:
         """Lets new files have the partitions and the order that the pipeline file names, if it names any."""
         said = self._sink.model_fields_set
         return tuple(

@@ -26,7 +26,7 @@ from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.adaptive import adaptive
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.iceberg.history import HistoryTable
-from lakefeed.sinks.iceberg.merge import KEY_MOVED, Bound, Merge
+from lakefeed.sinks.iceberg.merge import KEY_MOVED, Bound, MergeStatement
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.protocol import TableChange
 
@@ -148,7 +148,7 @@ class UpsertTable(IcebergTable):
     def _merge(self, latest: DataFrame, bounds: Sequence[Bound], properties: Mapping[str, str]) -> None:
         """Runs the MERGE, again if another writer has changed what it read."""
         session = latest.sparkSession
-        merge = Merge(
+        merge = MergeStatement(
             table=self.name,
             columns=self._columns.names,
             keys=self._keys,

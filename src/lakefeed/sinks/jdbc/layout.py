@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField, StructType
 
 
-class Layout:
+class JdbcLayout:
     """What the table has, and what it is to have.
 
     Args:

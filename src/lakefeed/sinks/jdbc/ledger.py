@@ -24,7 +24,7 @@ from lakefeed.ledger.snapshot_summary import Commit, Upserts
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.sinks.jdbc.columns import columns_of
 from lakefeed.sinks.jdbc.dialect import Dialect
-from lakefeed.sinks.jdbc.session import Database, Session
+from lakefeed.sinks.jdbc.session import JdbcDatabase, Session
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
 PAGE = 500
@@ -57,7 +57,7 @@ class JdbcLedger:
         feed: the feed's name.
     """
 
-    def __init__(self, database: Database, sink: JdbcSinkConfig, feed: str) -> None:
+    def __init__(self, database: JdbcDatabase, sink: JdbcSinkConfig, feed: str) -> None:
         self._database = database
         self.where = sink.where
         self.feed = feed

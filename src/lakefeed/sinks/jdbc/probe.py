@@ -11,7 +11,7 @@ from lakefeed.config.problem import Problem
 from lakefeed.config.tls import JavaOnly
 from lakefeed.errors import LakefeedError, MissingExtra, Unreachable
 from lakefeed.sinks.jdbc.columns import misfit
-from lakefeed.sinks.jdbc.layout import Layout
+from lakefeed.sinks.jdbc.layout import JdbcLayout
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.session import TIMEOUT_SECONDS, PythonDatabase
 
@@ -36,7 +36,7 @@ def problems(
             ledger = JdbcLedger(database, sink, feed)
             if not ledger.has_table(session):
                 return
-            layout = Layout(ledger, sink, session)
+            layout = JdbcLayout(ledger, sink, session)
             layout.check_keys()
             if (rows := rows_of()) is not None:
                 have = layout.have()

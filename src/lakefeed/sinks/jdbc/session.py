@@ -58,7 +58,7 @@ class ReadSession(Session, Protocol):
         """The rows of a SELECT, so many at a time."""
 
 
-class Database(Protocol):
+class JdbcDatabase(Protocol):
     """A database that gives sessions."""
 
     @property
@@ -70,7 +70,7 @@ class Database(Protocol):
 
 
 @dataclass(frozen=True)
-class Refusal:
+class StatementRefusal:
     """What a database has said: the SQL standard's state, its own number, and the text."""
 
     state: str
@@ -78,7 +78,7 @@ class Refusal:
     text: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Refusal | None:
+    def of(cls, error: BaseException) -> StatementRefusal | None:
         """Out of an exception of Spark or of a session; None if it is none of a database."""
         found = FAILURE.search(str(error))
         return cls(found[1], int(found[2]), without_values(found[3])) if found else None
@@ -239,7 +239,7 @@ class PythonDatabase:
             )
         except (pymysql.Error, OSError) as error:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 2013
-            raise Refusal("", 2013 if number == 2003 else number, without_values(str(error.args[-1]))).error(
+            raise StatementRefusal("", 2013 if number == 2003 else number, without_values(str(error.args[-1]))).error(
                 where
             ) from None
         # An older client connects as plain text where the server has no TLS.
@@ -296,14 +296,16 @@ class _PythonSession:
             number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             if state is None and not number:
                 raise
-            raise Refusal(state or "", number, without_values(str(error.args[-1]))).error(self._where) from None
+            raise StatementRefusal(state or "", number, without_values(str(error.args[-1]))).error(
+                self._where
+            ) from None
 
 
-def _login_refused(text: str) -> Refusal:
+def _login_refused(text: str) -> StatementRefusal:
     """PostgreSQL's client has no state for what happens before the login, only the text."""
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba", text):
-        return Refusal("28P01", 0, text)
+        return StatementRefusal("28P01", 0, text)
     if re.search(r"database \".*\" does not exist", text):
-        return Refusal("3D000", 0, text)
+        return StatementRefusal("3D000", 0, text)
     lines = text.strip().splitlines()
-    return Refusal("08001", 0, lines[0] if lines else "no answer")
+    return StatementRefusal("08001", 0, lines[0] if lines else "no answer")

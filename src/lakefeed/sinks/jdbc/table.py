@@ -30,10 +30,10 @@ from lakefeed.records.schema.reader import Recorded
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.jdbc.columns import is_nested
-from lakefeed.sinks.jdbc.layout import Layout
+from lakefeed.sinks.jdbc.layout import JdbcLayout
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.merge import JdbcMerge
-from lakefeed.sinks.jdbc.session import JvmDatabase, Refusal, Session
+from lakefeed.sinks.jdbc.session import JvmDatabase, Session, StatementRefusal
 from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class JdbcTable(BaseSink):
         kept = self._kept(rows)
         with self._session() as session:
             self.ledger.ensure(session)
-            layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
+            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
             if not self.ledger.has_table(session):
                 if self._followed:
                     raise CheckpointMismatch("the table was dropped while the feed runs", where=self._sink.where)
@@ -122,7 +122,7 @@ class JdbcTable(BaseSink):
         """What ``follow`` would do, which raises what that would raise."""
         kept = self._kept(rows)
         with self._session() as session:
-            layout = Layout(self.ledger, self._sink, session, evolves=self._evolves)
+            layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
             is_new = not self.ledger.has_table(session)
             statements = (*self.ledger.creation(session), *self._statements(session, layout, kept))
         return (TableChange(table=self._sink.table, is_new=is_new, statements=statements),)
@@ -142,7 +142,7 @@ class JdbcTable(BaseSink):
             )
         return StructType([each for each in rows.fields if holds_values(each) and not self._is_only_staged(each.name)])
 
-    def _statements(self, session: Session, layout: Layout, kept: StructType) -> list[str]:
+    def _statements(self, session: Session, layout: JdbcLayout, kept: StructType) -> list[str]:
         if not self.ledger.has_table(session):
             return [layout.creation(kept)]
         layout.check_keys()
@@ -295,13 +295,13 @@ class JdbcTable(BaseSink):
 
     def _patiently(self, attempt: Callable[[], int]) -> int:
         def passes(error: Exception) -> bool:
-            refusal = Refusal.of(error)
+            refusal = StatementRefusal.of(error)
             return isinstance(error, Unreachable) or (refusal is not None and refusal.passes)
 
         try:
             return retry_until(attempt, is_transient=passes, seconds=self._patience)
         except Exception as error:
-            if (refusal := Refusal.of(error)) is None:
+            if (refusal := StatementRefusal.of(error)) is None:
                 raise
             raise refusal.error(self._sink.where) from None
 
@@ -375,7 +375,7 @@ class JdbcTable(BaseSink):
             with self._database.session() as session:
                 yield session
         except Exception as error:
-            if (refusal := Refusal.of(error)) is None:
+            if (refusal := StatementRefusal.of(error)) is None:
                 raise
             raise refusal.error(self._sink.where) from None
 

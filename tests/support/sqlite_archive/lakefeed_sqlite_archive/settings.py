@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from lakefeed.config.capabilities import Capabilities, Refusal, StoredFiles
+from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.sinks import SinkConfig
 
 
@@ -29,6 +29,6 @@ class SqliteArchiveConfig(SinkConfig):
         return f"{self.path} {self.table}"
 
     @property
-    def stored_files(self) -> StoredFiles:
+    def stored_files(self) -> SinkFiles:
         """None in the object store."""
-        return StoredFiles(elsewhere="a SQLite database")
+        return SinkFiles(elsewhere="a SQLite database")

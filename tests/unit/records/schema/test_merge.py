@@ -10,7 +10,7 @@ import fastavro
 import pytest
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.records.schema.merge import Merge, merged
+from lakefeed.records.schema.merge import SchemaMerge, merged
 
 Json = Any
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -34,7 +34,7 @@ def field(name: str, type_: Json = "string", **attributes: Json) -> Json:
     return {"name": name, "type": type_, **attributes}
 
 
-def join(reader: Json, writer: Json, *, grow: bool = True) -> Merge:
+def join(reader: Json, writer: Json, *, grow: bool = True) -> SchemaMerge:
     return merged(json.dumps(reader), json.dumps(writer), grow=grow)
 
 
@@ -43,7 +43,7 @@ def joined_type(reader: Json, writer: Json) -> Json:
     return json.loads(join(record(field("f", reader)), record(field("f", writer))).schema)["fields"][0]["type"]
 
 
-def said(merge: Merge) -> list[str]:
+def said(merge: SchemaMerge) -> list[str]:
     return [str(each) for each in merge.changes]
 
 

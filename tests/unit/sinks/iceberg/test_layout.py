@@ -8,14 +8,16 @@ from hypothesis import strategies as st
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.sorting import SortColumn
-from lakefeed.sinks.iceberg.layout import Layout, statements
+from lakefeed.sinks.iceberg.layout import FileLayout, statements
 
 
-def layout(*, partition_by: list[str] | None = None, sort_by: list[str] | None = None) -> Layout:
-    return Layout.of_sink(IcebergSinkConfig(table="lake.a.b", partition_by=partition_by or [], sort_by=sort_by or []))
+def layout(*, partition_by: list[str] | None = None, sort_by: list[str] | None = None) -> FileLayout:
+    return FileLayout.of_sink(
+        IcebergSinkConfig(table="lake.a.b", partition_by=partition_by or [], sort_by=sort_by or [])
+    )
 
 
-def said(have: Layout, want: Layout, *, partitions: bool = True, order: bool = True) -> list[str]:
+def said(have: FileLayout, want: FileLayout, *, partitions: bool = True, order: bool = True) -> list[str]:
     return list(statements("lake.a.b", have=have, want=want, partitions=partitions, order=order))
 
 
