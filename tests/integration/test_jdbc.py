@@ -112,7 +112,7 @@ def test_records_that_retention_took_are_given_up_only_when_asked(
     admin = AdminClient({"bootstrap.servers": feed.stack.bootstrap_servers})
     for each in admin.delete_records([TopicPartition(feed.topic, 0, 8)]).values():
         each.result()
-    with pytest.raises(RecordsLost, match=r"stands at 5, the topic begins at 8: 3 offsets were removed"):
+    with pytest.raises(RecordsLost, match=r"is at 5, the topic begins at 8: 3 offsets were removed"):
         pipeline.run(spark=lake, once=True)
     assert ids(server) == list(range(5))
     pipeline.run(spark=lake, once=True, accept_loss=True)

@@ -136,7 +136,7 @@ def test_a_sink_in_python_that_keeps_a_ledger(started: Started, tmp_path: Path) 
     assert started.run(sink=sink) == 0
     assert started.notes == ["the checkpoint is older than the table; resumes where the table is, with a new one"]
     file.write_text(before)
-    with pytest.raises(CheckpointMismatch, match="landed up to 3 for the checkpoint, and up to 2 in the table"):
+    with pytest.raises(CheckpointMismatch, match="is committed up to 3 by the checkpoint, and up to 2 in the table"):
         started.run(sink=sink)
     file.unlink()
     with pytest.raises(CheckpointMismatch, match="holds no commit of the feed"):

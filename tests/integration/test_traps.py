@@ -167,7 +167,7 @@ def test_retention_passed(case: Case) -> None:
     case.land((0, 5))
     case.send(range(5, 20))
     case.remove_records(8)
-    with pytest.raises(RecordsLost, match=r"stands at 5, the topic begins at 8: 3 offsets were removed"):
+    with pytest.raises(RecordsLost, match=r"is at 5, the topic begins at 8: 3 offsets were removed"):
         case.run()
     case.run(accept_loss=True)
     assert case.ids() == [*range(5), *range(8, 20)]
@@ -180,7 +180,7 @@ def test_retention_passed_a_batch_that_was_planned(case: Case) -> None:
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
     case.delete("commits/1")
     case.remove_records(7)
-    with pytest.raises(RecordsLost, match="stands at 5, the topic begins at 7"):
+    with pytest.raises(RecordsLost, match="is at 5, the topic begins at 7"):
         case.run()
     case.run(accept_loss=True)
     assert case.ids() == [*range(5), *range(7, 9)]
@@ -307,7 +307,7 @@ def test_table_rolled_back(case: Case) -> None:
     case.land((0, 5), (5, 9))
     case.lake.sql(f"CALL lake.system.rollback_to_snapshot('{case.feed.table[5:]}', {case.first_snapshot()})")
     with pytest.raises(
-        CheckpointMismatch, match="landed up to 9 for the checkpoint, and up to 5 in the table"
+        CheckpointMismatch, match="is committed up to 9 by the checkpoint, and up to 5 in the table"
     ) as failure:
         case.run()
     assert "lakefeed offsets rewind pipeline.yaml --to table" in str(failure.value)
