@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakefeed.errors import LakefeedError
     from lakefeed.offsets.ranges import OffsetRange
     from lakefeed.pipeline import Pipeline, RunSummary
-    from lakefeed.records.sources.deduplicate import deduplicated
+    from lakefeed.records.sources.kafka import deduplicated
 
 __version__ = "0.1.0"
 
@@ -47,7 +47,7 @@ _MODULES = {
     "OffsetRange": "offsets.ranges",
     "Pipeline": "pipeline",
     "RunSummary": "pipeline",
-    "deduplicated": "records.sources.deduplicate",
+    "deduplicated": "records.sources.kafka",
     "open_table": "clients.iceberg.reader",
     "read_topic": "dataframes",
     "stop_on_signals": "clients.spark.signals",

@@ -25,8 +25,7 @@ from lakefeed.ledger.stateful_batches import is_landed_unlogged, with_batch
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import decoded, rows
 from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
-from lakefeed.records.sources.source import batch_ranges, newest_per_key, query_id, read_batch, read_stream
-from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, newest_per_key, query_id, read_batch, read_stream
 from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.sinks.iceberg.definition import append_table
 
@@ -167,7 +166,7 @@ def write_table(
     feed = name or table.replace(".", "_")
     target = append_table(spark, table, feed=feed, partition_by=partition_by, properties=properties or {})
     if not frame.isStreaming:
-        target.follow(frame.schema)
+        target.apply_schema(frame.schema)
         frame.writeTo(table).append()
         return None
     if checkpoint is None:
@@ -182,11 +181,11 @@ def write_table(
         FeedIdentity(owner=owner),
         target,
         checkpoint=Claim(spark, checkpoint, owner),
-        topics=topic_ids.described(),
+        topics=topic_ids.describe(),
         stateful=stateful,
     )
     start.require_resume()
-    target.follow(frame.schema)
+    target.apply_schema(frame.schema)
     fence = target.take_fence()
     # Again: no other driver can move the table any more.
     start.decide()

@@ -41,7 +41,7 @@ from lakefeed.operations.rewind.execute import plan as rewind_plan
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verified
 from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 

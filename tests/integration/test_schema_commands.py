@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lakefeed.cli.schema import schema as command
+from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible, Unreachable
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.schema import Change, Entry, set_properties, with_entries
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Change, Entry, history_properties
+from lakefeed.records.schema.reader import StoredSchema
 from tests.support.feed import TRIP, Feed
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def create(lake: SparkSession, feed: Feed) -> None:
 
 def recorded(feed: Feed, schema_id: int) -> dict[str, str]:
     """What a feed that has read the first version leaves in its table."""
-    return {f"lakefeed.reader.{feed.name}": Recorded(json.dumps(TRIP), frozenset([schema_id])).to_json()}
+    return {f"lakefeed.reader.{feed.name}": StoredSchema(json.dumps(TRIP), frozenset([schema_id])).to_json()}
 
 
 def test_show_and_diff_before_there_is_a_table(feed: Feed, versions: list[int]) -> None:
@@ -120,7 +121,7 @@ def test_history(lake: SparkSession, feed: Feed) -> None:
     assert run(feed, "history", pipeline).output == f"{feed.table} has the columns that it was created with\n"
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     change = Change("added", "fare", None, "double")
-    lake.sql(set_properties(feed.table, with_entries({}, [Entry(at, 7, (change,))])))
+    lake.sql(set_properties(feed.table, history_properties({}, [Entry(at, 7, (change,))])))
     assert run(feed, "history", pipeline).output == "2026-01-02 03:04:05 UTC  schema id 7\n  fare added (double)\n"
     assert printed(feed, "history", "--table", feed.table) == {
         "table": feed.table,

@@ -11,9 +11,10 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import SchemaIncompatible
-from lakefeed.records.schema import Change, aligned, merged, statements
+from lakefeed.records.schema import Change, merge_schemas
 from lakefeed.records.schema.columns import columns_of, columns_of_table
-from lakefeed.records.schema.fit import same
+from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.fit import align_columns, same_type
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Table:
 
         texts = self.lake.createDataFrame([(json.dumps(each),) for each in rows], "text STRING")
         frame = texts.select(sf.from_json("text", schema).alias("row")).select("row.*")
-        aligned(frame, self.schema).writeTo(self.name).append()
+        align_columns(frame, self.schema).writeTo(self.name).append()
 
     def rows(self) -> list[Json]:
         """As JSON has them: a null field is not there."""
@@ -137,7 +138,7 @@ def test_what_iceberg_refuses_is_refused_before(lake: SparkSession) -> None:
 
 
 def test_every_change_at_every_depth(lake: SparkSession, feed: Feed) -> None:
-    before, after = json.dumps(V1), merged(json.dumps(V1), json.dumps(V2))
+    before, after = json.dumps(V1), merge_schemas(json.dumps(V1), json.dumps(V2))
     have, want = columns_of(before), columns_of(after.schema)
     from pyspark.sql.types import StructType
 
@@ -186,5 +187,5 @@ def test_every_change_at_every_depth(lake: SparkSession, feed: Feed) -> None:
     assert fourth == {"id": 3, "address": {"zip": "y"}}
     # Without Spark the columns are the same.
     there = open_table(table.name, connections=feed.connections).schema()
-    assert same(columns_of_table(there), table.schema)
+    assert same_type(columns_of_table(there), table.schema)
     assert columns_of_table(there).json() == table.schema.json()

@@ -10,11 +10,10 @@ import pytest
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import DecodeError
 from lakefeed.records.decode.registry import SchemaRegistry
+from tests.support.avro_documents import bomb, deep, field, record
 from tests.support.feed import Feed
 from tests.support.protos import message_class
 from tests.support.records import avro_bytes
-from tests.unit.records.schema.test_merge import field, record
-from tests.unit.records.schema.test_parse import bomb, deep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Compare ``schema.accept`` in the decoder with ``lakefeed.records.schema.accept``, for unions of records too."""
+"""Compare ``schema.accept`` in the decoder with ``lakefeed.records.schema.reader``, for unions of records too."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode.registry import SchemaRegistry
-from lakefeed.records.schema.accept import refusal
+from lakefeed.records.schema.reader import refusal
 from tests.spark.test_decode_registry import framed
+from tests.support.avro_documents import bomb, nested_arrays
 from tests.support.records import records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
-from tests.unit.records.schema.test_parse import bomb, nested_arrays
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

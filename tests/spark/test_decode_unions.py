@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.records.schema.columns import columns_of
-from lakefeed.records.schema.merge import merged
+from lakefeed.records.schema.merge import merge_schemas
 from tests.support.records import avro_bytes
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def test_a_table_follows_a_writer_that_adds_one(probe: Probe, name: str) -> None
     before = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}]})
     after = json.loads(before)
     after["fields"].append({"name": "u", "type": ["null", *(each for each in union if each != "null")]})
-    reader = merged(before, json.dumps(after)).schema
+    reader = merge_schemas(before, json.dumps(after)).schema
     options = {"writer-schema": json.dumps(after), "reader-schema": reader}
     assert probe.type_of(options) == columns_of(reader).jsonValue()
     assert probe.type_of({**options, "writer-schema": before}) == columns_of(reader).jsonValue()

@@ -299,9 +299,9 @@ def test_a_new_column_gets_a_field_and_an_index_of_others_is_left_as_it_is(shop:
 
     index = shop.started()
     wider = shop.rows(3).selectExpr("*", "named_struct('x', 1) AS more")
-    index.follow(wider.schema)
+    index.apply_schema(wider.schema)
     assert fields() == {"id", "v", "more"}
-    index.follow(shop.rows(3).selectExpr("*", "named_struct('x', 1, 'y', 2) AS more").schema)
+    index.apply_schema(shop.rows(3).selectExpr("*", "named_struct('x', 1, 'y', 2) AS more").schema)
     assert index.changes(wider.schema)[0].statements == ()
 
     shop.index += "_others"
@@ -337,13 +337,15 @@ def test_other_keys_are_other_documents(shop: SearchFeed) -> None:
     with pytest.raises(ConfigError, match="they would have other ids"):
         shop.started(keys=["id"])
     with pytest.raises(ConfigError, match="decimal"):
-        shop.driver(keys=["price"]).follow(shop.changes([]).selectExpr("*", "CAST(1 AS DECIMAL(5,2)) AS price").schema)
+        shop.driver(keys=["price"]).apply_schema(
+            shop.changes([]).selectExpr("*", "CAST(1 AS DECIMAL(5,2)) AS price").schema
+        )
 
 
 def test_rows_without_a_record_of_their_own_are_refused(shop: SearchFeed) -> None:
     index = shop.started()
     with pytest.raises(ConfigError, match="rows lack kafka_topic"):
-        shop.driver().follow(shop.rows(1).drop("kafka_topic").schema)
+        shop.driver().apply_schema(shop.rows(1).drop("kafka_topic").schema)
     unknown = shop.rows(2).selectExpr("id", "kafka_topic", "kafka_partition", "nullif(kafka_offset, 1) AS kafka_offset")
     with pytest.raises(ConfigError, match="1 rows of the batch have no"):
         shop.land(index, unknown)
@@ -377,7 +379,7 @@ def test_an_index_that_is_removed_is_not_begun_again_in_silence(shop: SearchFeed
     with pytest.raises(LakefeedError, match="was removed"):
         shop.land(index, shop.rows(10, start=10))
     with pytest.raises(CheckpointMismatch, match="was removed"):
-        index.follow(shop.rows(0).schema)
+        index.apply_schema(shop.rows(0).schema)
     assert index.position() is None
     # A new driver starts over, as the start decides: above the versions of before.
     shop.land(shop.started(), shop.rows(10), batch=0, start=0)

@@ -219,11 +219,11 @@ def test_keys_differ_by_every_letter(upserts: JdbcFeed, spark: SparkSession) -> 
 def test_columns_follow_the_rows(shop: JdbcFeed, spark: SparkSession) -> None:
     table = shop.started(spark.sql("SELECT 1 AS id, CAST(1.5 AS FLOAT) AS f"))
     wider = spark.sql("SELECT 2147483648 AS id, 1.1D AS f, 'new' AS more, NULL AS nothing")
-    table.follow(wider.schema)
+    table.apply_schema(wider.schema)
     shop.land(table, wider, 1)
     assert shop.select("id, f, more") == [(2147483648, 1.1, "new")]
     with pytest.raises(SchemaIncompatible, match=r"column id is string.*; column f is date"):
-        table.follow(spark.sql("SELECT 'x' AS id, DATE '2026-01-01' AS f, 'y' AS more").schema)
+        table.apply_schema(spark.sql("SELECT 'x' AS id, DATE '2026-01-01' AS f, 'y' AS more").schema)
 
 
 def test_tables_that_cannot_serve_are_reported(upserts: JdbcFeed) -> None:
@@ -257,7 +257,7 @@ def test_a_table_that_was_dropped_is_no_longer_what_the_ledger_says(shop: JdbcFe
     shop.server.execute(f"DROP TABLE {shop.quoted('rows_of_shop')}")
     assert shop.driver().position() is None
     with pytest.raises(CheckpointMismatch, match="dropped while the feed runs"):
-        table.follow(shop.rows(0).schema)
+        table.apply_schema(shop.rows(0).schema)
     again = shop.started()
     shop.batch, shop.at = 0, 0
     shop.land(again, shop.rows(10))

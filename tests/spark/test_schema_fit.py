@@ -13,9 +13,9 @@ import pytest
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.decode import PlainAvro, decoded
-from lakefeed.records.schema import aligned, merged
+from lakefeed.records.schema import merge_schemas
 from lakefeed.records.schema.columns import columns_of
-from lakefeed.records.schema.storable import Storable
+from lakefeed.records.schema.fit import StorableRows, align_columns
 from tests.support.any_schemas import Schemas
 from tests.support.records import avro_bytes, records, results
 
@@ -104,7 +104,7 @@ VALUES: list[Json] = [
 def test_the_merged_schema_reads_every_version(spark: SparkSession, seed: int) -> None:
     order = random.Random(seed).sample(CHAIN, len(CHAIN))
     texts = [json.dumps(each) for each in order]
-    reader = reduce(lambda so_far, each: merged(so_far, each).schema, texts[1:], texts[0])
+    reader = reduce(lambda so_far, each: merge_schemas(so_far, each).schema, texts[1:], texts[0])
     rows = []
     for version, value in zip(CHAIN, VALUES, strict=True):
         written = avro_bytes(_plain(version), {**value, "fare": _unscaled(value["fare"])})
@@ -135,13 +135,15 @@ def _unscaled(text: str) -> bytes:
 
 def test_rows_that_fit_are_handed_back(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, "x")], "id INT, zone STRING")
-    assert aligned(rows, rows.schema) is rows
+    assert align_columns(rows, rows.schema) is rows
 
 
 def test_what_can_only_be_null_needs_no_column(spark: SparkSession) -> None:
     rows = spark.sql("SELECT 1 AS id, null AS n, struct(2 AS x, null AS y) AS s")
     table = spark.createDataFrame([], "id INT, s STRUCT<x: INT>")
-    assert [row.asDict(recursive=True) for row in aligned(rows, table.schema).collect()] == [{"id": 1, "s": {"x": 2}}]
+    assert [row.asDict(recursive=True) for row in align_columns(rows, table.schema).collect()] == [
+        {"id": 1, "s": {"x": 2}}
+    ]
 
 
 def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
@@ -151,7 +153,7 @@ def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
     rows = spark.createDataFrame(
         [(1, ([(2,), None],), "1.50"), (2, None, None)], "Id INT, s STRUCT<b: ARRAY<STRUCT<c: INT>>>, d STRING"
     ).selectExpr("Id", "s", "CAST(d AS DECIMAL(9,2)) AS d")
-    fitted = aligned(rows, table.schema)
+    fitted = align_columns(rows, table.schema)
     assert fitted.schema.simpleString() == table.schema.simpleString()
     first, second = fitted.orderBy("id").collect()
     assert first.asDict(recursive=True) == {
@@ -179,7 +181,7 @@ def test_rows_are_made_to_fit_without_python(spark: SparkSession) -> None:
 def test_rows_that_cannot_be_made_to_fit(spark: SparkSession, rows: str, table: str, words: str) -> None:
     have, want = (spark.createDataFrame([], each) for each in (rows, table))
     with pytest.raises(SchemaIncompatible) as refused:
-        aligned(have, want.schema)
+        align_columns(have, want.schema)
     assert words in refused.value.what
 
 
@@ -196,7 +198,7 @@ def test_columns_without_data_are_left_out_at_all_levels(spark: SparkSession) ->
         FROM range(2)
         """
     )
-    storable = Storable(lambda rows: rows)
+    storable = StorableRows(lambda rows: rows)
     found = storable(rows)
     assert found.schema.simpleString() == (
         "struct<id:bigint,part:struct<x:bigint>,items:array<struct<x:bigint>>,by.name:map<string,struct<x:bigint>>>"
@@ -229,7 +231,7 @@ def same_columns_as_the_decoder(spark: SparkSession, seeds: range) -> None:
         version = schemas.record()
         reader = json.dumps(version)
         with suppress(SchemaIncompatible, ConfigError):
-            reader = merged(reader, json.dumps(schemas.next(version))).schema
+            reader = merge_schemas(reader, json.dumps(schemas.next(version))).schema
         try:
             expected = columns_of(reader)
         except ConfigError:

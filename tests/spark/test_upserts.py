@@ -53,7 +53,7 @@ class Upserts:
         if block.pop("with_history", False):
             block["history"] = self.history
         self.table = UpsertTable(self.spark, IcebergSinkConfig.model_validate(block), feed="shop")
-        self.table.follow(self.changes([]).schema)
+        self.table.apply_schema(self.changes([]).schema)
         self.fence = self.table.take_fence()
 
     @property
@@ -250,7 +250,7 @@ def test_of_two_that_insert_the_same_keys_at_once_neither_makes_a_second_copy(
     apart = checked.newSession()
     catalog.declare(apart)
     other = UpsertTable(apart, IcebergSinkConfig(table=one.name, mode="upsert", keys=["id"]), feed="other")
-    other.follow(one.changes([]).schema)
+    other.apply_schema(one.changes([]).schema)
     for batch in range(3):
         changes: list[Change] = [(batch * 10 + key, "a", "x", 0, batch * 10 + key) for key in range(10)]
         theirs = Commit("other", batch, one.batch(batch * 10, batch * 10 + 10).ranges)
@@ -406,5 +406,5 @@ def test_rows_that_cannot_be_upserted_are_refused(checked: SparkSession, columns
     sink = IcebergSinkConfig(table=f"{CATALOG}.ns.never", mode="upsert", keys=["id"])
     table = UpsertTable(checked, sink, feed="shop")
     with pytest.raises(ConfigError, match=because):
-        table.follow(checked.createDataFrame([], columns).schema)
+        table.apply_schema(checked.createDataFrame([], columns).schema)
     assert not checked.catalog.tableExists(sink.table)

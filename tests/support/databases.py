@@ -58,7 +58,7 @@ class JdbcFeed(LedgerFeed):
         """A driver that has begun, as a run of the feed does."""
         table = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
-        table.follow(frame.schema)
+        table.apply_schema(frame.schema)
         self.fence = table.take_fence()
         return table
 

@@ -47,7 +47,7 @@ class SearchFeed(LedgerFeed):
         """A driver that has begun, as a run of the feed does."""
         index = self.driver(groups=groups, **settings)
         frame = rows if rows is not None else self.changes([]) if self.sink.mode == "upsert" else self.rows(0)
-        index.follow(frame.schema)
+        index.apply_schema(frame.schema)
         self.fence = index.take_fence()
         return index
 

@@ -165,7 +165,7 @@ ON_THE_MOVE = (
     ),
     python(
         "run: a topic that is recreated in mid-run",
-        "records/sources/topic_ids",
+        "records/sources/kafka",
         "if self._ids.setdefault(name, topic_id) != topic_id:",
         "if False:",
         f"{TRAPS}a_topic_that_is_recreated_in_mid_run_stops_the_feed",

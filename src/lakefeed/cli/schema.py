@@ -146,13 +146,12 @@ def history(
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
     from lakefeed.clients.spark.session import log_path
-    from lakefeed.records.schema.inference import inferred
-    from lakefeed.records.schema.sample import newest_values
+    from lakefeed.records.schema.inference import infer_schema, newest_values
 
     config, connections = _loaded(pipeline, overrides, topic)
     log_file = log_path(f"{config.name}-infer")
     values = newest_values(config, records=records, connections=connections, log_file=log_file)
-    found = inferred(values, name=config.name)
+    found = infer_schema(values, name=config.name)
 
     def text() -> None:
         echo(f"guessed from {found.records:,} records")
@@ -203,10 +202,10 @@ def _steps(texts: Sequence[str]) -> list[str]:
 
 def _step(before: str, after: str) -> str:
     from lakefeed.errors import SchemaIncompatible
-    from lakefeed.records.schema.merge import merged
+    from lakefeed.records.schema.merge import merge_schemas
 
     try:
-        return "; ".join(map(str, merged(before, after).changes)) or "reads as the one before"
+        return "; ".join(map(str, merge_schemas(before, after).changes)) or "reads as the one before"
     except SchemaIncompatible as misfit:
         return f"incompatible: {misfit.what}"
 

@@ -19,7 +19,7 @@ from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
-from lakefeed.records.sources.tasks import in_few_tasks
+from lakefeed.records.sources.kafka import coalesce_small
 from lakefeed.sinks.dead_letters.store import DeadLetterStore
 from lakefeed.sinks.protocol import RowSink
 
@@ -199,7 +199,7 @@ class BatchWriter:
         if self._counting.is_committed(batch, commit):
             return BatchResult(commit.batch_id, rows=0, replayed=True)
         if self._most_records is not None:
-            batch = in_few_tasks(batch, commit.ranges, most=self._most_records)
+            batch = coalesce_small(batch, commit.ranges, most=self._most_records)
         committed = self._commit(batch, commit)
         if committed.rows is None:
             # The sink's log has the batch, from before a crash.
@@ -288,7 +288,7 @@ class BatchWriter:
         """
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
-        schema.meet(schema_ids, rows_of=lambda: self.rows.rows(self._counting.template(batch)))
+        schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self._counting.template(batch)))
         if self._counting.is_part_of_query and (schema.spec, schema.refused_ids) != before:
             raise PlannedRestart(
                 "a writer's schema has changed; the query has to restart to read it",

@@ -20,7 +20,7 @@ from lakefeed.feed.open import open_feed
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.records.sources.kafka import SourceTopics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[
         feed.identity,
         sink,
         checkpoint=None,
-        topics=topics.described(),
+        topics=topics.describe(),
         stateful=stateful,
         check=require_empty_table,
     )

@@ -107,7 +107,7 @@ class FeedDecoder:
     def _resolve(self, spark: SparkSession, sink: RowSink | None = None) -> ResolvedDecoder:
         if self._resolved is None:
             config = self._config
-            recorded = sink.recorded_schema() if sink is not None and config.decode.is_sampled else None
+            recorded = sink.stored_schema() if sink is not None and config.decode.is_sampled else None
             sampled = recorded.schema if recorded else None
             source = config.source.numbered
             self._resolved = (

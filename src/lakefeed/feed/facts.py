@@ -14,7 +14,7 @@ from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.offsets.ranges import OffsetRanges, Partition
-from lakefeed.records.transform.identity import transform_id
+from lakefeed.records.transform.plan import transform_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class FeedIdentity:
     Attributes:
         owner: the feed and its sink, as checkpoint and messages name them.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
-        transform_id: identifies the transform: see ``lakefeed.records.transform.identity``.
+        transform_id: identifies the transform: see ``lakefeed.records.transform.plan``.
     """
 
     owner: Owner

@@ -23,9 +23,8 @@ from lakefeed.feed.source import FeedSource
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import Partition
 from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.transform.identity import keeps_no_state
-from lakefeed.records.transform.plan import QueryPlan
-from lakefeed.records.transform.steps import TransformSteps, by_topic
+from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
+from lakefeed.records.transform.steps import TransformSteps, split_by_topic
 from lakefeed.sinks.dead_letters.query import TableReader
 from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import DeadLetterTable
@@ -106,7 +105,7 @@ class Feed:
         if self.config.source.numbered is None:
             return self.transform(records)
         read = self.decoder.strict_rows(records.sparkSession)
-        return self.transform(by_topic(records, self.transform.streams, read))
+        return self.transform(split_by_topic(records, self.transform.streams, read))
 
     def plan(self, spark: SparkSession) -> QueryPlan:
         """Return how the transform runs as a stream; nothing is begun.

@@ -21,7 +21,7 @@ from lakefeed.feed.open import open_feed
 from lakefeed.feed.progress.requests import S3Requests, s3_requests
 from lakefeed.feed.query import MicroBatches, watch
 from lakefeed.records.decode.resolve import put_credentials
-from lakefeed.records.sources.topic_ids import SourceTopics
+from lakefeed.records.sources.kafka import SourceTopics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     config, before, began = feed.config, s3_requests(spark), time.monotonic()
     put_credentials(spark, config.decode)
     spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
-    topics = SourceTopics(config.kafka).described()
+    topics = SourceTopics(config.kafka).describe()
     _require_slots(spark, topics)
     require_fit(feed.rows(feed.read(spark)))
     claim = feed.claim(spark)
@@ -59,7 +59,7 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     if message := start.decision.message:
         options.on_note(message)
     rows = feed.rows(feed.source.read_stream(spark, starting=start.starting, bounded=False))
-    sink.follow(rows.schema)
+    sink.apply_schema(rows.schema)
     start.apply(fence=None)
     interval = interval_of(config.trigger)
     options.on_note(

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.records.decode import RECORD, DecodeSpec, RecordPolicy, decoded, judged
+from lakefeed.records.schema.fit import StorableRows
 from lakefeed.records.schema.reader import ReaderSchema
-from lakefeed.records.schema.storable import Storable
-from lakefeed.records.transform.steps import Transformed, by_topic
+from lakefeed.records.transform.steps import RowTransform, split_by_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,7 +37,7 @@ class RowBuilder:
         *,
         policy: RecordPolicy,
         keep: tuple[str, ...],
-        transform: Transformed,
+        transform: RowTransform,
         streams: Mapping[str, str] | None = None,
         key: DecodeSpec | None = None,
         is_decoded: bool = False,
@@ -46,7 +46,7 @@ class RowBuilder:
         self.schema = schema
         self._policy = policy
         self._keep = keep
-        self._transform = Storable(transform)
+        self._transform = StorableRows(transform)
         self._streams = streams or {}
         self._key = key
         self._is_decoded = is_decoded
@@ -79,4 +79,4 @@ class RowBuilder:
         return (*self.schema.notes(), *self._transform.notes())
 
     def _build(self, records: DataFrame, read: Callable[[DataFrame], DataFrame]) -> DataFrame:
-        return self._transform(records if self._is_decoded else by_topic(records, self._streams, read))
+        return self._transform(records if self._is_decoded else split_by_topic(records, self._streams, read))

@@ -10,11 +10,9 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
-from lakefeed.records.sources.deduplicate import marked
+from lakefeed.records.sources.kafka import SourceTopics, mark_copies, read_batch, read_stream
 from lakefeed.records.sources.kinesis import KinesisStream
 from lakefeed.records.sources.rows import read_rows
-from lakefeed.records.sources.source import read_batch, read_stream
-from lakefeed.records.sources.topic_ids import SourceTopics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +48,7 @@ class FeedSource:
 
         Args:
             spark: the session.
-            starting: where a query without a checkpoint begins: see ``lakefeed.records.sources.source.read_stream``.
+            starting: where a query without a checkpoint begins: see ``lakefeed.records.sources.kafka.read_stream``.
             marks: the source's own names for these positions, if it has any.
             gather: wait for ``min_records_per_batch``.
             bounded: keep to ``max_records_per_batch``.
@@ -101,5 +99,5 @@ class FeedSource:
         """Mark duplicates, if the pipeline says so: they are skipped, and counted."""
         if not self.config.kafka.deduplicate:
             return records
-        found = marked(records)
+        found = mark_copies(records)
         return found if self.keeps_headers else found.drop("headers")

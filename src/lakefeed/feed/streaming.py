@@ -27,9 +27,8 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
 from lakefeed.records.sources.kinesis import KinesisStream
-from lakefeed.records.sources.source import batch_ranges, query_id
-from lakefeed.records.sources.topic_ids import SourceTopics
 from lakefeed.sinks.protocol import Sink
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class StreamRun:
             feed.identity,
             sink,
             checkpoint=checkpoint,
-            topics=topics.described(sink.position()) if topics is not None else {},
+            topics=topics.describe(sink.position()) if topics is not None else {},
             stateful=stateful,
             is_numbered=topics is not None,
             accept_loss=options.accept_loss,

@@ -49,7 +49,7 @@ class Note:
         move: the snapshot of the newest move of the feed that the checkpoint knows of.
         state: what the query keeps from batch to batch: see ``lakefeed.records.transform.plan``.
         sinks: those beside the feed's own that have been begun.
-        transform: identifies the transform of the newest start: see ``lakefeed.records.transform.identity``.
+        transform: identifies the transform of the newest start: see ``lakefeed.records.transform.plan``.
     """
 
     feed: str

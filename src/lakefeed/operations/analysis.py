@@ -16,8 +16,8 @@ from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreach
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.real_time import require_fit
 from lakefeed.records.decode.resolve import put_credentials
+from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.records.sources.rows import read_rows
-from lakefeed.records.sources.topic_ids import SourceTopics
 from lakefeed.sinks.definition import SinkDefinition
 from lakefeed.sinks.factory import sinks_of
 

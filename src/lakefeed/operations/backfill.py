@@ -25,7 +25,7 @@ from lakefeed.ledger.snapshot_summary import Backfill
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.offsets.sets import portions
 from lakefeed.operations.missing import BackfillRequest, Missing, missing
-from lakefeed.records.sources.source import read_batch
+from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin, DeadLetterStore
 from lakefeed.sinks.protocol import LedgerTable
 

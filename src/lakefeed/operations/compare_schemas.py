@@ -17,13 +17,12 @@ from lakefeed.records.decode.debezium import row_type
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.decode.resolve import subject_of
 from lakefeed.records.decode.verdict import metadata_column
-from lakefeed.records.schema.columns import columns_of, columns_of_table, types
+from lakefeed.records.schema.changes import Change, History, read_history, renames
+from lakefeed.records.schema.columns import columns_of, columns_of_table, spark_types
 from lakefeed.records.schema.ddl import statements
-from lakefeed.records.schema.differences import Change, renames
-from lakefeed.records.schema.fit import find
-from lakefeed.records.schema.history import History, read_history
-from lakefeed.records.schema.merge import merged
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.fit import find_field
+from lakefeed.records.schema.merge import merge_schemas
+from lakefeed.records.schema.reader import StoredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -119,7 +118,7 @@ def table_state(name: str, *, connections: Connections) -> TableState:
     """
     from lakefeed.clients.iceberg.reader import open_table
 
-    types()
+    spark_types()
     table = open_table(name, connections=connections)
     properties = dict(table.properties)
     return TableState(
@@ -162,7 +161,7 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
     reader, note = latest.text, None
     recorded = table.properties.get(f"lakefeed.reader.{config.name}") if table else None
     if recorded is not None:
-        merge = merged(Recorded.of_json(recorded).schema, latest.text)
+        merge = merge_schemas(StoredSchema.of_json(recorded).schema, latest.text)
         reader, changes = merge.schema, merge.changes
     want = with_metadata(columns_of(reader), config)
     if table is None:
@@ -174,7 +173,7 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
         changes = tuple(
             Change("added", each.name, None, each.dataType.simpleString())
             for each in want.fields
-            if find(table.columns, each.name) is None
+            if find_field(table.columns, each.name) is None
         )
         note = "the feed has not run with this table yet: only whole columns are compared"
     ddl = statements(table.name, have=table.columns, want=want, changes=renames(reader))
@@ -188,7 +187,7 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
 
 def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
     """The columns that rows without a transform have, beside those of their values."""
-    t = types()
+    t = spark_types()
     header = t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
     kinds = {
         "topic": t.StringType(),
@@ -209,7 +208,7 @@ def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
 
 
 def _leaves(type_: DataType, path: str) -> Iterator[tuple[str, str]]:
-    t = types()
+    t = spark_types()
     if isinstance(type_, t.StructType):
         for each in type_.fields:
             yield from _leaves(each.dataType, f"{path}.{each.name}" if path else each.name)

@@ -22,9 +22,9 @@ from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.decode import RecordPolicy
 from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
-from lakefeed.records.schema.evolution import ChangePolicy as OnChange
+from lakefeed.records.schema.reader import ChangePolicy as OnChange
 from lakefeed.records.schema.reader import ReaderSchema
-from lakefeed.records.sources.source import newest_per_key, read_batch
+from lakefeed.records.sources.kafka import newest_per_key, read_batch
 from lakefeed.sinks.export import ConsoleResult, Target
 
 if TYPE_CHECKING:

@@ -21,9 +21,8 @@ from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
 from lakefeed.ledger.checkpoint_store import StoredCheckpoint
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import Partition
-from lakefeed.records.sources.topic_ids import SourceTopics
-from lakefeed.records.transform.identity import keeps_no_state
-from lakefeed.records.transform.plan import QueryPlan
+from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
 from lakefeed.sinks.factory import sink_of
 from lakefeed.sinks.stored import stored_letters
 
@@ -142,7 +141,7 @@ def read_status(
         owned(found, feed.owner, where=config.checkpoint)
     never = keeps_no_state(config)
     state = checkpoint_state(files, with_query_id=not never) if files is not None else CheckpointState()
-    topics = SourceTopics(config.kafka).described()
+    topics = SourceTopics(config.kafka).describe()
     sink = sink_of(config, connections, folder=folder).state()
     logged, position = sink.logged(), None
     decided: Start | None = None

@@ -10,7 +10,7 @@ from lakefeed.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registered:
+class RegisteredFormat:
     """A format in Confluent's wire format: each value names its writer's schema by an id in the registry.
 
     Attributes:
@@ -36,12 +36,12 @@ class Registered:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfluentAvro(Registered):
+class ConfluentAvro(RegisteredFormat):
     """Avro in Confluent's wire format."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfluentProtobuf(Registered):
+class ConfluentProtobuf(RegisteredFormat):
     """Protobuf in Confluent's wire format: behind the id, message indexes say which message of the schema it is.
 
     The message has the name of the reader's record, as Avro compares them: without namespace.
@@ -49,7 +49,7 @@ class ConfluentProtobuf(Registered):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConfluentJson(Registered):
+class ConfluentJson(RegisteredFormat):
     """JSON in Confluent's wire format, described by a JSON Schema in the registry.
 
     Attributes:

@@ -17,8 +17,8 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.protocol import Reread
 
 if TYPE_CHECKING:
@@ -73,14 +73,14 @@ class StatelessSink(BaseSink, ABC):
     def location(self) -> str:
         """What to call it."""
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """The reader's schema that the feed had last."""
-        return None if self._claim.schema is None else Recorded.of_json(self._claim.schema)
+        return None if self._claim.schema is None else StoredSchema.of_json(self._claim.schema)
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Remembers the reader's schema."""
-        if recorded is not None and recorded.to_json() != self._claim.schema:
-            self._claim.note_schema(recorded.to_json())
+        if stored is not None and stored.to_json() != self._claim.schema:
+            self._claim.note_schema(stored.to_json())
 
     def take_fence(self) -> str | None:
         """There is none: two drivers meet at the checkpoint."""

@@ -23,8 +23,8 @@ from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.protocol import CommitHistory, LedgerTable, RealTimeSink, SchemaPlanner, Sink, TableChange
 
 if TYPE_CHECKING:
@@ -201,12 +201,12 @@ class NotedSchema:
         self._noted = noted
         self._check = check
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """The reader's schema of the last start."""
-        return None if self._noted is None else Recorded.of_json(self._noted)
+        return None if self._noted is None else StoredSchema.of_json(self._noted)
 
     def changes(
-        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
         """None; raises what the start would raise."""
         self._check(rows)

@@ -17,8 +17,8 @@ from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.iceberg import properties_of
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.iceberg.table_change import quoted_table
 
@@ -42,11 +42,11 @@ class Target:
     def position(self) -> None:
         """None."""
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """None: each read starts over."""
         return None
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Nothing yet: it is made when the rows are there."""
 
     def location(self) -> str:
@@ -199,7 +199,7 @@ class PlainTable(Target):
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Makes the table, if it is new, and appends the rows."""
         try:
-            self._table.follow(rows.schema)
+            self._table.apply_schema(rows.schema)
             return self._table.land(rows, commit, commit_id=commit_id)
         except Exception:
             if self._is_new:

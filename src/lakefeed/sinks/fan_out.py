@@ -21,8 +21,8 @@ from lakefeed.errors import CheckpointMismatch, LakefeedError
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.protocol import Reread, Sink
 
@@ -53,18 +53,18 @@ class SecondarySink:
     failure: LakefeedError | None = None
     _fence: str | None = None
     _retry_at: float = 0.0
-    _columns: tuple[StructType, Recorded | None, Sequence[Entry]] | None = None
+    _columns: tuple[StructType, StoredSchema | None, Sequence[Entry]] | None = None
     _is_ready: bool = field(default=False)
 
-    def follow(self, rows: StructType, recorded: Recorded | None, entries: Sequence[Entry]) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None, entries: Sequence[Entry]) -> None:
         """Makes it take these rows."""
-        self._columns = (rows, recorded, entries)
-        self.sink.follow(rows, recorded, entries)
+        self._columns = (rows, stored, entries)
+        self.sink.apply_schema(rows, stored, entries)
 
     def take_fence(self) -> None:
         """Makes this driver the only one that can commit to it."""
         if not self._is_ready and self._columns is not None and self.failure is not None:
-            self.sink.follow(*self._columns)
+            self.sink.apply_schema(*self._columns)
         self._fence = self.sink.take_fence()
         self._is_ready = True
 
@@ -168,15 +168,15 @@ class FanOutSink(BaseSink):
         """Those that wait, and why."""
         return {each.name: each.failure.what for each in self.sides if each.failure is not None}
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """As the feed's own sink remembers it."""
-        return self.main.recorded_schema()
+        return self.main.stored_schema()
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Makes all of them take these rows."""
         for side in self.sides:
-            self._alone(side, partial(side.follow, rows, recorded, entries))
-        self.main.follow(rows, recorded, entries)
+            self._alone(side, partial(side.apply_schema, rows, stored, entries))
+        self.main.apply_schema(rows, stored, entries)
 
     def location(self) -> str:
         """Where the feed's own sink is."""

@@ -21,9 +21,9 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.checkpoint_store import StoredCheckpoint
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.ddl import type_sql
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import SinkDefinition, StoredState
 from lakefeed.sinks.export import flat
@@ -92,19 +92,19 @@ class FileStreamSink(BaseSink):
             name = sink.table if "." in sink.table else f"default.{sink.table}"
             self._table = PartitionedTable(spark, sink, name)
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """The reader's schema that the feed had last."""
-        return None if self._claim.schema is None else Recorded.of_json(self._claim.schema)
+        return None if self._claim.schema is None else StoredSchema.of_json(self._claim.schema)
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Remembers the reader's schema. The files need nothing: each has its own columns, which readers merge.
 
         Raises:
             ConfigError: if a partition column is not among the rows' columns.
         """
         check_partition_columns(self._sink, rows)
-        if recorded is not None and recorded.to_json() != self._claim.schema:
-            self._claim.note_schema(recorded.to_json())
+        if stored is not None and stored.to_json() != self._claim.schema:
+            self._claim.note_schema(stored.to_json())
         if self._table is not None:
             self._table.ensure(rows)
             self._table.add(self._directories(-1))

@@ -27,8 +27,8 @@ from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.encode.avro import null_error
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import Check, SinkDefinition, checked
 from lakefeed.sinks.kafka_records import RowRecords, require_columns
@@ -123,7 +123,7 @@ class KafkaSink(StatelessSink):
         """What to call it."""
         return f"topic {self._sink.topic}"
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Settles how these rows are encoded, and registers their schema.
 
         Raises:
@@ -133,7 +133,7 @@ class KafkaSink(StatelessSink):
         described = topics_of(self._sink, self._options).describe(self._sink.topic)
         self._partitions = len(described.partitions)
         self._records = RowRecords.settled(self._sink, self._spark.createDataFrame([], rows))
-        super().follow(rows, recorded, entries)
+        super().apply_schema(rows, stored, entries)
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
         """The rows as records: partition, key, value and headers."""
@@ -149,7 +149,7 @@ class KafkaSink(StatelessSink):
         """The rows of a stream as records, each of one record and with its position.
 
         Args:
-            rows: as ``follow`` got them.
+            rows: as ``apply_schema`` got them.
             batch: the query, and the number of the batch that a row belongs to.
         """
         settled = self._records or RowRecords.settled(self._sink, rows)

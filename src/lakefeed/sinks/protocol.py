@@ -13,8 +13,8 @@ from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded, SchemaKeeper
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import SchemaKeeper, StoredSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -94,13 +94,13 @@ class Sink(RowSink, MovableSink, Protocol):
 class SchemaPlanner(Protocol):
     """What says how a start would change the columns of a sink."""
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """The reader's schema that the sink remembers."""
 
     def changes(
-        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """Return what ``follow`` would do with the same arguments; raises what that would raise."""
+        """Return what ``apply_schema`` would do with the same arguments; raises what that would raise."""
 
 
 class LedgerTable(Sink, SchemaPlanner, Protocol):
@@ -132,7 +132,7 @@ class RealTimeSink(Sink, Protocol):
         """Return the rows of a stream as the records that Spark writes.
 
         Args:
-            rows: with the columns that ``follow`` was given.
+            rows: with the columns that ``apply_schema`` was given.
             batch: the query, and the number of the batch that a row belongs to.
         """
 

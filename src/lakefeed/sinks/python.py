@@ -21,7 +21,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
-from lakefeed.records.transform.functions import load
+from lakefeed.records.transform.steps import load
 from lakefeed.sinks.base import StatelessSink, is_newest
 from lakefeed.sinks.definition import SinkDefinition, StoredState
 

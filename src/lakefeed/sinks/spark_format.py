@@ -10,8 +10,8 @@ from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import SinkDefinition
 
@@ -70,13 +70,13 @@ class MemorySink(StatelessSink):
         """What to call it."""
         return f"memory:{self._name}"
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Makes the view.
 
         Raises:
             ConfigError: the rows lack a key.
         """
-        super().follow(rows, recorded, entries)
+        super().apply_schema(rows, stored, entries)
         for key in self._sink.keys:
             if key not in rows.names:
                 raise ConfigError(

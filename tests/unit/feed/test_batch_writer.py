@@ -45,7 +45,7 @@ class Schema:
         self.covered_ids = frozenset({1})
         self._changes = changes
 
-    def meet(self, ids: frozenset[int], *, rows_of: object) -> None:
+    def merge_writer_schemas(self, ids: frozenset[int], *, rows_of: object) -> None:
         self.covered_ids |= ids
         self.spec += self._changes
 

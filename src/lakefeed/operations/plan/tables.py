@@ -1,7 +1,7 @@
 """What a start says to the catalog, found out as the start itself does: nothing is executed, and no record read.
 
 The rows' columns come of Spark's analysis of decode and transform, over the columns of the Kafka source. The statements
-are those that ``follow`` and ``ensure`` carry out, made by the same functions.
+are those that ``apply_schema`` and ``ensure`` carry out, made by the same functions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from lakefeed.clients.spark.errors import translated
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.feed import Feed
 from lakefeed.operations.status import FeedStatus
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.dead_letters.store import TopicCreation
 from lakefeed.sinks.export import Target
 from lakefeed.sinks.protocol import SchemaPlanner, TableChange
@@ -91,8 +91,8 @@ class _PlannedSink(Target):
         self._planner = planner
         self.changes: tuple[TableChange, ...] = ()
 
-    def recorded_schema(self) -> Recorded | None:
-        return self._planner.recorded_schema()
+    def stored_schema(self) -> StoredSchema | None:
+        return self._planner.stored_schema()
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
-        self.changes = self._planner.changes(rows, recorded, entries)
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        self.changes = self._planner.changes(rows, stored, entries)

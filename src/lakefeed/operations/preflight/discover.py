@@ -13,7 +13,7 @@ from lakefeed.config.ddl import columns_of_ddl
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.registry import RegisteredSchema
-from lakefeed.records.schema.limits import DEEPEST
+from lakefeed.records.schema.avro import DEEPEST
 
 SAMPLE_SECONDS = 5.0
 # A record with more is a map of things by their ids, and no row.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import ConfigError
-from lakefeed.records.spec import ConfluentAvro, PlainAvro, Registered, registry_address
+from lakefeed.records.spec import ConfluentAvro, PlainAvro, RegisteredFormat, registry_address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,7 +60,7 @@ def _options(spark: SparkSession, spec: ConfluentAvro | PlainAvro) -> dict[str, 
     return registry_options(spark, spec)
 
 
-def registry_options(spark: SparkSession, spec: Registered) -> dict[str, str]:
+def registry_options(spark: SparkSession, spec: RegisteredFormat) -> dict[str, str]:
     """Options of a decoder that asks the registry, for every format.
 
     Raises:

@@ -22,7 +22,7 @@ from referencing.jsonschema import (
 )
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.schema.limits import DEEPEST
+from lakefeed.records.schema.avro import DEEPEST
 
 Resolver: TypeAlias = Any
 """``referencing``'s resolver, whose class is not public: finds what references mean, from one place of a document."""

@@ -29,7 +29,7 @@ from lakefeed.records.spec import (
     PlainAvro,
     PlainProtobuf,
     Raw,
-    Registered,
+    RegisteredFormat,
     String,
 )
 
@@ -92,7 +92,7 @@ def resolve_decoder(
     writer_schema: Callable[[int], str] = client.by_id
     if decode.protobuf is not None or decode.json_schema is not None:
         writer_schema = partial(_avro_schema, spark, client, decode.protobuf.message if decode.protobuf else None)
-    if isinstance(spec, Registered) and spec.subjects:
+    if isinstance(spec, RegisteredFormat) and spec.subjects:
         writer_schema = partial(_of_subjects, client, spec.subjects, writer_schema)
     return ResolvedDecoder(spec, latest.schema_id if latest else None, writer_schema)
 
@@ -113,7 +113,7 @@ def _pinned(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part: Pa
     Raises:
         ConfigError: the subject that has the table's schema is not one of those that are named.
     """
-    if not isinstance(spec, Registered):
+    if not isinstance(spec, RegisteredFormat):
         return spec
     named = encoded.avro.subjects if encoded.avro is not None else []
     topics = source.topics or ()

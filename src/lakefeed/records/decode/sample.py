@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.records.sources.source import read_batch
+from lakefeed.records.sources.kafka import read_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,11 +27,10 @@ def sampled_schema(spark: SparkSession, source: KafkaSource, *, records: int) ->
         SchemaIncompatible: names of two fields differ in case only.
         Unreachable: no broker answers.
     """
-    from lakefeed.records.schema.inference import inferred
+    from lakefeed.records.schema.inference import infer_schema, newest_ranges
     from lakefeed.records.schema.parse import require_usable
-    from lakefeed.records.schema.sample import newest
 
-    ranges = [each for each in newest(source, records) if each.records]
+    ranges = [each for each in newest_ranges(source, records) if each.records]
     if not ranges:
         raise ResourceMissing(
             "there are no records yet to guess a schema from",
@@ -39,7 +38,7 @@ def sampled_schema(spark: SparkSession, source: KafkaSource, *, records: int) ->
             hint="start the feed when there are some, or give schema_ddl",
         )
     rows = read_batch(spark, source, ranges=ranges).select("value").where("value IS NOT NULL").collect()
-    guess = inferred(bytes(row.value) for row in rows)
+    guess = infer_schema(bytes(row.value) for row in rows)
     if not guess.ddl:
         raise ConfigError(
             f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields",

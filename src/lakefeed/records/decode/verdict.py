@@ -17,8 +17,7 @@ from lakefeed.ledger.outcomes import RECORD
 from lakefeed.records.decode.debezium import unwrapped
 from lakefeed.records.decode.deletes import DeleteRule, with_deleted
 from lakefeed.records.decode.key import KEY
-from lakefeed.records.sources.deduplicate import COPY
-from lakefeed.records.sources.source import BAD_TIMESTAMP
+from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -1,29 +1,11 @@
-"""Schema evolution: what a new writer's schema means for the reader's schema and for the table."""
+"""The schemas of records: read, merge and compare them, and change a table to fit."""
 
 from __future__ import annotations
 
-from lakefeed.clients.iceberg.sql import set_properties
-from lakefeed.records.schema.ddl import statements
-from lakefeed.records.schema.differences import Change, renames
-from lakefeed.records.schema.evolution import ChangePolicy, Evolution, SchemaWarning
-from lakefeed.records.schema.fit import aligned
-from lakefeed.records.schema.history import Entry, History, read_history, read_ids, with_entries
-from lakefeed.records.schema.merge import SchemaMerge, merged
+from lakefeed.records.schema.changes import Change
+from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
 
-__all__ = [
-    "Change",
-    "ChangePolicy",
-    "Entry",
-    "Evolution",
-    "History",
-    "SchemaMerge",
-    "SchemaWarning",
-    "aligned",
-    "merged",
-    "read_history",
-    "read_ids",
-    "renames",
-    "set_properties",
-    "statements",
-    "with_entries",
-]
+merged = merge_schemas
+"""Its documented name in earlier releases."""
+
+__all__ = ["Change", "SchemaMerge", "merge_schemas", "merged"]

@@ -9,6 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lakefeed.errors import ConfigError
+
 NO_DEFAULT: Final = object()
 """Stands for a field without default; None is the default null."""
 PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -224,3 +226,108 @@ def described(type_: Type, schema: AvroSchema) -> str:
     if named.logical.logical is not None:
         return described(named.logical, schema)
     return f"fixed({named.size})"
+
+
+# What Avro's resolution reads into a wider type, and what of it a table's column can become.
+_READS = {
+    "int": {"long", "float", "double"},
+    "long": {"float", "double"},
+    "float": {"double"},
+    "string": {"bytes"},
+    "bytes": {"string"},
+}
+_WIDENS = {"int": "long", "float": "double"}
+_UNITS = ("millis", "micros", "nanos")
+
+
+def wider(ours: Primitive, other: Primitive) -> Primitive | None:
+    """The type that reads both and that our column can become; None if there is none."""
+    if "decimal" in (ours.logical, other.logical):
+        return _wider_decimal(ours, other) if ours.logical == other.logical else None
+    if ours.name == other.name or ours.name in _READS.get(other.name, ()):
+        # A plain number is taken for what the other side says that it is.
+        plain = None in (ours.logical, other.logical)
+        return ours if plain or ours.logical == other.logical or _reads_unit(ours, other) else None
+    if _WIDENS.get(ours.name) == other.name and ours.logical is None and other.logical is None:
+        return other
+    return None
+
+
+def _wider_decimal(ours: Primitive, other: Primitive) -> Primitive | None:
+    if ours.name != other.name:
+        return None
+    left = (ours.precision or 0) - ours.scale, (other.precision or 0) - other.scale
+    if other.scale <= ours.scale and left[1] <= left[0]:
+        return ours
+    return other if other.scale == ours.scale else None
+
+
+def _reads_unit(ours: Primitive, other: Primitive) -> bool:
+    """Whether a moment of another unit is one of ours: the decoder converts it where nothing is lost."""
+    family, _, unit = str(ours.logical).rpartition("-")
+    their_family, _, their_unit = str(other.logical).rpartition("-")
+    if not family or family != their_family:
+        return False
+    # Spark holds milliseconds as microseconds.
+    finest = "micros" if unit == "millis" and family != "time" else unit
+    return _UNITS.index(their_unit) <= _UNITS.index(finest)
+
+
+MOST_COLUMNS = 10_000
+"""Columns and fields inside them, at all levels."""
+DEEPEST = 100
+"""Levels of records, arrays, maps and unions inside each other."""
+
+
+def require_bounded(schema: AvroSchema) -> None:
+    """Refuses a schema of too many columns or levels, in a time that the limits bound.
+
+    Raises:
+        ConfigError: says which limit.
+    """
+    _Count(schema).type(schema.root, frozenset(), 1)
+
+
+class _Count:
+    def __init__(self, schema: AvroSchema) -> None:
+        self._schema = schema
+        self._columns = 0
+
+    def type(self, type_: Type, around: frozenset[str], depth: int) -> None:
+        if depth > DEEPEST:
+            raise too_deep()
+        match type_:
+            case Array():
+                self.type(type_.items, around, depth + 1)
+            case Map():
+                self.type(type_.values, around, depth + 1)
+            case Union():
+                flat = members(type_)
+                for each in flat:
+                    if len(flat) > 1:
+                        self._add()
+                    self.type(each, around, depth + (len(flat) > 1))
+            case Ref():
+                named = self._schema.named(type_)
+                # A record inside itself is one column of JSON.
+                if isinstance(named, Record) and named.name not in around:
+                    inside = around | {named.name}
+                    for field in named.fields:
+                        self._add()
+                        self.type(field.type, inside, depth + 1)
+
+    def _add(self) -> None:
+        self._columns += 1
+        if self._columns > MOST_COLUMNS:
+            raise ConfigError(
+                f"the schema means more than {MOST_COLUMNS:,} columns, fields inside columns counted",
+                hint="named types that use each other several times multiply; leave some of them out",
+            )
+
+
+def too_deep() -> ConfigError:
+    """The error for a schema of too many levels."""
+    return ConfigError(
+        f"the schema has more than {DEEPEST} levels inside each other",
+        hint="write a record that contains itself for what may be nested without end",
+    )

@@ -19,13 +19,13 @@ def columns_of(text: str) -> StructType:
         ConfigError: it is no Avro record schema.
         MissingExtra: PySpark is not installed.
     """
-    types()
+    spark_types()
     schema = parse(text)
     assert isinstance(schema.root, Ref)  # parse lets nothing else through.
     return _struct(schema, schema.root, frozenset())
 
 
-def types() -> Any:
+def spark_types() -> Any:
     """PySpark's types, which need no JVM.
 
     Raises:
@@ -42,7 +42,7 @@ def _struct(schema: AvroSchema, ref: Ref, around: frozenset[str]) -> StructType:
     record = schema.named(ref)
     assert isinstance(record, Record)
     inside = around | {record.name}
-    t = types()
+    t = spark_types()
     struct: StructType = t.StructType(
         [t.StructField(each.name, _type(schema, each.type, inside), nullable(each.type)) for each in record.fields]
     )
@@ -50,7 +50,7 @@ def _struct(schema: AvroSchema, ref: Ref, around: frozenset[str]) -> StructType:
 
 
 def _type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType:
-    t = types()
+    t = spark_types()
     made: DataType
     flat = members(type_)
     if not flat:
@@ -65,7 +65,7 @@ def _type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType:
 
 
 def _single(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType:
-    t = types()
+    t = spark_types()
     made: DataType
     match type_:
         case Array():
@@ -89,7 +89,7 @@ def _single(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType
 
 
 def _leaf(type_: Primitive) -> DataType:
-    t = types()
+    t = spark_types()
     made: DataType
     if type_.logical == "decimal":
         made = t.DecimalType(type_.precision, type_.scale)
@@ -128,7 +128,7 @@ def columns_of_table(iceberg: Any) -> StructType:
 def _of_iceberg(type_: Any) -> DataType:
     import pyiceberg.types as i
 
-    t = types()
+    t = spark_types()
     made: DataType
     match type_:
         case i.StructType():

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import SchemaIncompatible
-from lakefeed.records.schema.differences import Change
-from lakefeed.records.schema.fit import by_name, casts_to, find, holds_values, refuse_same_but_for_case
+from lakefeed.records.schema.changes import Change
+from lakefeed.records.schema.fit import by_name, carries_data, casts_to, find_field, refuse_same_but_for_case
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -83,7 +83,9 @@ def type_sql(type_: DataType) -> str:
     from pyspark.sql import types as t
 
     if isinstance(type_, t.StructType):
-        fields = [f"{quoted((each.name,))}: {type_sql(each.dataType)}" for each in type_.fields if holds_values(each)]
+        fields = [
+            f"{quoted((each.name,))}: {type_sql(each.dataType)}" for each in type_.fields if carries_data(each.dataType)
+        ]
         return f"STRUCT<{', '.join(fields)}>"
     if isinstance(type_, t.ArrayType):
         return f"ARRAY<{type_sql(type_.elementType)}>"
@@ -115,7 +117,7 @@ class _Plan:
         requested = by_name(want)
         for each in want.fields:
             there = known.get(each.name.lower())
-            if not holds_values(each):
+            if not carries_data(each.dataType):
                 requested.pop(each.name.lower(), None)
             elif there is None:
                 self.new.append(((*path, each.name), each.dataType))
@@ -176,10 +178,15 @@ def _renamed(
             if later.kind == "renamed" and later.before == final and later.path.split(".")[:-1] == parent:
                 final = later.after
         ours, theirs = _struct_at(have, parent), _struct_at(want, parent)
-        if ours is None or theirs is None or find(theirs, final) is None or find(theirs, change.before) is not None:
+        if (
+            ours is None
+            or theirs is None
+            or find_field(theirs, final) is None
+            or find_field(theirs, change.before) is not None
+        ):
             continue
-        old = find(ours, change.before)
-        if old is not None and find(ours, name) is None:
+        old = find_field(ours, change.before)
+        if old is not None and find_field(ours, name) is None:
             renames.append(((*parent, old.name), name))
             have = _with_name(have, (*parent, old.name), name)
     return renames, have
@@ -201,7 +208,7 @@ def _inner(type_: DataType, name: str) -> DataType | None:
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(type_, StructType):
-        found = find(type_, name)
+        found = find_field(type_, name)
         return found.dataType if found else None
     if isinstance(type_, ArrayType) and name == "element":
         return type_.elementType

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-from lakefeed.errors import SchemaIncompatible
-from lakefeed.records.schema.storable import carries_data
+from lakefeed.errors import ConfigError, SchemaIncompatible
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType, StructField, StructType
 
 
-def aligned(rows: DataFrame, table_schema: StructType) -> DataFrame:
+def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
     """The rows with the table's columns, in its order; ``rows`` itself if they fit already.
 
     What the rows lack becomes null, inside structs, arrays of structs and map values too; a null struct stays
@@ -28,7 +28,7 @@ def aligned(rows: DataFrame, table_schema: StructType) -> DataFrame:
     """
     from pyspark.sql import functions as sf
 
-    if same(rows.schema, table_schema):
+    if same_type(rows.schema, table_schema):
         return rows
     refuse_same_but_for_case(rows.schema, where="the rows")
     _refuse_extra(rows.schema, table_schema, "")
@@ -45,12 +45,12 @@ def aligned(rows: DataFrame, table_schema: StructType) -> DataFrame:
     return rows.select(*columns)
 
 
-def same(have: DataType, want: DataType) -> bool:
+def same_type(have: DataType, want: DataType) -> bool:
     """Whether two types have the same names and types in the same order; nullability does not count."""
     return have.simpleString() == want.simpleString()
 
 
-def find(struct: StructType, name: str) -> StructField | None:
+def find_field(struct: StructType, name: str) -> StructField | None:
     """The field of that name, without regard to case."""
     return next((each for each in struct.fields if each.name.lower() == name.lower()), None)
 
@@ -60,16 +60,11 @@ def by_name(struct: StructType) -> dict[str, StructField]:
     return {each.name.lower(): each for each in reversed(struct.fields)}
 
 
-def holds_values(field: StructField) -> bool:
-    """Whether a field carries data. One that does not needs no column, and Iceberg and Parquet have none for it."""
-    return carries_data(field.dataType)
-
-
 def casts_to(have: DataType, want: DataType) -> bool:
     """Whether every value of one type is a value of the other."""
     from pyspark.sql import types as t
 
-    if same(have, want) or not carries_data(have):
+    if same_type(have, want) or not carries_data(have):
         return True
     if isinstance(have, t.DecimalType) and isinstance(want, t.DecimalType):
         return have.scale <= want.scale and have.precision - have.scale <= want.precision - want.scale
@@ -118,7 +113,7 @@ def _fitted(column: Column, have: DataType, want: DataType, path: str) -> Column
     from pyspark.sql import functions as sf
     from pyspark.sql.types import ArrayType, MapType, StructType
 
-    if same(have, want):
+    if same_type(have, want):
         return column
     if not carries_data(have):
         return sf.lit(None).cast(want)
@@ -127,7 +122,7 @@ def _fitted(column: Column, have: DataType, want: DataType, path: str) -> Column
     if isinstance(have, ArrayType) and isinstance(want, ArrayType):
         inner, requested = have.elementType, want.elementType
         return sf.transform(column, lambda item: _fitted(item, inner, requested, f"{path}.element"))
-    if isinstance(have, MapType) and isinstance(want, MapType) and same(have.keyType, want.keyType):
+    if isinstance(have, MapType) and isinstance(want, MapType) and same_type(have.keyType, want.keyType):
         inner, requested = have.valueType, want.valueType
         return sf.transform_values(column, lambda _, item: _fitted(item, inner, requested, f"{path}.value"))
     if not casts_to(have, want):
@@ -156,7 +151,9 @@ def _fitted_struct(column: Column, have: StructType, want: StructType, path: str
 
 def _refuse_extra(have: StructType, want: StructType, path: str) -> None:
     known = by_name(want)
-    extra = [f"{path}{each.name}" for each in have.fields if each.name.lower() not in known and holds_values(each)]
+    extra = [
+        f"{path}{each.name}" for each in have.fields if each.name.lower() not in known and carries_data(each.dataType)
+    ]
     if extra:
         raise SchemaIncompatible(
             f"the table lacks what the rows have: {', '.join(extra)}",
@@ -166,3 +163,110 @@ def _refuse_extra(have: StructType, want: StructType, path: str) -> None:
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def carries_data(type_: DataType) -> bool:
+    """Whether there is anything in the type but nulls: its values differ in more than in being there."""
+    from pyspark.sql.types import ArrayType, MapType, NullType, StructType
+
+    if isinstance(type_, StructType):
+        return any(carries_data(each.dataType) for each in type_.fields)
+    if isinstance(type_, ArrayType):
+        return carries_data(type_.elementType)
+    if isinstance(type_, MapType):
+        return carries_data(type_.valueType)
+    return not isinstance(type_, NullType)
+
+
+class StorableRows:
+    """A transform whose rows have no columns without data, at no level.
+
+    Args:
+        transform: from decoded rows to the table's.
+    """
+
+    def __init__(self, transform: Callable[[Any], DataFrame]) -> None:
+        self._transform = transform
+        self._reported: set[str] = set()
+        self._notes: list[str] = []
+
+    def __call__(self, decoded_rows: Any) -> DataFrame:
+        """The rows; themselves if all their columns carry data.
+
+        Raises:
+            ConfigError: none does.
+        """
+        rows = self._transform(decoded_rows)
+        left_out = dict(_without_data(rows.schema, ""))
+        if not left_out:
+            return rows
+        for path, what in left_out.items():
+            if path not in self._reported:
+                self._reported.add(path)
+                self._notes.append(f"column {path} is left out: it carries no data ({what})")
+        kept = [each for each in rows.schema.fields if carries_data(each.dataType)]
+        if not kept:
+            message = ", ".join(f"{path} ({what})" for path, what in left_out.items())
+            raise ConfigError(
+                f"no column of the rows carries data: {message}",
+                hint="name metadata below decode, such as offset, or make a column in transform.sql",
+            )
+        from pyspark.sql import functions as sf
+
+        return rows.select(*(_pruned(sf.col(_quoted(each.name)), each.dataType).alias(each.name) for each in kept))
+
+    def notes(self) -> tuple[str, ...]:
+        """What was left out since the last call; each column once."""
+        taken, self._notes = tuple(self._notes), []
+        return taken
+
+
+def _without_data(type_: DataType, path: str) -> Iterator[tuple[str, str]]:
+    """The outermost columns and fields without data, and what each is."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type_, StructType):
+        for each in type_.fields:
+            below = f"{path}.{each.name}" if path else each.name
+            if carries_data(each.dataType):
+                yield from _without_data(each.dataType, below)
+            else:
+                yield below, _described(each.dataType)
+    elif isinstance(type_, ArrayType):
+        yield from _without_data(type_.elementType, f"{path}.element")
+    elif isinstance(type_, MapType):
+        yield from _without_data(type_.valueType, f"{path}.value")
+
+
+def _described(type_: DataType) -> str:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(type_, StructType):
+        return "a record of such fields" if type_.fields else "a record without fields"
+    if isinstance(type_, ArrayType):
+        return f"an array of {_described(type_.elementType).removeprefix('a ')}"
+    if isinstance(type_, MapType):
+        return f"a map of {_described(type_.valueType).removeprefix('a ')}"
+    return "null"
+
+
+def _pruned(column: Column, type_: DataType) -> Column:
+    """The column without the fields that carry no data; the column itself if there are none."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if next(_without_data(type_, ""), None) is None:
+        return column
+    if isinstance(type_, StructType):
+        fields = [
+            _pruned(column.getField(each.name), each.dataType).alias(each.name)
+            for each in type_.fields
+            if carries_data(each.dataType)
+        ]
+        return sf.when(column.isNotNull(), sf.struct(*fields))
+    if isinstance(type_, ArrayType):
+        items = type_.elementType
+        return sf.transform(column, lambda item: _pruned(item, items))
+    assert isinstance(type_, MapType)  # Others have no parts.
+    values = type_.valueType
+    return sf.transform_values(column, lambda _, item: _pruned(item, values))

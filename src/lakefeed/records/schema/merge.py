@@ -33,16 +33,16 @@ from lakefeed.records.schema.avro import (
     described,
     members,
     nullable,
+    require_bounded,
     short_name,
+    wider,
     with_null,
     written,
 )
-from lakefeed.records.schema.differences import Change, differences
-from lakefeed.records.schema.limits import require_bounded
+from lakefeed.records.schema.changes import Change, differences
 from lakefeed.records.schema.parse import parse, refuse_same_but_for_case
-from lakefeed.records.schema.wider import wider
 
-__all__ = ["Change", "SchemaIncompatible", "SchemaMerge", "merged"]
+__all__ = ["Change", "SchemaIncompatible", "SchemaMerge", "merge_schemas"]
 
 _WRITER = ">"
 """Before the keys of the writer's types: they share one mapping with the reader's."""
@@ -63,7 +63,7 @@ class SchemaMerge:
     left_out: tuple[Change, ...] = ()
 
 
-def merged(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge:
+def merge_schemas(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge:
     """Joins a writer's schema into the reader's.
 
     A field that one of the two lacks keeps its default, or else becomes optional with the default null. Types

@@ -14,6 +14,7 @@ from typing import Any, TypeGuard
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.schema.avro import (
+    DEEPEST,
     LOGICAL,
     NO_DEFAULT,
     PRIMITIVES,
@@ -30,10 +31,11 @@ from lakefeed.records.schema.avro import (
     Type,
     Union,
     full_name,
+    require_bounded,
     short_name,
+    too_deep,
     union,
 )
-from lakefeed.records.schema.limits import DEEPEST, require_bounded, too_deep
 
 _REAL = (Primitive("float"), Primitive("double"))
 _NUMBER = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)

@@ -83,7 +83,7 @@ class KinesisStream:
                 ranges.append({**place, "from": each.start, "to": each.end})
         return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
 
-    def described(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
+    def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
         """The stream as it is now, its shards as partitions.
 
         Args:

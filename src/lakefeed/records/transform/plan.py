@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import ndiff
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.records.transform.processors import declared
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
 
 HINTS = {
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "group by window(…) or session_window(…), or use a deduplicate step",
@@ -139,3 +144,123 @@ class QueryPlan:
             hint="put the transform back; or name a new table and a new checkpoint location, which read the topics "
             "again from source.kafka.start",
         )
+
+
+class Declared:
+    """Stands in for Spark's ``StatefulProcessorHandle`` while ``init`` is asked which variables there are.
+
+    Attributes:
+        variables: each with its kind, name, types and time to live, sorted.
+    """
+
+    def __init__(self) -> None:
+        self._described: list[str] = []
+
+    @property
+    def variables(self) -> list[str]:
+        """In an order that does not hang on the code's."""
+        return sorted(self._described)
+
+    def getValueState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> None:
+        """See ``StatefulProcessorHandle.getValueState``."""
+        self._add("value", stateName, [schema], ttlDurationMs)
+
+    def getListState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> None:
+        """See ``StatefulProcessorHandle.getListState``."""
+        self._add("list", stateName, [schema], ttlDurationMs)
+
+    def getMapState(
+        self,
+        stateName: str,
+        userKeySchema: StructType | str,
+        valueSchema: StructType | str,
+        ttlDurationMs: int | None = None,
+    ) -> None:
+        """See ``StatefulProcessorHandle.getMapState``."""
+        self._add("map", stateName, [userKeySchema, valueSchema], ttlDurationMs)
+
+    def deleteIfExists(self, stateName: str) -> None:
+        """A removed variable is not reported."""
+
+    def _add(self, kind: str, name: str, schemas: list[StructType | str], ttl: int | None) -> None:
+        types = " to ".join(_text(each) for each in schemas)
+        self._described.append(f"{kind} {name} {types}{f', for {ttl} ms' if ttl else ''}")
+
+
+def declared(pickled: bytes) -> str:
+    """The variables of a stateful processor; asked as Spark asks it, by its ``init``.
+
+    Args:
+        pickled: the function of the operator, as PySpark hands it to the JVM.
+
+    Raises:
+        ConfigError: ``init`` fails.
+    """
+    from pyspark.serializers import CloudPickleSerializer
+
+    serializer: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
+    command = serializer.loads(bytes(pickled))
+    if not isinstance(command, tuple):
+        # Larger than a megabyte: PySpark hands out a broadcast in its place.
+        command = serializer.loads(command.value)
+    processor = command[0].__self__._stateful_processor
+    handle = Declared()
+    try:
+        processor.init(handle)
+    except LakefeedError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"init(handle) of {type(processor).__name__} fails: {type(error).__name__}: {error}",
+            where="transform",
+            hint="init only declares variables: getValueState, getListState, getMapState, deleteIfExists",
+        ) from error
+    return "; ".join(handle.variables) or "nothing"
+
+
+def _text(schema: StructType | str) -> str:
+    """The same text for the same types, however they are written."""
+    from pyspark.sql.types import DataType
+
+    kind = schema if isinstance(schema, DataType) else DataType.fromDDL(schema)
+    return kind.simpleString()
+
+
+def keeps_no_state(config: PipelineConfig) -> bool:
+    """Whether the pipeline file alone says that the query keeps nothing from batch to batch."""
+    kafka = config.source.kafka
+    copies = kafka is not None and kafka.deduplicate
+    return config.transform is None and config.source.numbered is not None and not copies
+
+
+def transform_id(config: PipelineConfig, *, folder: Path | None) -> str | None:
+    """What a transform is known by; None where the pipeline file alone says that there is no state.
+
+    Two transforms with the same id keep the same state. A function in Python may import others, whose change is not
+    seen here: the next start sees it.
+
+    Args:
+        config: the pipeline.
+        folder: where the pipeline file is; Python functions are looked for there.
+    """
+    if keeps_no_state(config):
+        return None
+    found: dict[str, Any] = {"deduplicate": config.source.kafka is not None and config.source.kafka.deduplicate}
+    if (transform := config.transform) is not None:
+        # Options of static tables hold no state, and may hold secrets: so may texts among a function's options.
+        found |= transform.model_dump(exclude={"tables": {"__all__": {"options"}}, "steps": {"__all__": {"options"}}})
+        for name, step in transform.all_steps.items():
+            plain = {key: value for key, value in step.options.items() if not isinstance(value, str)}
+            found[f"{name}."] = [plain, _source(step.python, folder)]
+    text = json.dumps(found, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _source(function: str | None, folder: Path | None) -> str | None:
+    if function is None or folder is None:
+        return None
+    module = folder.joinpath(*function.partition(":")[0].split("."))
+    for file in (module.with_suffix(".py"), module / "__init__.py"):
+        if file.is_file():
+            return hashlib.sha256(file.read_bytes()).hexdigest()
+    return None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from lakefeed.clients.spark.decode_failures import BAD_TIMESTAMP_PATTERN
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.sources.source import BAD_TIMESTAMP
+from lakefeed.records.sources.kafka import BAD_TIMESTAMP
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.protocol import TableChange
 

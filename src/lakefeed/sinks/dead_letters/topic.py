@@ -22,7 +22,7 @@ from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
-from lakefeed.records.sources.source import read_batch
+from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from lakefeed.sinks.dead_letters.store import SourceCommit, TopicCreation, with_bad_timestamp
 from lakefeed.sinks.dead_letters.topic_reader import (

@@ -26,8 +26,8 @@ from lakefeed.ledger.iceberg import is_last
 from lakefeed.ledger.outcomes import checked
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.elasticsearch.documents import IndexDocuments
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
@@ -82,12 +82,12 @@ class ElasticsearchIndex(BaseSink):
         """What to call it."""
         return self._sink.where
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """The reader's schema that the feed had when it last changed the index."""
         standing = self.ledger.standing() if self._layout.described() is not None else None
-        return None if standing is None or standing.reader is None else Recorded.of_json(standing.reader)
+        return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Creates the index for rows of this schema, or adds what its mapping lacks.
 
         Raises:
@@ -104,13 +104,13 @@ class ElasticsearchIndex(BaseSink):
         self._require_same_keys()
         for method, path, document in self._requests(rows):
             self._layout.change(method, path, document)
-        self.ledger.note(keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
+        self.ledger.note(keyed=keyed(self._sink), reader=stored.to_json() if stored else None)
         self._followed = True
 
     def changes(
-        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``follow`` would do, which raises what that would raise."""
+        """What ``apply_schema`` would do, which raises what that would raise."""
         self._documents.require(rows)
         is_new = self._layout.described() is None
         if not is_new:

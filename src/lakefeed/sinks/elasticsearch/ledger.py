@@ -64,7 +64,7 @@ class LedgerDocument:
 
     @property
     def reader(self) -> str | None:
-        """The reader's schema that ``follow`` got last."""
+        """The reader's schema that ``apply_schema`` got last."""
         return self.document.get("reader")
 
     @property

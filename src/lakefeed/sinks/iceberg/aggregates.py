@@ -14,9 +14,9 @@ from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
-from lakefeed.records.schema.fit import aligned
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.fit import align_columns
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.iceberg.changes import counted_groups
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.protocol import TableChange
@@ -39,7 +39,7 @@ class OverwriteTable(IcebergTable):
         """
         from pyspark.sql import functions as sf
 
-        writer = aligned(rows, self._spark.table(self.name).schema).writeTo(self.name)
+        writer = align_columns(rows, self._spark.table(self.name).schema).writeTo(self.name)
         properties = {**commit.properties(), COMMIT_ID: commit_id}
         for key, value in properties.items():
             writer = writer.option(f"snapshot-property.{key}", value)
@@ -66,9 +66,9 @@ class MergeTable(IcebergTable):
         super().__init__(spark, made_with, feed=feed, evolves=evolves)
 
     def changes(
-        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``follow`` does with the same arguments; raises ``ConfigError`` too if the rows lack a key."""
+        """What ``apply_schema`` does with the same arguments; raises ``ConfigError`` too if the rows lack a key."""
         have = {each.lower() for each in rows.names}
         for key in self._sink.keys:
             if key.lower() not in have:
@@ -77,7 +77,7 @@ class MergeTable(IcebergTable):
                     where=f"table {self.name}, columns {', '.join(rows.names)}",
                     hint="keys are the columns that the transform groups by",
                 )
-        return super().changes(rows, recorded, entries)
+        return super().changes(rows, stored, entries)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Merges the rows in one commit, and returns how many they are.
@@ -88,7 +88,7 @@ class MergeTable(IcebergTable):
         """
         columns = self._spark.table(self.name).schema
         properties = {**commit.properties(), COMMIT_ID: commit_id}
-        changed = aligned(rows, columns).persist()
+        changed = align_columns(rows, columns).persist()
         session = changed.sparkSession
         try:
             count = counted_groups(changed, keys=self._sink.keys, where=f"table {self.name}", kind="iceberg")

@@ -18,7 +18,7 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.position_reset import Move, Reason
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
-from lakefeed.records.schema.fit import aligned
+from lakefeed.records.schema.fit import align_columns
 from lakefeed.sinks.iceberg.merge import OFFSET, PARTITION, TOPIC, history_statement
 from lakefeed.sinks.iceberg.table import IcebergTable
 
@@ -53,7 +53,7 @@ class HistoryTable(IcebergTable):
         """Adds the changes of a batch, or of anything else that is landed beside the batches, unless they are here."""
         if not isinstance(commit, Commit):
             columns = self._spark.table(self.name).schema
-            changes = aligned(changes, columns)
+            changes = align_columns(changes, columns)
             changes.createOrReplaceTempView(VIEW)
             statement = history_statement(self.name, VIEW, columns=columns.names, keys=keys)
             properties, session = {COMMIT_ID: commit_id}, changes.sparkSession

@@ -18,11 +18,10 @@ from lakefeed.ledger.fence import require_fence, take_fence
 from lakefeed.ledger.iceberg import Ledger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.records.schema import ddl
+from lakefeed.records.schema.changes import Entry, history_properties, renames
 from lakefeed.records.schema.ddl import type_sql
-from lakefeed.records.schema.differences import renames
-from lakefeed.records.schema.fit import aligned, find, holds_values
-from lakefeed.records.schema.history import Entry, with_entries
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.fit import align_columns, carries_data, find_field
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.adaptive import adaptive
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.iceberg import layout
@@ -64,19 +63,19 @@ class IcebergTable(BaseSink):
         """catalog.namespace.table"""
         return self._sink.table
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """The reader's schema that the feed had when it last changed the table."""
         if not self._spark.catalog.tableExists(self._sink.table):
             return None
         text = self.ledger.properties().get(self._reader_key)
-        return None if text is None else Recorded.of_json(text)
+        return None if text is None else StoredSchema.of_json(text)
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Creates the table for rows of this schema, or changes its columns so that it takes them.
 
         Args:
             rows: the rows' columns.
-            recorded: the reader's schema to remember.
+            stored: the reader's schema to remember.
             entries: what changed and why, for the table's history.
 
         Raises:
@@ -84,19 +83,19 @@ class IcebergTable(BaseSink):
                 there, lacks a column and is not to be changed.
             SchemaIncompatible: if Iceberg has no such change.
         """
-        for each in self.changes(rows, recorded, entries):
+        for each in self.changes(rows, stored, entries):
             carry_out(self._spark, each)
 
     def changes(
-        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``follow`` does with the same arguments, and raises: to tables beside it first, to this one last."""
+        """Return what ``apply_schema`` does, and raise what it raises: to tables beside it first, to this one last."""
         self._check_partition_columns(rows)
-        remembered = {} if recorded is None else {self._reader_key: recorded.to_json()}
+        remembered = {} if stored is None else {self._reader_key: stored.to_json()}
         want = layout.FileLayout.of_sink(self._sink)
         is_new = not self._spark.catalog.tableExists(self._sink.table)
         properties = {} if is_new else self.ledger.properties()
-        remembered |= with_entries(properties, entries, ids=recorded.ids if recorded else ())
+        remembered |= history_properties(properties, entries, ids=stored.ids if stored else ())
         if is_new:
             statements: tuple[str, ...] = creation(
                 self._sink.table,
@@ -110,7 +109,7 @@ class IcebergTable(BaseSink):
             have = self._spark.table(self._sink.table).schema
             require_rows(self._sink.table, have.names)
             self._require_own(properties)
-            known = renames(recorded.schema) if recorded else ()
+            known = renames(stored.schema) if stored else ()
             statements = (
                 # First, so that a crash in between leaves the names that the columns are renamed by.
                 *([set_properties(self._sink.table, changed)] if changed else []),
@@ -192,9 +191,9 @@ class IcebergTable(BaseSink):
         Raises:
             Py4JJavaError: Spark could not, or the commit was refused.
         """
-        # Not those that ``follow`` saw: a backfill beside the feed may have added some.
+        # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
         columns = self._spark.table(self._sink.table).schema
-        writer = aligned(rows, columns).writeTo(self._sink.table)
+        writer = align_columns(rows, columns).writeTo(self._sink.table)
         for key, value in {**commit.properties(), COMMIT_ID: commit_id}.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         with adaptive(rows.sparkSession):
@@ -221,7 +220,7 @@ class IcebergTable(BaseSink):
 
         columns = self._spark.table(self._sink.table).schema
         for transform in self._sink.partition_by:
-            column, own = find(columns, transform.column), find(rows, transform.column)
+            column, own = find_field(columns, transform.column), find_field(rows, transform.column)
             if transform.name != "truncate" or column is None or own is None:
                 continue
             if isinstance(column.dataType, DecimalType):
@@ -244,7 +243,7 @@ class IcebergTable(BaseSink):
 
     def _check_partition_columns(self, schema: StructType) -> None:
         for column in (transform.column for transform in self._sink.partition_by):
-            if find(schema, column.split(".")[0]) is None:
+            if find_field(schema, column.split(".")[0]) is None:
                 raise ConfigError(
                     f"partition_by names the column '{column}', which the rows do not have",
                     where=f"table {self._sink.table}, columns {', '.join(schema.names)}",
@@ -271,7 +270,9 @@ class IcebergTable(BaseSink):
 
 def columns_sql(rows: StructType) -> str:
     """The columns of a new table for rows of this schema, all of them optional."""
-    return ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields if holds_values(each))
+    return ", ".join(
+        f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields if carries_data(each.dataType)
+    )
 
 
 def _ddl(transform: PartitionTransform) -> str:

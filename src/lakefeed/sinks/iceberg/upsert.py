@@ -20,9 +20,9 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, UPSERTED, Commit, SnapshotProperties
-from lakefeed.records.schema.fit import aligned, find
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.fit import align_columns, find_field
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.adaptive import adaptive
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.iceberg.history import HistoryTable
@@ -62,7 +62,7 @@ class UpsertTable(IcebergTable):
         super().__init__(spark, made_with, feed=feed, evolves=evolves)
         self._history = HistoryTable.beside(spark, sink, feed=feed, evolves=evolves) if sink.history else None
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Creates the table for rows of this schema, or changes its columns so that it takes them.
 
         Raises:
@@ -70,15 +70,15 @@ class UpsertTable(IcebergTable):
                 kind: appended, or with other keys.
             SchemaIncompatible: if Iceberg has no such change.
         """
-        super().follow(rows, recorded, entries)
+        super().apply_schema(rows, stored, entries)
         self._columns = self._spark.table(self.name).schema
-        self._keys = [found.name for key in self._sink.keys if (found := find(self._columns, key))]
+        self._keys = [found.name for key in self._sink.keys if (found := find_field(self._columns, key))]
         self._offsets_of = self.ledger.properties()
 
     def changes(
-        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``follow`` does with the same arguments, and raises: to the history first."""
+        """What ``apply_schema`` does with the same arguments, and raises: to the history first."""
         from pyspark.sql.types import StructType
 
         in_rows(self._sink, rows)
@@ -86,8 +86,8 @@ class UpsertTable(IcebergTable):
         kept = rows
         if self._sink.on_delete == "remove":
             kept = StructType([each for each in rows.fields if each.name != DELETED])
-        beside = self._history.changes(rows, recorded, entries) if self._history is not None else ()
-        [change] = super().changes(kept, recorded, entries)
+        beside = self._history.changes(rows, stored, entries) if self._history is not None else ()
+        [change] = super().changes(kept, stored, entries)
         return (*beside, replace(change, statements=(*own, *change.statements)))
 
     def take_fence(self, suffix: str = "") -> str:
@@ -117,9 +117,9 @@ class UpsertTable(IcebergTable):
 
         if isinstance(commit, Commit) and not self._sink.order_by:
             self._check_topics(commit.ranges.topic_ids)
-        # Not those that ``follow`` saw: a backfill beside the feed may have added some.
+        # Not those that ``apply_schema`` saw: a backfill beside the feed may have added some.
         self._columns = self._spark.table(self.name).schema
-        changes = deleting(aligned(rows, self._changes_schema()))
+        changes = deleting(align_columns(rows, self._changes_schema()))
         with adaptive(rows.sparkSession):
             return self._landed(changes, commit, commit_id=commit_id)
 

@@ -37,7 +37,7 @@ class LedgerRow:
 
     Attributes:
         fence: that was taken last.
-        reader: the reader's schema that ``follow`` got last.
+        reader: the reader's schema that ``apply_schema`` got last.
         keyed: ``<keys> <on_delete>`` of the rows; None where they are appended, or none was made yet.
         topics: the topics whose offsets the rows have, and their ids.
     """

@@ -24,9 +24,9 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import is_last
 from lakefeed.ledger.outcomes import checked
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
-from lakefeed.records.schema.fit import holds_values, refuse_same_but_for_case
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import Recorded
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
+from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.jdbc.columns import is_nested
@@ -84,13 +84,13 @@ class JdbcTable(BaseSink):
         """What to call it."""
         return self._sink.where
 
-    def recorded_schema(self) -> Recorded | None:
+    def stored_schema(self) -> StoredSchema | None:
         """The reader's schema that the feed had when it last changed the table."""
         with self._session() as session:
             standing = self.ledger.standing(session) if self.ledger.has_table(session) else None
-        return None if standing is None or standing.reader is None else Recorded.of_json(standing.reader)
+        return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         """Creates the table for rows of this schema, or changes its columns so that it takes them.
 
         Raises:
@@ -111,15 +111,15 @@ class JdbcTable(BaseSink):
             for statement in self._statements(session, layout, kept):
                 session.update(statement)
             session.commit()
-            self.ledger.note(session, keyed=keyed(self._sink), reader=recorded.to_json() if recorded else None)
+            self.ledger.note(session, keyed=keyed(self._sink), reader=stored.to_json() if stored else None)
             session.commit()
             self._columns = layout.spelt(kept)
         self._followed = True
 
     def changes(
-        self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()
+        self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """What ``follow`` would do, which raises what that would raise."""
+        """What ``apply_schema`` would do, which raises what that would raise."""
         kept = self._kept(rows)
         with self._session() as session:
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
@@ -140,7 +140,9 @@ class JdbcTable(BaseSink):
                 f"the rows do not have the key {missing[0]}",
                 where=f"{self._sink.where}, columns {', '.join(rows.names)}",
             )
-        return StructType([each for each in rows.fields if holds_values(each) and not self._is_only_staged(each.name)])
+        return StructType(
+            [each for each in rows.fields if carries_data(each.dataType) and not self._is_only_staged(each.name)]
+        )
 
     def _statements(self, session: Session, layout: JdbcLayout, kept: StructType) -> list[str]:
         if not self.ledger.has_table(session):

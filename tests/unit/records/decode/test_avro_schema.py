@@ -19,9 +19,8 @@ from lakefeed.operations.preflight.discover import _registered
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.references import inlined
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from tests.support.avro_documents import MALFORMED, bomb, field, nested_arrays, record
 from tests.support.registry_in_a_thread import RegistryInAThread
-from tests.unit.records.schema.test_merge import field, record
-from tests.unit.records.schema.test_parse import MALFORMED, bomb, nested_arrays
 
 NAMED = "the schema of subject trips-value, version 3, id 7 cannot be used: "
 JSON_SCHEMAS: list[Any] = [

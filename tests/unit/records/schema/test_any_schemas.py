@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lakefeed.errors import ConfigError, LakefeedError, SchemaIncompatible
+from lakefeed.records.schema.changes import renames
 from lakefeed.records.schema.columns import columns_of
 from lakefeed.records.schema.ddl import statements
-from lakefeed.records.schema.differences import renames
-from lakefeed.records.schema.evolution import Evolution
-from lakefeed.records.schema.merge import merged
+from lakefeed.records.schema.merge import merge_schemas
+from lakefeed.records.schema.reader import Evolution
 from tests.support.any_schemas import Schemas
 
 CHAINS = 100
@@ -36,7 +36,7 @@ def run_of(seed: int) -> dict[str, int]:
         version = schemas.next(version)
         text = json.dumps(version)
         try:
-            merge = evolution.meet(schema_id, text)
+            merge = evolution.merge_writer_schema(schema_id, text)
         except ConfigError:
             counts["refused"] += 1
             continue
@@ -50,7 +50,7 @@ def run_of(seed: int) -> dict[str, int]:
         with suppress(SchemaIncompatible):
             for each in statements("c.n.t", have=have, want=want, changes=renames(after)):
                 assert each.startswith("ALTER TABLE `c`.`n`.`t` ")
-        again = merged(after, text)
+        again = merge_schemas(after, text)
         assert again.changes == (), again.changes
         for change in merge.changes if merge else ():
             assert str(change)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.records.schema.inference import Inference, inferred
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.records.schema import inference
+from lakefeed.records.schema.inference import Inference, infer_schema
 from lakefeed.records.schema.parse import parse
 
 
 def of(*documents: Any) -> Inference:
-    return inferred([json.dumps(each).encode() for each in documents])
+    return infer_schema([json.dumps(each).encode() for each in documents])
 
 
 def said(guess: Inference) -> list[str]:
@@ -57,7 +62,7 @@ def test_whole_numbers_that_no_bigint_holds() -> None:
 
 
 def test_records_that_are_none_are_counted() -> None:
-    guess = inferred([b'{"a": 1}', b"oops", b"[1]", b'{"a": 1, "a": 2}', b"\xff", b'{"a": NaN}', b"[" * 100_000])
+    guess = infer_schema([b'{"a": 1}', b"oops", b"[1]", b'{"a": 1, "a": 2}', b"\xff", b'{"a": NaN}', b"[" * 100_000])
     assert (guess.records, guess.ddl) == (7, "`a` BIGINT")
     assert said(guess) == [
         "4 of 7 records: no JSON in UTF-8",
@@ -91,10 +96,44 @@ def test_hostile_records_cost_no_traceback_and_no_table_without_end() -> None:
         b'{"a": ' + b"9" * 100_000 + b"}",
         b'{"a": ' + b"[" * 200_000,
     ]
-    assert said(inferred(broken)) == ["4 of 4 records: no JSON in UTF-8"]
+    assert said(infer_schema(broken)) == ["4 of 4 records: no JSON in UTF-8"]
     with pytest.raises(ConfigError, match="more than 10,000 different fields") as refused:
         of({"at": {f"k{at}": 1 for at in range(10_001)}})
     assert refused.value.where == "at"
     assert "MAP" in (refused.value.hint or "")
     long = of({"k" * 100_000: {"a": {"b": {"c": 1}}}})
     assert len(json.dumps(long.avro)) < 110_000
+
+
+class Cluster:
+    def __init__(self, bootstrap_servers: str, *, options: object) -> None:
+        self.topics = {"a": [(0, 100), (90, 100), (7, 7)], "b": [(0, 2)]}
+
+    def list(self) -> Sequence[str]:
+        return list(self.topics)
+
+    def describe(self, name: str) -> TopicDescription:
+        partitions = tuple(
+            PartitionDescription(id=number, leader=1, start_offset=start, end_offset=end)
+            for number, (start, end) in enumerate(self.topics[name])
+        )
+        return TopicDescription(name=name, topic_id="", partitions=partitions)
+
+
+@pytest.mark.parametrize(
+    ("source", "records", "starts"),
+    [
+        ({"topics": ["a"]}, 10, [95, 95, 7]),
+        ({"topics": ["a"]}, 1000, [0, 90, 7]),
+        ({"topics": ["a"]}, 1, [99, 100, 7]),
+        ({"topics_pattern": "[ab]"}, 9, [97, 97, 7, 0]),
+    ],
+)
+def test_the_newest_of_each_partition(
+    monkeypatch: pytest.MonkeyPatch, source: dict[str, object], records: int, starts: list[int]
+) -> None:
+    monkeypatch.setattr(inference, "Topics", Cluster)
+    ranges = list(inference.newest_ranges(KafkaSource.model_validate({"bootstrap_servers": "b:1", **source}), records))
+    assert [each.start for each in ranges] == starts
+    assert ranges[0] == OffsetRange("a", 0, starts[0], 100)
+    assert sum(each.records for each in ranges) <= records

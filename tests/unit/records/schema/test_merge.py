@@ -10,7 +10,8 @@ import fastavro
 import pytest
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.records.schema.merge import SchemaMerge, merged
+from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
+from tests.support.avro_documents import decimal, field, join, record
 
 Json = Any
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -20,22 +21,6 @@ LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
 TIME_MILLIS = {"type": "int", "logicalType": "time-millis"}
 TIME_MICROS = {"type": "long", "logicalType": "time-micros"}
 DATE = {"type": "int", "logicalType": "date"}
-
-
-def decimal(precision: int, scale: int = 2) -> Json:
-    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
-
-
-def record(*fields: Json, name: str = "R", **attributes: Json) -> Json:
-    return {"type": "record", "name": name, "fields": list(fields), **attributes}
-
-
-def field(name: str, type_: Json = "string", **attributes: Json) -> Json:
-    return {"name": name, "type": type_, **attributes}
-
-
-def join(reader: Json, writer: Json, *, grow: bool = True) -> SchemaMerge:
-    return merged(json.dumps(reader), json.dumps(writer), grow=grow)
 
 
 def joined_type(reader: Json, writer: Json) -> Json:
@@ -49,7 +34,7 @@ def said(merge: SchemaMerge) -> list[str]:
 
 def test_a_schema_that_reads_the_writer_stays_to_the_letter() -> None:
     text = json.dumps(record(field("a", "long", doc="an id")), indent=3)
-    merge = merged(text, json.dumps(record(field("a", "int"))))
+    merge = merge_schemas(text, json.dumps(record(field("a", "int"))))
     assert merge.schema is text
     assert merge.changes == ()
 
@@ -189,7 +174,7 @@ def test_a_rename_by_alias() -> None:
     merge = join(record(field("old", "int")), record(field("new", "long", aliases=["old"])))
     assert json.loads(merge.schema)["fields"] == [{"name": "new", "type": "long", "aliases": ["old"]}]
     assert said(merge) == ["new renamed from old", "new widened from int to long"]
-    again = merged(merge.schema, json.dumps(record(field("old", "int"))))
+    again = merge_schemas(merge.schema, json.dumps(record(field("old", "int"))))
     assert again.schema is merge.schema
 
 
@@ -305,7 +290,7 @@ def test_docs_and_other_attributes_stay() -> None:
 )
 def test_what_is_no_record_schema(text: str) -> None:
     with pytest.raises(ConfigError, match="Avro schema"):
-        merged(text, json.dumps(record()))
+        merge_schemas(text, json.dumps(record()))
 
 
 def read(reader: str, writer: Json, value: Json) -> Json:

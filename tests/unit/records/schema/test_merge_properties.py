@@ -11,7 +11,7 @@ import fastavro
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lakefeed.records.schema.merge import merged
+from lakefeed.records.schema.merge import merge_schemas
 from tests.support.chains import Json, chains, data
 
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -20,7 +20,9 @@ QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCh
 def joined(versions: list[Json]) -> Json:
     """All versions merged, one after the other."""
     return json.loads(
-        reduce(lambda so_far, each: merged(so_far, json.dumps(each)).schema, versions[1:], json.dumps(versions[0]))
+        reduce(
+            lambda so_far, each: merge_schemas(so_far, json.dumps(each)).schema, versions[1:], json.dumps(versions[0])
+        )
     )
 
 
@@ -68,7 +70,7 @@ def test_the_order_of_versions_does_not_matter(versions: list[Json], random: Any
 def test_joining_again_changes_nothing(versions: list[Json]) -> None:
     schema = json.dumps(joined(versions))
     for each in versions:
-        merge = merged(schema, json.dumps(each))
+        merge = merge_schemas(schema, json.dumps(each))
         assert merge.schema is schema
         assert merge.changes == ()
 

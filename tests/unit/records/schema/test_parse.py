@@ -9,78 +9,12 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.records.schema.avro import NO_DEFAULT, Primitive, Record
+from lakefeed.records.schema.avro import DEEPEST, MOST_COLUMNS, NO_DEFAULT, Primitive, Record
+from lakefeed.records.schema.changes import renames
 from lakefeed.records.schema.columns import columns_of
-from lakefeed.records.schema.differences import renames
-from lakefeed.records.schema.limits import DEEPEST, MOST_COLUMNS
-from lakefeed.records.schema.merge import merged
+from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.parse import parse, parse_any
-from tests.unit.records.schema.test_merge import field, record
-
-
-def bomb(levels: int = 20, width: int = 4) -> Any:
-    """Named types that use the one before several times: the columns are ``width ** levels``."""
-    inner: Any = "int"
-    fields = []
-    for level in range(levels):
-        inner = {"type": "record", "name": f"R{level}", "fields": [field("a", inner)]}
-        name = f"R{level}"
-        inner["fields"] += [field(f"f{at}", f"R{level - 1}" if level else "int") for at in range(width - 1)]
-        fields.append(field(name.lower(), inner))
-        inner = name
-    return record(*fields)
-
-
-def deep(levels: int) -> Any:
-    inner: Any = "int"
-    for level in range(levels):
-        inner = {"type": "record", "name": f"R{level}", "fields": [field("x", inner)]}
-    return record(field("x", inner))
-
-
-def nested_arrays(levels: int) -> str:
-    return '{"type":"record","name":"R","fields":[{"name":"x","type":' + (
-        '{"type":"array","items":' * levels + '"int"' + "}" * levels + "}]}"
-    )
-
-
-MALFORMED: list[tuple[Any, str]] = [
-    (5, "the type of the schema is 5, neither a name nor an object nor a union"),
-    (None, "the type of the schema is null"),
-    ({}, "the schema has no type"),
-    ({"type": 5}, "the type of the schema is 5"),
-    ({"type": "record"}, "has no name"),
-    ({"type": "record", "name": "R"}, "the record 'R' has no fields"),
-    ({"type": "record", "name": "R", "fields": None}, "the fields of the record 'R' are null, not a list"),
-    ({"type": "record", "name": "R", "fields": {}}, "the fields of the record 'R' are {}, not a list"),
-    ({"type": "record", "name": "R", "fields": [5]}, "a field of the record 'R' is 5, not an object"),
-    ({"type": "record", "name": "R", "fields": [{"type": "int"}]}, "a field of the record 'R' has no name"),
-    ({"type": "record", "name": "R", "fields": [{"name": "a"}]}, "R.a has no type"),
-    (record(field("a", 5)), "the type of R.a is 5"),
-    (record({"name": "", "type": "int"}), "the name of a field of the record 'R' is \"\", not a text"),
-    (record({"name": 5, "type": "int"}), "is 5, not a text"),
-    (record({"name": "\ud800", "type": "int"}), "is no valid Unicode"),
-    (record(field("a", "int"), field("a", "int")), "the record 'R' has the field 'a' twice"),
-    (record(field("a", "int", aliases="b")), 'the aliases of R.a are "b", not a list of texts'),
-    (record(field("a", "double", default="x")), 'the default of R.a is "x", not a number'),
-    (record(field("a", "Nowhere")), "the type 'Nowhere' of R.a is used, but defined nowhere before"),
-    (record(field("a", {"type": "enum", "name": "E"})), "the symbols of E are null, not a list of texts"),
-    (record(field("a", {"type": "enum", "name": "E", "symbols": [1]})), "the symbols of E are [1]"),
-    (record(field("a", {"type": "enum", "name": "E", "symbols": ["A", "A"]})), "the enum 'E' has a symbol twice"),
-    (record(field("a", {"type": "fixed", "name": "F"})), "the size of the fixed 'F' is null"),
-    (record(field("a", {"type": "fixed", "name": "F", "size": -1})), "the size of the fixed 'F' is -1"),
-    (record(field("a", {"type": "fixed", "name": "int", "size": 1})), "has the name of a primitive type, 'int'"),
-    (record(field("a", {"type": "array"})), "R.a has no items"),
-    (record(field("a", {"type": "map", "values": 1})), "the type of the values of R.a is 1"),
-    (record(field("a", ["int", "int"])), "the union of R.a has int twice"),
-    (record(field("a", ["int", ["string", "long"]])), "a union is a member of the union of R.a"),
-    ({**record(), "name": 5}, "is 5, not a text"),
-    (record(namespace=5), "the namespace of the schema is 5, not a text"),
-    (
-        record(field("a", {"type": "bytes", "logicalType": "decimal", "precision": 39})),
-        "R.a is a decimal of 39 digits, and no column holds more than 38",
-    ),
-]
+from tests.support.avro_documents import MALFORMED, bomb, deep, field, nested_arrays, record
 
 
 @pytest.mark.parametrize(("document", "words"), MALFORMED, ids=[words for _, words in MALFORMED])
@@ -109,7 +43,7 @@ def test_levels_are_bounded(text: str) -> None:
 def test_a_deep_schema_within_the_limit_is_taken() -> None:
     text = json.dumps(deep(DEEPEST - 5))
     assert columns_of(text).names == ["x"]
-    assert merged(text, text).schema is text
+    assert merge_schemas(text, text).schema is text
 
 
 def test_a_bomb_costs_nothing() -> None:
@@ -120,7 +54,7 @@ def test_a_bomb_costs_nothing() -> None:
         with pytest.raises(ConfigError, match=f"more than {MOST_COLUMNS:,} columns, fields inside columns counted"):
             use(text)
     with pytest.raises(ConfigError, match="columns"):
-        merged(json.dumps(record(field("a", "int"))), text)
+        merge_schemas(json.dumps(record(field("a", "int"))), text)
     assert time.process_time() - began < 2
 
 
@@ -128,7 +62,7 @@ def test_two_schemas_within_the_limit_may_be_beyond_it_together() -> None:
     half = MOST_COLUMNS * 2 // 3
     one, two = (json.dumps(record(*(field(f"{name}{at}", "int") for at in range(half)))) for name in "ab")
     with pytest.raises(SchemaIncompatible, match="joined"):
-        merged(one, two)
+        merge_schemas(one, two)
 
 
 def test_what_means_nothing_is_passed_over() -> None:
@@ -159,7 +93,7 @@ def test_what_means_nothing_is_passed_over() -> None:
 def test_a_wrong_default_of_one_writer_does_not_come_to_the_readers_schema() -> None:
     """All other writers' records would be read with it, and none could."""
     reader = json.loads(
-        merged(
+        merge_schemas(
             json.dumps(record(field("a", "int"))), json.dumps(record(field("a", "int"), field("b", "int", default="x")))
         ).schema
     )

@@ -12,15 +12,14 @@ from pyspark.sql.types import StructType
 
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 from lakefeed.records.decode import ConfluentAvro
+from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.columns import columns_of
 from lakefeed.records.schema.ddl import statements
-from lakefeed.records.schema.history import Entry
-from lakefeed.records.schema.reader import ReaderSchema, Recorded
-from tests.unit.records.schema import test_merge
-from tests.unit.records.schema.test_merge import record
-from tests.unit.records.schema.test_parse import MALFORMED, bomb, deep
+from lakefeed.records.schema.reader import ReaderSchema, StoredSchema
+from tests.support import avro_documents
+from tests.support.avro_documents import MALFORMED, bomb, deep, record
 
-of = test_merge.field
+of = avro_documents.field
 V1 = record(of("id", "int"), name="Trip")
 V2 = record(of("id", "int"), of("fare", "double"), name="Trip")
 
@@ -31,18 +30,18 @@ class Keeper:
 
     columns: StructType | None = None
     broken: bool = False
-    recorded: Recorded | None = None
+    stored: StoredSchema | None = None
 
-    def recorded_schema(self) -> Recorded | None:
-        return self.recorded
+    def stored_schema(self) -> StoredSchema | None:
+        return self.stored
 
-    def follow(self, rows: StructType, recorded: Recorded | None = None, entries: Sequence[Entry] = ()) -> None:
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         if self.broken:
             raise SchemaIncompatible("the table was changed by hand")
         have = self.columns or StructType()
         statements("a.b.c", have=have, want=rows)
         self.columns = StructType([*have.fields, *(each for each in rows.fields if each.name not in have.names)])
-        self.recorded = recorded
+        self.stored = stored
 
 
 @dataclass
@@ -77,7 +76,7 @@ class Feed:
         return Rows(columns)
 
     def meet(self, *ids: int) -> tuple[str, ...]:
-        self.schema.meet(ids, rows_of=self.rows)
+        self.schema.merge_writer_schemas(ids, rows_of=self.rows)
         return self.schema.notes()
 
     @property
@@ -92,8 +91,8 @@ def test_one_schema_that_does_not_fit_does_not_hold_up_the_others() -> None:
     assert feed.names == ["id", "fare"]
     assert feed.schema.refused_ids == {3: "The value has a field KAFKA_offset already"}
     assert set(feed.schema.covered_ids or ()) == {1, 2, 3, 4}
-    assert feed.keeper.recorded is not None
-    assert feed.keeper.recorded.ids == {1, 2, 4}
+    assert feed.keeper.stored is not None
+    assert feed.keeper.stored.ids == {1, 2, 4}
     assert list(notes) == [
         "schema id 2: fare added (double or null)",
         "schema id 3: The value has a field KAFKA_offset already; its records are not landed",
@@ -127,8 +126,8 @@ def test_a_schema_that_is_none_is_passed_over() -> None:
     assert all(each.startswith("schema id ") for each in notes)
     assert feed.names == ["id"]
     assert set(feed.schema.covered_ids or ()) == {1, 9_999, *writers}
-    assert feed.keeper.recorded is not None
-    assert feed.keeper.recorded.ids == {1}
+    assert feed.keeper.stored is not None
+    assert feed.keeper.stored.ids == {1}
 
 
 def test_a_foreign_schema_is_refused() -> None:

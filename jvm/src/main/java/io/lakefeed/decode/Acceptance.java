@@ -10,7 +10,7 @@ import org.apache.avro.Schema;
  * Decides which writers' schemas are read: the rule {@code schema.accept} of a pipeline file. It is applied once for
  * each schema.
  *
- * <p>Python has the same rule in {@code lakefeed.records.schema.accept}, which decides whether a table follows a
+ * <p>Python has the same rule in {@code lakefeed.records.schema.reader}, which decides whether a table follows a
  * schema; a test compares the two.
  */
 enum Acceptance {

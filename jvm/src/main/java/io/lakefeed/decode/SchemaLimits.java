@@ -7,7 +7,7 @@ import org.apache.avro.Schema;
 
 /**
  * Limits the size of a schema, because producers may register any. The limits are those of {@code
- * lakefeed.records.schema.limits}. They apply to the columns and not to the text: a few named types that use each other
+ * lakefeed.records.schema.avro}. They apply to the columns and not to the text: a few named types that use each other
  * can mean millions of columns.
  */
 final class SchemaLimits {

@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.errors import ConfigError, RecordsLost
+from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, spark_marks, spark_offsets
 from lakefeed.offsets.sets import layers
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
 
 FORMAT = "io.lakefeed.kafka.KafkaRecords"
 """Spark's Kafka source, but for records whose timestamp it cannot hold: those stop Spark's own."""
@@ -169,3 +173,131 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
         "startingOffsets": json.dumps(starts),
         "endingOffsets": json.dumps(ends),
     }
+
+
+RECORDS_PER_TASK = 50_000
+"""So many are a fraction of a second's work: with fewer, more tasks save no time, and write more and smaller files."""
+
+
+def task_count(ranges: OffsetRanges, *, most: int) -> int:
+    """How many tasks a batch is worth: one for each partition at most, and few where it is small.
+
+    Args:
+        ranges: of the batch.
+        most: records of a batch as large as it may be. That one is spread over all partitions, whatever its records
+            weigh; a smaller one over as many as is its share.
+    """
+    filled = sum(each.records > 0 for each in ranges.ranges)
+    if filled <= 1:
+        return max(1, filled)
+    each_task = max(1, min(RECORDS_PER_TASK, most // filled))
+    return min(filled, -(-ranges.records // each_task))
+
+
+def coalesce_small(batch: DataFrame, ranges: OffsetRanges, *, most: int) -> DataFrame:
+    """The records of a batch, read by as many tasks as it is worth.
+
+    Args:
+        batch: read with a task for each partition.
+        ranges: of the batch.
+        most: see ``task_count``.
+    """
+    count = task_count(ranges, most=most)
+    filled = sum(each.records > 0 for each in ranges.ranges)
+    return batch if count >= filled else batch.coalesce(count)
+
+
+COPY = "lakefeed_copy"
+"""Whether a record is a copy of one that came before."""
+REQUIRED = ("key", "value", "topic", "partition", "headers")
+
+
+def deduplicated(records: DataFrame) -> DataFrame:
+    """A topic's records without copies: of those that lakefeed's Kafka sink has sent twice, each comes once.
+
+    They are recognized by their headers; records of other writers go through as they are. A stream remembers, for each
+    partition of the topic, the rows of the writer's newest batch: the state is as large as that. A query that groups
+    after it runs in append mode only.
+
+    Args:
+        records: what Spark's Kafka source gives with ``includeHeaders``; a batch or a stream, in a session from
+            ``lakefeed.session``.
+
+    Raises:
+        ConfigError: a column is missing.
+
+    Example:
+        >>> import lakefeed as lf
+        >>> reader = lf.session("explore").readStream.format("kafka").option("includeHeaders", True)
+        >>> records = reader.option("kafka.bootstrap.servers", "localhost:9092").option("subscribe", "hits").load()
+        >>> lf.deduplicated(records).isStreaming
+        True
+    """
+    return mark_copies(records).filter(f"NOT {COPY}").drop(COPY)
+
+
+def mark_copies(records: DataFrame) -> DataFrame:
+    """All records, with one boolean column more, ``COPY``; see ``deduplicated``."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    if missing := [name for name in REQUIRED if name not in records.columns]:
+        raise ConfigError(
+            f"the records lack the column {missing[0]}",
+            where="deduplicated",
+            hint='read them with .format("kafka").option("includeHeaders", True), and select columns after this',
+        )
+    frame: Any = records
+    return ClassicDataFrame(jvm.java(records.sparkSession).copies.OnceOnly.marked(frame._jdf), records.sparkSession)
+
+
+class SourceTopics:
+    """The topics that a source reads."""
+
+    def __init__(self, source: KafkaSource) -> None:
+        self._source = source
+        self._topics = Topics(source.bootstrap_servers, options=dict(source.options))
+        self._ids: dict[str, str] = {}
+
+    def names(self) -> list[str]:
+        """Those that are named, or else match now, in one request.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
+
+    def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
+        """Each of them as it is now; None for one that is named and not there.
+
+        Args:
+            position: where the feed stands; for sources that cannot tell what they have without it.
+
+        Raises:
+            Unreachable: no broker answers.
+        """
+        names = self._source.topics or [name for name in self._topics.list() if self._source.reads(name)]
+        there = self._topics.describe_all(names)
+        found = {name: there.get(name) for name in sorted(names)}
+        self.expect({name: each.topic_id for name, each in found.items() if each is not None})
+        return found
+
+    def expect(self, ids: Mapping[str, str]) -> None:
+        """The ids that the topics have, and have to keep."""
+        self._ids = dict(ids)
+
+    def identify(self, ranges: OffsetRanges) -> OffsetRanges:
+        """The same ranges with the ids of their topics, asked for now: one request.
+
+        Raises:
+            RecordsLost: a topic was recreated since the last look.
+        """
+        ids = self._topics.ids(sorted({each.topic for each in ranges.ranges}))
+        for name, topic_id in ids.items():
+            if self._ids.setdefault(name, topic_id) != topic_id:
+                raise RecordsLost(
+                    f"the topic {name} was recreated while the feed was reading it (its id was {self._ids[name]}, and "
+                    f"is {topic_id}); nothing of this batch is written",
+                    where=self._source.bootstrap_servers,
+                    hint="start the feed again: it says what is lost, and how to resume",
+                )
+        return OffsetRanges(ranges.ranges, ids)

@@ -7,8 +7,17 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.schema.differences import Change
-from lakefeed.records.schema.history import HISTORY, IDS, LIMIT, Entry, History, read_history, read_ids, with_entries
+from lakefeed.records.schema.changes import (
+    HISTORY,
+    IDS,
+    LIMIT,
+    Change,
+    Entry,
+    History,
+    history_properties,
+    read_history,
+    read_ids,
+)
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ADDED = Change("added", "address.zip", None, "string or null")
@@ -17,31 +26,31 @@ ADDED = Change("added", "address.zip", None, "string or null")
 def test_nothing_yet() -> None:
     assert read_history({}) == History()
     assert read_ids({}) == frozenset()
-    assert with_entries({}, []) == {}
+    assert history_properties({}, []) == {}
 
 
 def test_entries_are_kept_newest_last() -> None:
-    first = with_entries({}, [Entry(AT, 3, (ADDED,))], ids=[1, 2])
+    first = history_properties({}, [Entry(AT, 3, (ADDED,))], ids=[1, 2])
     assert first == {
         HISTORY: '{"dropped":0,"entries":[{"at":"2026-01-02T03:04:05Z","id":3,'
         '"changes":[["added","address.zip",null,"string or null"]]}]}',
         IDS: "1,2,3",
     }
     rename = Entry(AT + timedelta(hours=1), None, (Change("renamed", "b", "a", "b"),))
-    both = read_history({**first, **with_entries(first, [rename])})
+    both = read_history({**first, **history_properties(first, [rename])})
     assert both.entries == (Entry(AT, 3, (ADDED,)), rename)
 
 
 def test_an_id_without_changes_is_only_remembered() -> None:
-    before = with_entries({}, [Entry(AT, 3, (ADDED,))])
-    assert with_entries(before, [Entry(AT, 7, ())]) == {IDS: "3,7"}
-    assert with_entries(before, [Entry(AT, 3, ())]) == {}
+    before = history_properties({}, [Entry(AT, 3, (ADDED,))])
+    assert history_properties(before, [Entry(AT, 7, ())]) == {IDS: "3,7"}
+    assert history_properties(before, [Entry(AT, 3, ())]) == {}
 
 
 def test_old_entries_go_and_are_counted() -> None:
     properties: dict[str, str] = {}
     for number in range(LIMIT + 3):
-        properties |= with_entries(properties, [Entry(AT, number, (ADDED,))])
+        properties |= history_properties(properties, [Entry(AT, number, (ADDED,))])
     history = read_history(properties)
     assert (len(history.entries), history.dropped) == (LIMIT, 3)
     assert [history.entries[0].schema_id, history.entries[-1].schema_id] == [3, LIMIT + 2]
@@ -49,7 +58,7 @@ def test_old_entries_go_and_are_counted() -> None:
 
 def test_times_are_kept_in_utc_and_long_types_short() -> None:
     local = datetime(2026, 1, 2, 5, 4, 5, tzinfo=timezone(timedelta(hours=2)))
-    properties = with_entries({}, [Entry(local, 1, (Change("added", "e", None, "x" * 200),))])
+    properties = history_properties({}, [Entry(local, 1, (Change("added", "e", None, "x" * 200),))])
     (entry,) = read_history(properties).entries
     assert entry.at == AT
     assert entry.changes[0].after == "x" * 79 + "…"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lakefeed.config.models import PipelineConfig
-from lakefeed.records.transform.identity import keeps_no_state, transform_id
+from lakefeed.records.transform.plan import keeps_no_state, transform_id
 
 KAFKA = {"bootstrap_servers": "b:9092", "topics": ["t"]}
 

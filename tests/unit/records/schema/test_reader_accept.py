@@ -9,9 +9,8 @@ import pytest
 
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, SchemaIncompatible
-from lakefeed.records.schema.accept import refusal
-from lakefeed.records.schema.evolution import ChangePolicy, Evolution
-from tests.unit.records.schema.test_merge import field, record
+from lakefeed.records.schema.reader import ChangePolicy, Evolution, refusal
+from tests.support.avro_documents import field, record
 
 TRIP = record(field("id", "long"), field("fare", "double"), name="Trip", namespace="nyc")
 PAYMENT = record(field("amount", "double"), field("currency"), name="Payment", namespace="shop")
@@ -82,7 +81,7 @@ def test_no_record_is_an_error() -> None:
 def test_the_table_does_not_follow_a_foreign_schema(policy: ChangePolicy) -> None:
     """Under ``fail`` too: a misrouted record is no change of the schema, so it is judged as an unreadable one."""
     evolution = Evolution(policy, json.dumps(TRIP), known_ids=[1])
-    assert evolution.meet(2, json.dumps(PAYMENT)) is None
+    assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is None
     assert evolution.reader_schema == json.dumps(TRIP)
     assert evolution.incompatible[2].what == FOREIGN
     assert evolution.merged_ids == {1}
@@ -91,7 +90,7 @@ def test_the_table_does_not_follow_a_foreign_schema(policy: ChangePolicy) -> Non
 
 def test_any_lets_the_table_follow() -> None:
     evolution = Evolution("evolve", json.dumps(TRIP), known_ids=[1], accept="any")
-    assert evolution.meet(2, json.dumps(PAYMENT)) is not None
+    assert evolution.merge_writer_schema(2, json.dumps(PAYMENT)) is not None
     assert fields_of(evolution.reader_schema) == ["id", "fare", "amount", "currency"]
 
 
@@ -100,21 +99,21 @@ def test_versions_may_come_in_any_order() -> None:
     first, last = record(field("a"), name="R"), record(field("b"), name="R")
     between = record(field("a"), field("b"), name="R")
     evolution = Evolution("evolve", json.dumps(first), known_ids=[1])
-    assert evolution.meet(2, json.dumps(last)) is None
+    assert evolution.merge_writer_schema(2, json.dumps(last)) is None
     assert 2 in evolution.known_ids
-    assert evolution.meet(3, json.dumps(between)) is not None
+    assert evolution.merge_writer_schema(3, json.dumps(between)) is not None
     assert 2 not in evolution.known_ids  # It is to be met again,
-    assert evolution.meet(2, json.dumps(last)) is not None  # and fits now.
+    assert evolution.merge_writer_schema(2, json.dumps(last)) is not None  # and fits now.
     assert evolution.incompatible == {}
     assert evolution.take_warnings() == ()
-    assert evolution.meet(4, json.dumps(last)) is None
+    assert evolution.merge_writer_schema(4, json.dumps(last)) is None
 
 
 def test_a_copy_is_its_own() -> None:
     evolution = Evolution("evolve", json.dumps(TRIP), known_ids=[1])
     before = evolution.copy()
     evolution.refuse(2, SchemaIncompatible("no"))
-    evolution.meet(3, json.dumps(record(field("id", "long"), field("new"), name="Trip")))
+    evolution.merge_writer_schema(3, json.dumps(record(field("id", "long"), field("new"), name="Trip")))
     assert before.known_ids == {1}
     assert before.incompatible == {}
     assert before.reader_schema == json.dumps(TRIP)

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from lakefeed.errors import SchemaChanged
-from lakefeed.records.schema.evolution import ChangePolicy, Evolution
-from tests.unit.records.schema.test_merge import field, record
+from lakefeed.records.schema.reader import ChangePolicy, Evolution
+from tests.support.avro_documents import field, record
 
 V1 = json.dumps(record(field("a", "int")))
 V2 = json.dumps(record(field("a", "int"), field("b")))
@@ -23,7 +23,7 @@ def notes_of(evolution: Evolution) -> list[str]:
 
 def test_evolve_follows() -> None:
     evolution = Evolution("evolve", V1, known_ids=[1])
-    merge = evolution.meet(2, V2)
+    merge = evolution.merge_writer_schema(2, V2)
     assert merge is not None
     assert [str(each) for each in merge.changes] == ["b added (string or null)"]
     assert evolution.reader_schema == merge.schema
@@ -33,9 +33,9 @@ def test_evolve_follows() -> None:
 
 def test_ignore_names_each_new_field_once_and_still_widens() -> None:
     evolution = Evolution("ignore", V1, known_ids=[1])
-    assert evolution.meet(2, V2) is None
+    assert evolution.merge_writer_schema(2, V2) is None
     assert notes_of(evolution) == ["schema id 2: left out by schema.on_change: ignore: b added (string)"]
-    merge = evolution.meet(3, V3)
+    merge = evolution.merge_writer_schema(3, V3)
     assert merge is not None
     assert [str(each) for each in merge.changes] == ["a widened from int to long"]
     assert [each["name"] for each in json.loads(evolution.reader_schema)["fields"]] == ["a"]
@@ -47,7 +47,7 @@ def test_fail_stops_and_stays_as_it_was() -> None:
     evolution = Evolution("fail", V1, known_ids=[1], where="lake.nyc.trips")
     for _ in range(2):
         with pytest.raises(SchemaChanged) as stopped:
-            evolution.meet(2, V2)
+            evolution.merge_writer_schema(2, V2)
         assert stopped.value.what == "the schema changed with schema id 2: b added (string or null)"
         assert stopped.value.where == "lake.nyc.trips"
         assert "lakefeed schema diff" in (stopped.value.hint or "")
@@ -55,14 +55,14 @@ def test_fail_stops_and_stays_as_it_was() -> None:
     assert evolution.reader_schema == V1
     assert evolution.known_ids == {1}
     with pytest.raises(SchemaChanged, match="schema id 4: a is int so far and string for the writer"):
-        evolution.meet(4, MISFIT)
+        evolution.merge_writer_schema(4, MISFIT)
 
 
 @pytest.mark.parametrize("policy", ["evolve", "ignore"])
 def test_a_writer_that_does_not_fit_is_remembered(policy: ChangePolicy) -> None:
     evolution = Evolution(policy, V1, known_ids=[1])
-    assert evolution.meet(4, MISFIT) is None
-    assert evolution.meet(4, MISFIT) is None
+    assert evolution.merge_writer_schema(4, MISFIT) is None
+    assert evolution.merge_writer_schema(4, MISFIT) is None
     assert list(evolution.incompatible) == [4]
     assert evolution.known_ids == {1, 4}
     assert evolution.merged_ids == {1}
@@ -74,8 +74,8 @@ def test_a_writer_that_does_not_fit_is_remembered(policy: ChangePolicy) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_what_reads_as_it_is_changes_nothing(policy: ChangePolicy) -> None:
     evolution = Evolution(policy, V1, known_ids=[1])
-    assert evolution.meet(1, V3) is None
-    assert evolution.meet(5, json.dumps(record(field("a", "int"), doc="the same"))) is None
+    assert evolution.merge_writer_schema(1, V3) is None
+    assert evolution.merge_writer_schema(5, json.dumps(record(field("a", "int"), doc="the same"))) is None
     assert evolution.known_ids == {1, 5}
     assert evolution.reader_schema is V1
     assert notes_of(evolution) == []
@@ -84,7 +84,7 @@ def test_what_reads_as_it_is_changes_nothing(policy: ChangePolicy) -> None:
 def test_a_new_name_of_a_type_is_read_without_a_change() -> None:
     """The decoder needs the alias, the table nothing: even policy fail continues."""
     evolution = Evolution("fail", V1)
-    merge = evolution.meet(2, json.dumps(record(field("a", "int"), name="Other", aliases=["R"])))
+    merge = evolution.merge_writer_schema(2, json.dumps(record(field("a", "int"), name="Other", aliases=["R"])))
     assert merge is not None
     assert merge.changes == ()
     assert json.loads(evolution.reader_schema)["aliases"] == ["Other"]
