@@ -39,7 +39,7 @@ from lakefeed.operations.replay import Replay, Replayed
 from lakefeed.operations.rewind.execute import RewindPlan, carry_out
 from lakefeed.operations.rewind.execute import plan as rewind_plan
 from lakefeed.operations.status import FeedStatus, feed_status
-from lakefeed.operations.verify.verify import Verification, verified
+from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
@@ -428,7 +428,7 @@ class Pipeline:
 
     def verify(self, *, deep: bool = False) -> Verification:
         """Proves, without Spark, that each record has landed once; see ``lakefeed.operations.verify.verify``."""
-        return verified(self.config, connections=self.connections, deep=deep)
+        return verify_feed(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:
         """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""

@@ -23,7 +23,7 @@ from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreac
 from lakefeed.ledger.iceberg import Ledger
 from lakefeed.local import Endpoints
 from lakefeed.maintenance.lease import Lease
-from lakefeed.operations.verify.verify import verified
+from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
@@ -135,7 +135,7 @@ def test_a_feed_lands_is_verified_and_is_read_by_other_engines(lake: SparkSessio
         send(feed, start, end)
         running = land(feed, case)
     loaded = pipeline(feed, case)
-    done = verified(loaded.config, connections=loaded.connections, deep=True)
+    done = verify_feed(loaded.config, connections=loaded.connections, deep=True)
     assert (done.faults, done.commits, done.rows) == ((), 2, 100)
     assert [each.kind for each in done.notes] == []
 
@@ -181,7 +181,7 @@ def test_of_two_upkeep_jobs_in_two_processes_one_leaves_or_waits(lake: SparkSess
     assert waiting.process.wait(300) == 0, waiting.said()
     assert "3 files" in waiting.said()
     loaded = pipeline(feed, case)
-    assert verified(loaded.config, connections=loaded.connections, deep=True).faults == ()
+    assert verify_feed(loaded.config, connections=loaded.connections, deep=True).faults == ()
 
 
 def local_copy(table: Any, location: str, folder: Path) -> str:

@@ -18,7 +18,7 @@ from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.maintain import Maintenance
 from lakefeed.maintenance.reading import health
 from lakefeed.maintenance.report import Report
-from lakefeed.operations.verify.verify import verified
+from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.support.cli import lakefeed
@@ -44,7 +44,7 @@ def trips(start: int, end: int) -> list[dict[str, Any]]:
 
 
 def every_record_once(pipeline: Pipeline) -> None:
-    done = verified(pipeline.config, connections=pipeline.connections, deep=True)
+    done = verify_feed(pipeline.config, connections=pipeline.connections, deep=True)
     assert done.faults == ()
     assert [each.lag for each in done.partitions] == [0] * len(done.partitions)
 

@@ -13,7 +13,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, COUNTS, FEED, RANGES
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.verify.verify import Verification, verified
+from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.support.cli import lakefeed
@@ -34,7 +34,7 @@ def trips(start: int, end: int) -> list[dict[str, Any]]:
 
 
 def checked(pipeline: Pipeline, *, deep: bool = True) -> Verification:
-    return verified(pipeline.config, connections=pipeline.connections, deep=deep)
+    return verify_feed(pipeline.config, connections=pipeline.connections, deep=deep)
 
 
 def kinds(done: Verification) -> tuple[list[str], list[str]]:

@@ -197,7 +197,7 @@ VERIFYING = (
     python(
         "verify: what a backfill has doubled",
         "operations/verify/audit",
-        "*backfill_findings(evidence),",
+        "*_backfills(evidence),",
         "",
         "tests/unit/operations/verify/test_audit_backfills.py::"
         "test_a_backfill_of_what_the_feed_has_read_is_found_whichever_came_first",

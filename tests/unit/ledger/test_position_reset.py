@@ -15,8 +15,9 @@ from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
-from lakefeed.operations.verify.evidence import Evidence, Finding, Placed
-from lakefeed.operations.verify.history import renamed
+from lakefeed.operations.verify.audit_rows import renamed_topics
+from lakefeed.operations.verify.evidence import Evidence, Finding
+from lakefeed.operations.verify.row_offsets import RowCoverage
 
 keys = st.tuples(st.sampled_from(["a", "b.c"]), st.integers(0, 12))
 offsets = st.integers(0, 10**12)
@@ -157,10 +158,10 @@ def test_rows_of_a_recreated_topic_are_not_distinguished_although_its_commits_ha
     move = Move("accepted-loss", {("t", 0): (4, 0)}, {"t": "one"})
     left = Commit("f", 0, at(0, topic_id="two"), move=move)
     after = batch(1, 0, 3, topic_id="two")
-    rows = {("t", 0): Placed(rows=3, offsets=3, outside=4)}
-    found = findings(Evidence(commits=(left, after), whole=False, recorded=after.ranges, placed=rows))
+    rows = {("t", 0): RowCoverage(rows=3, offsets=3, outside=4)}
+    found = findings(Evidence(commits=(left, after), history_complete=False, recorded=after.ranges, row_coverage=rows))
     assert [each.kind for each in found if each.fault] == []
     assert "renamed" in [each.kind for each in found]
     # A topic that the pipeline does not read any more has no new one of its name.
     dropped = Commit("f", 0, at(4), move=Move("accepted-loss", {}, {"other": "o"}))
-    assert renamed((dropped,)) == set()
+    assert renamed_topics((dropped,)) == set()

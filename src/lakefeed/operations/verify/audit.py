@@ -1,37 +1,37 @@
-"""Compares a feed's commits with the broker. Reads and asks nothing itself."""
+"""Compare a feed's commits with each other and with the broker; reads nothing itself."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
 from lakefeed.ledger.stateful_batches import without_batches
-from lakefeed.offsets.ranges import Partition
-from lakefeed.operations.verify.audit_backfills import backfill_findings
-from lakefeed.operations.verify.audit_rows import letter_findings, row_findings
-from lakefeed.operations.verify.audit_upserts import upsert_findings
+from lakefeed.offsets.ranges import OffsetRange, Partition
+from lakefeed.offsets.sets import common, subtracted, united
+from lakefeed.operations.verify.audit_rows import letter_findings, row_findings, upsert_findings
 from lakefeed.operations.verify.evidence import Evidence, Finding
 
 
 def findings(evidence: Evidence) -> list[Finding]:
-    """All findings, faults first."""
+    """Return all findings, faults first."""
     found = [
         *_continuity(evidence.commits),
         *_topics(evidence),
-        *backfill_findings(evidence),
+        *_backfills(evidence),
         *_fences(evidence.commits, evidence.fence),
         *_fences(evidence.backfills, evidence.backfill_fence),
         *_records(evidence),
         *_rows(evidence),
         *_recorded(evidence),
-        *_others(evidence),
+        *_limits_of_the_proof(evidence),
         *letter_findings(evidence),
         *row_findings(evidence),
         *upsert_findings(evidence),
     ]
-    return sorted(found, key=lambda each: not each.fault)
+    return sorted(found, key=lambda finding: not finding.fault)
 
 
 def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
@@ -39,20 +39,16 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
     ends: dict[Partition, int] = {}
     ids: dict[str, str] = {}
     for number, commit in enumerate(commits):
-        at = commit.title
         left = commit.move.left_ids if commit.move else {}
         for topic, topic_id in commit.ranges.topic_ids.items():
-            if (before := ids.setdefault(topic, topic_id)) != topic_id:
-                if before != left.get(topic):
-                    yield Finding(
-                        kind="topic-changed",
-                        what=f"{at}: {topic} is another topic (id {topic_id}) than before (id {before})",
-                        topic=topic,
-                        batch_id=commit.batch_id,
-                        snapshot_id=commit.snapshot_id,
-                    )
-                ids[topic] = topic_id
-                ends = {key: end for key, end in ends.items() if key[0] != topic}
+            before = ids.setdefault(topic, topic_id)
+            if before == topic_id:
+                continue
+            if before != left.get(topic):
+                what = f"{topic} is another topic (id {topic_id}) than before (id {before})"
+                yield Finding.of("topic-changed", what, topic, commit=commit)
+            ids[topic] = topic_id
+            ends = {partition: end for partition, end in ends.items() if partition[0] != topic}
         if commit.move is not None:
             yield from _moved(commit, ends)
             if commit.move.unknown:
@@ -61,128 +57,119 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
             for gone in commit.ranges.forgotten_after(commits[number - 1].ranges):
                 if gone.topic in left and left[gone.topic] != commit.ranges.topic_ids.get(gone.topic):
                     continue
-                yield Finding(
-                    kind="forgotten",
-                    what=f"{at}: {gone.topic}-{gone.partition} is missing, the commit before has it up to {gone.end}",
-                    topic=gone.topic,
-                    partition=gone.partition,
-                    start=gone.end,
-                    batch_id=commit.batch_id,
-                    snapshot_id=commit.snapshot_id,
+                what = f"{gone.topic}-{gone.partition} is missing, the commit before has it up to {gone.end}"
+                found = Finding.of("forgotten", what, (gone.topic, gone.partition), commit=commit)
+                yield replace(found, start=gone.end)
+        for span in commit.ranges.ranges:
+            partition = (span.topic, span.partition)
+            expected = ends.get(partition, span.start)
+            if span.start != expected:
+                gap = span.start > expected
+                between = OffsetRange(*partition, min(expected, span.start), max(expected, span.start))
+                what = (
+                    f"{span.topic}-{span.partition} begins at {span.start}, the commit before ended at {expected}: "
+                    f"{between.records:,} offsets are {'in no commit' if gap else 'in more than one commit'}"
                 )
-        for each in commit.ranges.ranges:
-            key = (each.topic, each.partition)
-            expected = ends.get(key, each.start)
-            if each.start != expected:
-                gap = each.start > expected
-                first, last = sorted((expected, each.start))
-                is_in = "in no commit" if gap else "in more than one commit"
-                yield Finding(
-                    kind="gap" if gap else "overlap",
-                    what=f"{at}: {each.topic}-{each.partition} begins at {each.start}, the commit before ended at "
-                    f"{expected}: {last - first:,} offsets are {is_in}",
-                    topic=each.topic,
-                    partition=each.partition,
-                    start=first,
-                    end=last,
-                    batch_id=commit.batch_id,
-                    snapshot_id=commit.snapshot_id,
-                )
-            ends[key] = each.end if commit.move else max(each.end, ends.get(key, 0))
+                yield Finding.of("gap" if gap else "overlap", what, between, commit=commit)
+            ends[partition] = span.end if commit.move else max(span.end, ends.get(partition, 0))
 
 
 def _moved(commit: Commit, ends: dict[Partition, int]) -> Iterator[Finding]:
     """What a move leaves out or reads again; sets the ends to where it goes, if it goes from there."""
     assert commit.move is not None
     ids, left = commit.ranges.topic_ids, commit.left_ids
+    found: list[tuple[str, str | Partition | OffsetRange]] = []
     for (topic, partition), (start, to) in sorted(commit.move.positions.items()):
         if ends.get((topic, partition), start) == start:
             ends[topic, partition] = to
-        name, count = f"{topic}-{partition}", abs(to - start)
-        first, last = sorted((start, to))
-        is_left = topic in left
-        if is_left:
+        span = OffsetRange(topic, partition, min(start, to), max(start, to))
+        name, offsets = f"{topic}-{partition}", f"[{span.start}, {span.end})"
+        if topic in left:
             what = (
                 f"the feed left {name} of the topic with the id {left[topic]} at {start}, and resumes at {to} of the "
                 f"topic with the id {ids.get(topic)}"
             )
+            found.append((what, (topic, partition)))
         elif to > start:
-            what = f"{count:,} offsets of {name}, [{first}, {last}), were given up: --accept-loss"
+            found.append((f"{span.records:,} offsets of {name}, {offsets}, were given up: --accept-loss", span))
         else:
             rows = "kept" if commit.move.deleted_rows is None else "deleted"
-            what = f"{name} went back from {start} to {to}; the rows of the offsets [{first}, {last}) were {rows}"
-        yield Finding(
-            kind=commit.move.reason,
-            what=f"snapshot {commit.snapshot_id}: {what}",
-            fault=False,
-            topic=topic,
-            partition=partition,
-            start=None if is_left else first,
-            end=None if is_left else last,
-            batch_id=commit.batch_id,
-            snapshot_id=commit.snapshot_id,
-        )
-    for topic, topic_id in sorted(left.items()):
-        yield Finding(
-            kind=commit.move.reason,
-            what=f"snapshot {commit.snapshot_id}: the feed has left the topic {topic} with the id {topic_id}",
-            fault=False,
-            topic=topic,
-            batch_id=commit.batch_id,
-            snapshot_id=commit.snapshot_id,
-        )
+            what = f"{name} went back from {start} to {to}; the rows of the offsets {offsets} were {rows}"
+            found.append((what, span))
+    found += [(f"the feed has left the topic {topic} with the id {left[topic]}", topic) for topic in sorted(left)]
+    for what, place in found:
+        finding = Finding.of(commit.move.reason, what, place, commit=commit, fault=False)
+        # A move is no batch, though it has a batch's number.
+        yield replace(finding, what=f"snapshot {commit.snapshot_id}: {what}")
 
 
 def _topics(evidence: Evidence) -> Iterator[Finding]:
     """The topics are those that the newest commit knows, and still hold what it has not read."""
     if not evidence.commits:
         return
-    last = evidence.commits[-1]
-    for topic in sorted({each.topic for each in without_batches(last.ranges).ranges}):
+    last = without_batches(evidence.commits[-1].ranges)
+    for topic in sorted({span.topic for span in last.ranges}):
         description = evidence.topics.get(topic)
         if description is None:
-            yield Finding(
-                kind="topic-missing",
-                what=f"there is no topic {topic} of Kafka now that could be asked; lag is unknown",
-                fault=False,
-                topic=topic,
-            )
+            what = f"there is no topic {topic} of Kafka now that could be asked; lag is unknown"
+            yield Finding.of("topic-missing", what, topic, fault=False)
             continue
-        known = last.ranges.topic_ids.get(topic)
+        known = last.topic_ids.get(topic)
         if known is not None and known != description.topic_id:
-            yield Finding(
-                kind="topic-recreated",
-                what=f"the broker's {topic} has the id {description.topic_id}, the table's rows are of {known}: "
-                "the topic was recreated",
-                topic=topic,
+            what = (
+                f"the broker's {topic} has the id {description.topic_id}, the table's rows are of {known}: "
+                "the topic was recreated"
             )
+            yield Finding.of("topic-recreated", what, topic)
             continue
+        ends = {span.partition: span.end for span in last.ranges if span.topic == topic}
         for partition in description.partitions:
-            end = next(
-                (each.end for each in last.ranges.ranges if (each.topic, each.partition) == (topic, partition.id)), None
-            )
+            name, end = f"{topic}-{partition.id}", ends.get(partition.id)
             if end is None:
                 continue
             if end > partition.end_offset:
-                yield Finding(
-                    kind="ahead",
-                    what=f"{topic}-{partition.id} ends at {partition.end_offset} in the topic and at {end} in the "
-                    "table: the broker has lost records, or it is another cluster",
-                    topic=topic,
-                    partition=partition.id,
-                    start=partition.end_offset,
-                    end=end,
+                what = (
+                    f"{name} ends at {partition.end_offset} in the topic and at {end} in the table: the broker has "
+                    "lost records, or it is another cluster"
                 )
+                yield Finding.of("ahead", what, OffsetRange(topic, partition.id, partition.end_offset, end))
             if end < partition.start_offset:
-                yield Finding(
-                    kind="overtaken",
-                    what=f"{topic}-{partition.id} begins at {partition.start_offset} in the topic, the table ends "
-                    f"at {end}: retention has removed {partition.start_offset - end:,} offsets before they were read",
-                    topic=topic,
-                    partition=partition.id,
-                    start=end,
-                    end=partition.start_offset,
+                gone = OffsetRange(topic, partition.id, end, partition.start_offset)
+                what = (
+                    f"{name} begins at {gone.end} in the topic, the table ends at {end}: retention has removed "
+                    f"{gone.records:,} offsets before they were read"
                 )
+                yield Finding.of("overtaken", what, gone)
+
+
+def _backfills(evidence: Evidence) -> Iterator[Finding]:
+    """No offset has landed by a backfill and the feed, or by two backfills."""
+    if not evidence.backfills:
+        return
+    ids: dict[str, str] = {}
+    by_feed: list[OffsetRange] = []
+    by_backfills: list[OffsetRange] = []
+    for landed in evidence.line:
+        for topic, topic_id in landed.ranges.topic_ids.items():
+            if ids.setdefault(topic, topic_id) != topic_id:
+                # Recreated under the same name: its offsets are different ones.
+                ids[topic] = topic_id
+                by_feed = [span for span in by_feed if span.topic != topic]
+                by_backfills = [span for span in by_backfills if span.topic != topic]
+        if landed.move is not None:
+            rewound = [OffsetRange(*partition, start, end) for partition, (start, end) in landed.rewound.items()]
+            by_feed, by_backfills = subtracted(by_feed, rewound), subtracted(by_backfills, rewound)
+            continue
+        here = landed.ranges.ranges
+        before = [*by_feed, *by_backfills] if isinstance(landed, Backfill) else by_backfills
+        for span in common(here, before):
+            name = f"{span.topic}-{span.partition}"
+            what = f"[{span.start}, {span.end}) of {name} had landed before, once by a backfill"
+            yield Finding.of("overlap", what, span, commit=landed)
+        if isinstance(landed, Backfill):
+            by_backfills = united([*by_backfills, *here])
+        else:
+            by_feed = united([*by_feed, *here])
 
 
 def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Iterator[Finding]:
@@ -191,16 +178,12 @@ def _fences(commits: Sequence[Commit | Backfill], taken_last: str | None) -> Ite
     for commit in commits:
         fence = _number(commit.fence)
         if fence is not None and fence < highest:
-            yield Finding(
-                kind="fence",
-                what=f"{commit.title}: its driver (fence {fence}) had been replaced by one with fence {highest}",
-                batch_id=commit.batch_id,
-                snapshot_id=commit.snapshot_id,
-            )
+            what = f"its driver (fence {fence}) had been replaced by one with fence {highest}"
+            yield Finding.of("fence", what, commit=commit)
         highest = max(highest, fence or 0)
     taken = _number(taken_last)
     if taken is not None and taken < highest:
-        yield Finding(kind="fence", what=f"the table's fence is {taken}, a commit has {highest}: it was set back")
+        yield Finding.of("fence", f"the table's fence is {taken}, a commit has {highest}: it was set back")
 
 
 def _number(fence: str | None) -> int | None:
@@ -212,115 +195,81 @@ def _number(fence: str | None) -> int | None:
 def _records(evidence: Evidence) -> Iterator[Finding]:
     """Each offset of a range is a counted record, or the broker says that it holds none."""
     uncounted: dict[Partition, int] = defaultdict(int)
-    # What the broker holds, it holds of the topic that has the name now.
-    ids = evidence.landed[-1].ranges.topic_ids if evidence.landed else {}
-    if evidence.commits:
-        ids = evidence.commits[-1].ranges.topic_ids
     for commit in evidence.landed:
-        at = commit.title
-        known = {(each.topic, each.partition) for each in commit.ranges.ranges}
+        known = {(span.topic, span.partition) for span in commit.ranges.ranges}
         for topic, partition in sorted(commit.counts.keys() - known):
-            yield Finding(
-                kind="counts",
-                what=f"{at}: records of {topic}-{partition} are counted, and the commit has no range of it",
-                topic=topic,
-                partition=partition,
-                batch_id=commit.batch_id,
-                snapshot_id=commit.snapshot_id,
-            )
-        for each in without_batches(commit.ranges).ranges:
-            counted = commit.counts.get((each.topic, each.partition), ZERO).records
-            if counted == each.records:
+            what = f"records of {topic}-{partition} are counted, and the commit has no range of it"
+            yield Finding.of("counts", what, (topic, partition), commit=commit)
+        for span in without_batches(commit.ranges).ranges:
+            counted = commit.counts.get((span.topic, span.partition), ZERO).records
+            if counted == span.records:
                 continue
-            held = evidence.held.get(each) if ids.get(each.topic) == commit.ranges.topic_ids.get(each.topic) else None
-            if counted < each.records and held is None:
-                uncounted[each.topic, each.partition] += each.records - counted
-            elif counted > each.records or (held or 0) > counted:
-                there = f"the topic holds {held:,}" if counted < each.records else f"there are {each.records:,} offsets"
-                yield Finding(
-                    kind="records",
-                    what=f"{at}: {counted:,} records of {each.topic}-{each.partition} are counted in "
-                    f"[{each.start}, {each.end}), {there}",
-                    topic=each.topic,
-                    partition=each.partition,
-                    start=each.start,
-                    end=each.end,
-                    batch_id=commit.batch_id,
-                    snapshot_id=commit.snapshot_id,
+            held = None
+            if evidence.topic_ids.get(span.topic) == commit.ranges.topic_ids.get(span.topic):
+                held = evidence.broker_record_counts.get(span)
+            if counted < span.records and held is None:
+                uncounted[span.topic, span.partition] += span.records - counted
+            elif counted > span.records or (held or 0) > counted:
+                there = f"the topic holds {held:,}" if counted < span.records else f"there are {span.records:,} offsets"
+                what = (
+                    f"{counted:,} records of {span.topic}-{span.partition} are counted in [{span.start}, {span.end}), "
+                    f"{there}"
                 )
+                yield Finding.of("records", what, span, commit=commit)
     for (topic, partition), count in sorted(uncounted.items()):
-        yield Finding(
-            kind="untold",
-            what=f"{topic}-{partition}: {count:,} offsets held no record when they were read; the broker no longer has "
-            "them to say why",
-            fault=False,
-            topic=topic,
-            partition=partition,
+        what = (
+            f"{topic}-{partition}: {count:,} offsets held no record when they were read; the broker no longer has "
+            "them to say why"
         )
+        yield Finding.of("untold", what, (topic, partition), fault=False)
 
 
 def _rows(evidence: Evidence) -> Iterator[Finding]:
     """A commit adds the rows that it counts, where no transform stands between."""
     if evidence.transformed:
-        yield Finding(
-            kind="transform",
-            what="the pipeline has a transform, which decides how many rows records become: rows are not compared with "
-            "counts",
-            fault=False,
+        what = (
+            "the pipeline has a transform, which decides how many rows records become: rows are not compared with "
+            "counts"
         )
-        return
-    if evidence.keyed is not None:
-        return
-    for each in (*evidence.landed, *evidence.replays):
-        if each.rows != (counted := total(each.counts).rows):
-            yield Finding(
-                kind="rows",
-                what=f"{each.title}: {each.rows:,} rows were added, records less dead letters and skipped are "
-                f"{counted:,}",
-                batch_id=each.batch_id,
-                snapshot_id=each.snapshot_id,
-            )
+        yield Finding.of("transform", what, fault=False)
+    elif evidence.keyed is None:
+        for commit in (*evidence.landed, *evidence.replays):
+            if commit.rows != (counted := total(commit.counts).rows):
+                what = f"{commit.rows:,} rows were added, records less dead letters and skipped are {counted:,}"
+                yield Finding.of("rows", what, commit=commit)
 
 
 def _recorded(evidence: Evidence) -> Iterator[Finding]:
     """The position in the table's properties, which outlives snapshots, is that of the newest commit."""
     if not evidence.recorded_known:
-        yield Finding(
-            kind="position",
-            what="the table was rolled back to before the feed's commits; the feed's position is unknown",
-        )
+        what = "the table was rolled back to before the feed's commits; the feed's position is unknown"
+        yield Finding.of("position", what)
+    elif evidence.recorded is None:
         return
-    if evidence.recorded is None:
-        return
-    if not evidence.commits:
-        if evidence.whole:
-            yield Finding(
-                kind="position",
-                what="the table's properties know a position of the feed, and its history no commit: another engine "
-                "has rolled it back",
+    elif not evidence.commits:
+        if evidence.history_complete:
+            what = (
+                "the table's properties know a position of the feed, and its history no commit: another engine has "
+                "rolled it back"
             )
-        return
-    if evidence.recorded != evidence.commits[-1].ranges:
-        yield Finding(
-            kind="position",
-            what="the table's properties have another position than the feed's newest commit: another engine has "
-            "rolled the table back, or committed past the check",
-            batch_id=evidence.commits[-1].batch_id,
-            snapshot_id=evidence.commits[-1].snapshot_id,
+            yield Finding.of("position", what)
+    elif evidence.recorded != evidence.commits[-1].ranges:
+        what = (
+            "the table's properties have another position than the feed's newest commit: another engine has rolled "
+            "the table back, or committed past the check"
         )
+        yield replace(Finding.of("position", what, commit=evidence.commits[-1]), what=what)
 
 
-def _others(evidence: Evidence) -> Iterator[Finding]:
-    if not evidence.whole:
+def _limits_of_the_proof(evidence: Evidence) -> Iterator[Finding]:
+    if not evidence.history_complete:
         first = f"batch {evidence.commits[0].batch_id}" if evidence.commits else "nothing"
-        yield Finding(
-            kind="expired", what=f"older snapshots have expired: verified is what is left, from {first} on", fault=False
+        what = f"older snapshots have expired: verified is what is left, from {first} on"
+        yield Finding.of("expired", what, fault=False)
+    if foreign := evidence.foreign_commits:
+        added, deleted = sum(commit.added for commit in foreign), sum(commit.deleted for commit in foreign)
+        what = (
+            f"{len(foreign)} commits of no feed added {added:,} rows and deleted {deleted:,}, the last in snapshot "
+            f"{foreign[-1].snapshot_id}"
         )
-    if evidence.others:
-        added, deleted = sum(each.added for each in evidence.others), sum(each.deleted for each in evidence.others)
-        yield Finding(
-            kind="others",
-            what=f"{len(evidence.others)} commits of no feed added {added:,} rows and deleted {deleted:,}, the last in "
-            f"snapshot {evidence.others[-1].snapshot_id}",
-            fault=False,
-        )
+        yield Finding.of("others", what, fault=False)

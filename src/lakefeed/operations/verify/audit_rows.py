@@ -1,106 +1,154 @@
-"""Compares the counts of a feed's commits with its dead letters and rows. Reads nothing itself."""
+"""Compare the counts of a feed's commits with its dead letters, rows and keys; reads nothing itself."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from lakefeed.ledger.outcomes import total
+from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.offsets.sets import Offsets
-from lakefeed.operations.verify.evidence import Evidence, Finding, Letters, Placed, covered
-from lakefeed.operations.verify.history import doubled, fates, renamed
+from lakefeed.operations.verify.evidence import Evidence, Finding, Keyed, Letters, covered
+from lakefeed.operations.verify.row_offsets import RowCoverage
 
 MOST_POSITIONS_SHOWN = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class CommitOutcome:
+    """What is left of one commit after later moves of the feed.
+
+    Attributes:
+        limits: partitions that were rewound later, and the offset from which on their records were read again.
+        left: topics whose name is another topic's now, or that the feed has left.
+    """
+
+    commit: Commit | Backfill
+    limits: Mapping[Partition, int] = field(default_factory=dict)
+    left: frozenset[str] = frozenset()
+
+    def counts(self) -> dict[Partition, tuple[Counts, Counts]]:
+        """Return the fewest and the most records that can be left; they differ where part of a range was rewound."""
+        found = {}
+        for span in self.commit.ranges.ranges:
+            partition = (span.topic, span.partition)
+            if span.topic in self.left or partition not in self.commit.counts:
+                continue
+            counts, gone = self.commit.counts[partition], self.rewound(span)
+            least = counts
+            if gone >= span.records and span.records:
+                counts = least = ZERO
+            elif gone:
+                letters = max(0, counts.dead_letters - gone)
+                least = Counts(max(0, counts.rows - gone) + letters, letters)
+            found[partition] = (least, counts)
+        return found
+
+    @property
+    def is_rewound(self) -> bool:
+        """Whether all of it was."""
+        return all(self.rewound(span) == span.records for span in self.commit.ranges.ranges)
+
+    def rewound(self, span: OffsetRange) -> int:
+        """Return how many offsets of a range were read again."""
+        limit = self.limits.get((span.topic, span.partition))
+        return 0 if limit is None else max(0, span.end - max(span.start, limit))
+
+
+def outcomes_since(commits: Sequence[Commit | Backfill]) -> list[CommitOutcome]:
+    """Return what is left of each commit, in the same order."""
+    found = []
+    limits: dict[Partition, int] = {}
+    left: frozenset[str] = frozenset()
+    for commit in reversed(commits):
+        found.append(CommitOutcome(commit=commit, limits=dict(limits), left=left))
+        for partition, (start, _) in commit.rewound.items():
+            limits[partition] = min(start, limits.get(partition, start))
+        left |= commit.left_ids.keys()
+    return found[::-1]
+
+
+def renamed_topics(commits: tuple[Commit, ...]) -> set[str]:
+    """Return names that several topics had: rows of the one have the offsets of the other's."""
+    ids: dict[str, set[str]] = defaultdict(set)
+    for commit in commits:
+        # The commits of the topic that was left may have expired.
+        for topic, topic_id in (*commit.ranges.topic_ids.items(), *commit.left_ids.items()):
+            ids[topic].add(topic_id)
+    return {topic for topic, known in ids.items() if len(known) > 1}
+
+
 def letter_findings(evidence: Evidence) -> Iterator[Finding]:
     """Each batch's dead letters were written, and each of them is still there, or replayed, or dropped."""
-    if evidence.letters is not None:
-        yield from _written(evidence, evidence.letters)
-        yield from _written_of_backfills(evidence, evidence.letters)
-        yield from _present(evidence, evidence.letters)
+    if (kept := evidence.dead_letters) is not None:
+        yield from _written(evidence, kept)
+        yield from _written_of_backfills(evidence, kept)
+        yield from _present(evidence, kept)
         return
-    lost = sum(total(each.counts).dead_letters for each in evidence.landed)
-    if lost and evidence.letters_topic is not None:
-        yield Finding(
-            kind="letters-in-topic",
-            what=f"{lost:,} dead letters were counted; they go to the topic {evidence.letters_topic}, which has no "
-            "ledger to hold them against",
-            fault=False,
+    lost = sum(total(commit.counts).dead_letters for commit in evidence.landed)
+    if lost and evidence.dead_letter_topic is not None:
+        what = (
+            f"{lost:,} dead letters were counted; they go to the topic {evidence.dead_letter_topic}, which has no "
+            "ledger to hold them against"
         )
+        yield Finding.of("letters-in-topic", what, fault=False)
     elif lost:
-        yield Finding(
-            kind="letters-unkept",
-            what=f"{lost:,} dead letters were counted, and the pipeline names no dead-letter table to look for them in",
-        )
+        what = f"{lost:,} dead letters were counted, and the pipeline names no dead-letter table to look for them in"
+        yield Finding.of("letters-unkept", what)
 
 
 def _written(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
     written: dict[tuple[OffsetRange, ...], list[int]] = defaultdict(list)
-    for each in fates(kept.commits):
-        if each.commit.move is None and not each.is_rewound:
-            written[each.commit.ranges.ranges].append(each.commit.rows)
+    for outcome in outcomes_since(kept.commits):
+        if outcome.commit.move is None and not outcome.is_rewound:
+            written[outcome.commit.ranges.ranges].append(outcome.commit.rows)
     rewound = set()
-    for number, fate in enumerate(fates(evidence.commits)):
-        commit = fate.commit
-        if fate.is_rewound and commit.move is None:
+    for outcome in outcomes_since(evidence.commits):
+        commit = outcome.commit
+        if outcome.is_rewound and commit.move is None:
             # Its letters may be deleted already, or be about to.
             rewound.add(commit.ranges.ranges)
             continue
-        counted = total(commit.counts).dead_letters
         # What was rewound may be read again in the same ranges.
         queue = written.get(commit.ranges.ranges, [])
-        found = queue.pop(0) if counted and queue else None
-        if found == counted or not counted or (found is None and not kept.whole):
-            continue
-        pending = found is None and number == len(evidence.commits) - 1
-        yield _fewer(commit, counted, found, "the next start of the feed writes them" if pending else None)
-    known = {each.ranges.ranges: each for each in evidence.commits if each.move is None}
+        found = queue.pop(0) if total(commit.counts).dead_letters and queue else None
+        pending = "the next start of the feed writes them" if commit is evidence.commits[-1] else None
+        yield from _fewer(commit, found, kept, pending)
+    known = {commit.ranges.ranges: commit for commit in evidence.commits if commit.move is None}
     for ranges, rows in written.items():
         if ranges in known and ranges not in rewound and (count := sum(rows)):
-            commit = known[ranges]
-            yield Finding(
-                kind="letters",
-                what=f"{commit.title}: {count:,} dead letters were written that are not counted",
-                batch_id=commit.batch_id,
-                snapshot_id=commit.snapshot_id,
-            )
+            what = f"{count:,} dead letters were written that are not counted"
+            yield Finding.of("letters", what, commit=known[ranges])
 
 
 def _written_of_backfills(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
-    for fate in fates(evidence.line):
-        if not isinstance(fate.commit, Backfill) or fate.is_rewound:
-            continue
-        counted, found = total(fate.commit.counts).dead_letters, _found(fate.commit, kept)
-        if counted and found != counted and (found is not None or kept.whole):
-            pending = found is None and fate.commit == evidence.backfills[-1]
-            yield _fewer(fate.commit, counted, found, "the next backfill writes them" if pending else None)
+    for outcome in outcomes_since(evidence.line):
+        commit = outcome.commit
+        if isinstance(commit, Backfill) and not outcome.is_rewound:
+            pending = "the next backfill writes them" if commit == evidence.backfills[-1] else None
+            yield from _fewer(commit, _found(commit, kept), kept, pending)
 
 
-def _fewer(commit: Commit | Backfill, counted: int, found: int | None, pending: str | None) -> Finding:
-    return Finding(
-        kind="letters-pending" if pending else "letters",
-        what=f"{commit.title}: {counted:,} dead letters are counted, {found or 0:,} were written"
-        + (f"; {pending}" if pending else ""),
-        fault=not pending,
-        batch_id=commit.batch_id,
-        snapshot_id=commit.snapshot_id,
-    )
+def _fewer(commit: Commit | Backfill, found: int | None, kept: Letters, pending: str | None) -> Iterator[Finding]:
+    """A commit has as many dead letters as it counts; without any of them, they may be ``pending``."""
+    counted = total(commit.counts).dead_letters
+    if not counted or found == counted or (found is None and not kept.whole):
+        return
+    what = f"{counted:,} dead letters are counted, {found or 0:,} were written"
+    if found is None and pending:
+        yield Finding.of("letters-pending", f"{what}; {pending}", commit=commit, fault=False)
+    else:
+        yield Finding.of("letters", what, commit=commit)
 
 
 def _found(commit: Commit | Backfill, kept: Letters) -> int | None:
-    """How many letters of a commit were written; None if there is no commit of them."""
+    """Return how many letters of a commit were written; None if there is no commit of them."""
     if isinstance(commit, Backfill):
         return kept.of_backfills.get(commit.number)
-    return next((each.rows for each in reversed(kept.commits) if each.ranges.ranges == commit.ranges.ranges), None)
-
-
-def _newest(evidence: Evidence) -> tuple[Commit | Backfill, ...]:
-    """The commits whose letters may be yet to be written: a crash, or a look, came between the two."""
-    return (*evidence.commits[-1:], *evidence.backfills[-1:])
+    return next((found.rows for found in reversed(kept.commits) if found.ranges.ranges == commit.ranges.ranges), None)
 
 
 def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
@@ -109,146 +157,197 @@ def _present(evidence: Evidence, kept: Letters) -> Iterator[Finding]:
     replayed: dict[Partition, int] = defaultdict(int)
     present: dict[Partition, list[int]] = defaultdict(list)
     uncertain: set[Partition] = set()
-    for fate in fates(evidence.line):
-        uncertain |= fate.limits.keys()
-        for key, (low, high) in fate.counts().items():
+    for outcome in outcomes_since(evidence.line):
+        uncertain |= outcome.limits.keys()
+        for key, (low, high) in outcome.counts().items():
             least[key] += low.dead_letters
             most[key] += high.dead_letters
     for replay in evidence.replays:
         for key, counts in replay.counts.items():
             replayed[key] += counts.records - counts.dead_letters
     offsets = Offsets(covered(evidence.landed))
-    names = renamed(evidence.commits)
-    landed = {each.replay_id for each in evidence.replays}
+    landed = {replay.replay_id for replay in evidence.replays}
     for letter in sorted(kept.letters):
-        key = (letter.topic, letter.partition)
         # Later batches may have landed since the table was read. A replay that was cut off deletes its letters later.
         if offsets.has(letter.topic, letter.partition, letter.offset) and letter.replay_id not in landed:
-            present[key].append(letter.offset)
-    pending = _pending(evidence, kept)
-    for topic, partition in sorted(most.keys() | present.keys()):
-        if topic in names:
-            continue  # Letters of the topic that had the name before are among them.
-        key = (topic, partition)
-        here, there = present[key], most[key] - pending.get(key, 0)
-        if twice := sorted({one for one, other in pairwise(here) if one == other}):
-            yield Finding(
-                kind="letters-twice",
-                what=f"{topic}-{partition}: {_listed(twice)} more than once among the dead letters",
-                topic=topic,
-                partition=partition,
-                start=twice[0],
-                end=twice[-1] + 1,
-            )
+            present[letter.topic, letter.partition].append(letter.offset)
+    # Of a renamed topic, letters of the topic that had the name before are among them.
+    names, pending = renamed_topics(evidence.commits), _pending(evidence, kept)
+    for key in sorted(key for key in most.keys() | present.keys() if key[0] not in names):
+        name, here, counted = f"{key[0]}-{key[1]}", present[key], most[key] - pending[key]
+        if twice := sorted({offset for offset, following in pairwise(here) if offset == following}):
+            what = f"{name}: {_listed(twice)} more than once among the dead letters"
+            yield Finding.of("letters-twice", what, OffsetRange(*key, twice[0], twice[-1] + 1))
         # Of letters that were rewound it is not known whether they had been replayed.
-        surplus = len(here) + (0 if key in uncertain else replayed[key]) > there
-        gone = least[key] - pending.get(key, 0) - len(here) - replayed[key]
-        if len(here) > there or (surplus and evidence.whole):
-            yield Finding(
-                kind="letters-surplus",
-                what=f"{topic}-{partition}: {len(here):,} dead letters are there and {replayed[key]:,} were replayed, "
-                f"only {there:,} are counted",
-                topic=topic,
-                partition=partition,
+        surplus = len(here) + (0 if key in uncertain else replayed[key]) > counted
+        gone = least[key] - pending[key] - len(here) - replayed[key]
+        if len(here) > counted or (surplus and evidence.history_complete):
+            what = (
+                f"{name}: {len(here):,} dead letters are there and {replayed[key]:,} were replayed, only "
+                f"{counted:,} are counted"
             )
+            yield Finding.of("letters-surplus", what, key)
         elif gone > 0:
-            yield Finding(
-                kind="letters-dropped",
-                what=f"{topic}-{partition}: {gone:,} dead letters are neither there nor replayed: they were dropped, "
-                "or deleted by somebody else; the table cannot tell which",
-                fault=False,
-                topic=topic,
-                partition=partition,
+            what = (
+                f"{name}: {gone:,} dead letters are neither there nor replayed: they were dropped, or deleted by "
+                "somebody else; the table cannot tell which"
             )
+            yield Finding.of("letters-dropped", what, key, fault=False)
 
 
 def _pending(evidence: Evidence, kept: Letters) -> dict[Partition, int]:
-    """Dead letters of the newest commits that are yet to be written."""
+    """Return the dead letters of the newest commits that are yet to be written: a crash, or a look, came between."""
     pending: dict[Partition, int] = defaultdict(int)
-    for commit in _newest(evidence) if kept.whole else ():
-        if _found(commit, kept) is None:
-            for key, counts in commit.counts.items():
-                pending[key] += counts.dead_letters
+    if kept.whole:
+        newest: tuple[Commit | Backfill, ...] = (*evidence.commits[-1:], *evidence.backfills[-1:])
+        for commit in newest:
+            if _found(commit, kept) is None:
+                for key, counts in commit.counts.items():
+                    pending[key] += counts.dead_letters
     return pending
 
 
 def row_findings(evidence: Evidence) -> Iterator[Finding]:
     """Rows by their own offsets: each once, none from elsewhere, none missing."""
-    if (placed := evidence.placed) is None:
+    if (coverage := evidence.row_coverage) is None:
         return
-    required: dict[Partition, int] = defaultdict(int)
-    # Of replays it is not known which letters they were of: they may be older than the oldest commit that is left.
-    uncertain: set[Partition] = set()
-    for fate in fates(evidence.line):
-        uncertain |= fate.limits.keys()
-        for key, (least, _) in fate.counts().items():
-            required[key] += least.rows
-    for replay in evidence.replays if evidence.whole else ():
-        for key, counts in replay.counts.items():
-            # Of rows of replays that were rewound it is not known which they were.
-            required[key] += 0 if key in uncertain else counts.rows
-    deleted = any(each.deleted for each in evidence.others)
-    names, kept_twice = renamed(evidence.commits), doubled(evidence.commits) | evidence.rows_kept
-    for topic, partition in sorted(placed.keys() | required.keys()):
-        key = (topic, partition)
-        rows, name = placed.get(key, Placed()), f"{topic}-{partition}"
-        if topic in names:
-            yield Finding(
-                kind="renamed",
-                what=f"{name}: {rows.rows:,} rows are of this topic or of another that had its name before; by their "
-                "offsets they cannot be distinguished",
-                fault=False,
-                topic=topic,
-                partition=partition,
+    required = _required_rows(evidence)
+    names = renamed_topics(evidence.commits)
+    # Several rows of an offset are intended where a rewind has kept them; its commit may have expired.
+    kept_twice = {
+        *evidence.rows_kept,
+        *(
+            partition
+            for commit in evidence.commits
+            if commit.move is not None and commit.move.deleted_rows is None
+            for partition in commit.rewound
+        ),
+    }
+    for key in sorted(coverage.keys() | required.keys()):
+        rows, name = coverage.get(key, RowCoverage()), f"{key[0]}-{key[1]}"
+        if key[0] in names:
+            what = (
+                f"{name}: {rows.rows:,} rows are of this topic or of another that had its name before; by their "
+                "offsets they cannot be distinguished"
             )
+            yield Finding.of("renamed", what, key, fault=False)
             continue
-        if rows.outside or (rows.before and evidence.whole):
-            yield Finding(
-                kind="outside",
-                what=f"{name}: {rows.outside + rows.before:,} rows are from offsets that no commit has",
-                topic=topic,
-                partition=partition,
-            )
+        if rows.outside or (rows.before and evidence.history_complete):
+            what = f"{name}: {rows.outside + rows.before:,} rows are from offsets that no commit has"
+            yield Finding.of("outside", what, key)
         elif rows.before:
-            yield Finding(
-                kind="before",
-                what=f"{name}: {rows.before:,} rows are from before the oldest commit that is left",
-                fault=False,
-                topic=topic,
-                partition=partition,
-            )
+            what = f"{name}: {rows.before:,} rows are from before the oldest commit that is left"
+            yield Finding.of("before", what, key, fault=False)
         if rows.rows > rows.offsets:
             offsets = [offset for offset, _ in rows.repeated]
             intended = ", which a transform may intend" if evidence.transformed else ""
             if key in kept_twice:
                 intended = "; the feed was rewound with --keep-rows"
-            yield Finding(
-                kind="duplicates",
-                what=f"{name}: {rows.rows - rows.offsets:,} rows are of offsets that have a row already; "
-                f"{_listed(offsets)} more than once{intended}",
-                fault=not intended,
-                topic=topic,
-                partition=partition,
-                start=offsets[0] if offsets else None,
-                end=offsets[-1] + 1 if offsets else None,
+            what = (
+                f"{name}: {rows.rows - rows.offsets:,} rows are of offsets that have a row already; "
+                f"{_listed(offsets)} more than once{intended}"
             )
+            place: OffsetRange | Partition = OffsetRange(*key, offsets[0], offsets[-1] + 1) if offsets else key
+            yield Finding.of("duplicates", what, place, fault=not intended)
         # Rows of keys are of the newest offsets alone.
         if rows.offsets < required[key] and not evidence.transformed and evidence.keyed is None:
             absent = ", ".join(f"[{start}, {end})" for start, end in rows.absent[:MOST_POSITIONS_SHOWN])
+            deleted = any(commit.deleted for commit in evidence.foreign_commits)
             why = "; commits of no feed have deleted rows" if deleted else ""
-            yield Finding(
-                kind="missing",
-                what=f"{name}: {required[key] - rows.offsets:,} of {required[key]:,} rows are not there{why}; "
-                f"neither row nor dead letter have the offsets {absent or '(none)'}",
-                fault=not deleted,
-                topic=topic,
-                partition=partition,
-                start=rows.absent[0][0] if rows.absent else None,
-                end=rows.absent[-1][1] if rows.absent else None,
+            what = (
+                f"{name}: {required[key] - rows.offsets:,} of {required[key]:,} rows are not there{why}; "
+                f"neither row nor dead letter have the offsets {absent or '(none)'}"
             )
+            place = OffsetRange(*key, rows.absent[0][0], rows.absent[-1][1]) if rows.absent else key
+            yield Finding.of("missing", what, place, fault=not deleted)
+
+
+def _required_rows(evidence: Evidence) -> dict[Partition, int]:
+    """Return how many offsets of each partition must have a row."""
+    required: dict[Partition, int] = defaultdict(int)
+    uncertain: set[Partition] = set()
+    for outcome in outcomes_since(evidence.line):
+        uncertain |= outcome.limits.keys()
+        for key, (least, _) in outcome.counts().items():
+            required[key] += least.rows
+    # Replayed letters may be older than the oldest commit that is left, or have been rewound: then they do not count.
+    for replay in evidence.replays if evidence.history_complete else ():
+        for key, counts in replay.counts.items():
+            required[key] += 0 if key in uncertain else counts.rows
+    return required
 
 
 def _listed(offsets: list[int]) -> str:
     shown = ", ".join(map(str, offsets[:MOST_POSITIONS_SHOWN]))
     more = f" and {len(offsets) - MOST_POSITIONS_SHOWN:,} further" if len(offsets) > MOST_POSITIONS_SHOWN else ""
     return f"offset{'s' if len(offsets) > 1 else ''} {shown}{more} {'are' if len(offsets) > 1 else 'is'} there"
+
+
+def upsert_findings(evidence: Evidence) -> Iterator[Finding]:
+    """Each change is accounted for, each key is there once, and the table has grown by what the commits say."""
+    if evidence.keyed is not None:
+        yield from _changes(evidence, evidence.keyed)
+        yield from _keys(evidence, evidence.keyed)
+        if evidence.keyed.history is not None:
+            yield from _history(evidence, evidence.keyed, evidence.keyed.history)
+
+
+def _changes(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
+    """records = dead letters + skipped + superseded + void + applied, for each commit."""
+    void = 0
+    for commit in evidence.commits:
+        if commit.move is not None:
+            continue
+        upserts = commit.upserts
+        if upserts is None:
+            what = "its rows were appended, not merged: a key may have many rows"
+            yield Finding.of("appended", what, commit=commit)
+            continue
+        if not evidence.transformed and upserts.changes != (counted := total(commit.counts).rows):
+            what = f"{upserts.changes:,} changes were merged, records less dead letters and skipped are {counted:,}"
+            yield Finding.of("changes", what, commit=commit)
+        if upserts.superseded < 0 or upserts.void < 0 or upserts.deletes > upserts.keys:
+            what = (
+                f"{upserts.changes:,} changes of {upserts.keys:,} keys cannot have inserted {upserts.inserted:,}, "
+                f"changed {upserts.updated:,} and deleted {upserts.deleted:,} rows"
+            )
+            yield Finding.of("merged", what, commit=commit)
+        # A delete that found no row has nothing to do, where deletes are not remembered.
+        void += upserts.void if keyed.marks else max(0, upserts.void - (upserts.deletes - upserts.deleted))
+    if void:
+        what = f"{void:,} changes found a newer row of their key: they were read again after a rewind, or came late"
+        yield Finding.of("void", what, fault=False)
+
+
+def _keys(evidence: Evidence, keyed: Keyed) -> Iterator[Finding]:
+    for key, times in keyed.repeated:
+        yield Finding.of("key-twice", f"{times:,} rows have the key {key}")
+    if keyed.rows is not None and keyed.rows != keyed.grown and evidence.history_complete:
+        rewound = any(commit.move and commit.move.deleted_rows for commit in evidence.commits)
+        foreign = rewound or bool(evidence.foreign_commits)
+        what = f"the table has {keyed.rows:,} rows, its commits have inserted {keyed.grown:,} more than they deleted"
+        what += "; a rewind or commits of no feed have deleted rows" if foreign else ""
+        yield Finding.of("row-count", what, fault=not foreign)
+
+
+def _history(evidence: Evidence, keyed: Keyed, history: Letters) -> Iterator[Finding]:
+    """Every batch's changes are in the history, once."""
+    written = {commit.ranges.ranges: commit.rows for commit in history.commits if commit.move is None}
+    batches = [commit for commit in evidence.commits if commit.move is None]
+    began = False
+    for commit in batches:
+        if commit.upserts is None:
+            continue
+        found = written.get(commit.ranges.ranges)
+        began = began or found is not None
+        if began and found != commit.upserts.changes:
+            what = f"{commit.upserts.changes:,} changes were merged, the history has {found or 0:,} of them"
+            yield Finding.of("history", what, commit=commit, fault=found is not None or history.whole)
+    if not batches:
+        return
+    if batches[0].ranges.ranges not in written:
+        what = "the history begins later than the table, or older snapshots of it have expired"
+        yield Finding.of("history-begins", what, fault=False)
+    elif keyed.history_coverage is not None:
+        for finding in row_findings(replace(evidence, keyed=None, row_coverage=keyed.history_coverage)):
+            yield replace(finding, kind=f"history-{finding.kind}", what=f"history: {finding.what}")

@@ -1,17 +1,40 @@
-"""What is known of a feed at one moment: from its table, its dead letters and the broker; and what is found in it."""
+"""Collect what a feed's table, its dead letters and the broker say at one moment, without Spark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.record_counts import records_held
+from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.config.connections import Connections
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.upserts import upserting
+from lakefeed.errors import ResourceMissing
+from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO
-from lakefeed.ledger.snapshot_summary import Backfill, Commit
-from lakefeed.ledger.snapshots import OtherCommit, ReplayCommit
+from lakefeed.ledger.snapshot_summary import FENCE, POSITION, Backfill, Commit, Upserts
+from lakefeed.ledger.snapshots import (
+    OtherCommit,
+    ReplayCommit,
+    ancestors,
+    backfills_of,
+    commits_of,
+    others_in,
+    replays_of,
+    rows_before,
+    upserts_in,
+)
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.offsets.sets import united
+from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
+from lakefeed.sinks.dead_letters.store import BACKFILLS
+from lakefeed.sinks.factory import sink_of
+from lakefeed.sinks.protocol import CommitHistory, StoredRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +45,8 @@ class Finding:
         kind: a word for programs, such as ``gap`` or ``overlap``.
         what: one sentence.
         fault: whether it disproves exactly-once; else it is a note.
-        topic: the topic, where it is about one.
-        partition: the partition, where it is about one.
         start: the first offset that it is about.
         end: one more than the last.
-        batch_id: the batch in whose commit it shows.
-        snapshot_id: that commit's snapshot.
     """
 
     kind: str
@@ -40,25 +59,36 @@ class Finding:
     batch_id: int | None = None
     snapshot_id: int | None = None
 
-
-@dataclass(frozen=True, order=True)
-class Letter:
-    """Where a dead letter was, and the replay that it is marked with."""
-
-    topic: str
-    partition: int
-    offset: int
-    replay_id: str | None = None
+    @classmethod
+    def of(
+        cls,
+        kind: str,
+        what: str,
+        place: str | Partition | OffsetRange | None = None,
+        *,
+        commit: Commit | Backfill | ReplayCommit | None = None,
+        fault: bool = True,
+    ) -> Finding:
+        """Report a finding about a topic, a partition or offsets, and in a commit, which the sentence then names."""
+        finding = cls(kind=kind, what=what, fault=fault)
+        if commit is not None:
+            finding = replace(
+                finding, what=f"{commit.title}: {what}", batch_id=commit.batch_id, snapshot_id=commit.snapshot_id
+            )
+        if isinstance(place, OffsetRange):
+            return replace(finding, topic=place.topic, partition=place.partition, start=place.start, end=place.end)
+        if isinstance(place, tuple):
+            return replace(finding, topic=place[0], partition=place[1])
+        return replace(finding, topic=place)
 
 
 @dataclass(frozen=True)
 class Letters:
-    """The feed's part of the dead-letter table.
+    """The feed's part of the dead-letter table, or of the history beside a table of keyed rows.
 
     Attributes:
         commits: of the feed, oldest first.
         whole: whether no snapshot of the table has expired.
-        letters: those that are there now.
         of_backfills: how many letters were written of each backfill, by its number.
     """
 
@@ -68,38 +98,17 @@ class Letters:
     of_backfills: Mapping[int, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Placed:
-    """Where the rows of one partition come from, as their own columns say.
-
-    Attributes:
-        rows: rows from offsets that the ledger covers.
-        offsets: how many different offsets these rows have.
-        before: rows from before the oldest commit that is left.
-        outside: rows from offsets that no commit has.
-        repeated: offsets with more than one row and how many rows, the first few.
-        absent: offset ranges with neither row nor dead letter, the first few.
-    """
-
-    rows: int = 0
-    offsets: int = 0
-    before: int = 0
-    outside: int = 0
-    repeated: tuple[tuple[int, int], ...] = ()
-    absent: tuple[tuple[int, int], ...] = ()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Keyed:
     """What is known of a table of keyed rows.
 
     Attributes:
         marks: whether deleted rows stay, marked.
-        grown: rows that the MERGEs of its snapshots have inserted, less those that they have deleted.
-        rows: rows that it has; None if not looked up.
+        grown: rows that the MERGEs have inserted, less those that they have deleted.
+        rows: rows that the table has; None if they were not counted.
         repeated: keys with more than one row and how many rows, the first few.
-        history: the feed's part of the history beside it; None without one.
-        history_placed: its rows by their own offsets; None if not looked up.
+        history: the feed's part of the history table; None without one.
+        history_coverage: the history's rows by their own offsets; None if they were not read.
     """
 
     marks: bool = False
@@ -107,52 +116,47 @@ class Keyed:
     rows: int | None = None
     repeated: tuple[tuple[str, int], ...] = ()
     history: Letters | None = None
-    history_placed: Mapping[Partition, Placed] | None = None
+    history_coverage: Mapping[Partition, RowCoverage] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """All that is known of a feed at one moment.
+    """All that is known of a feed at one moment; commits, backfills and replays are oldest first.
 
     Attributes:
-        commits: the feed's, oldest first, that the table's present state descends from.
-        whole: whether no snapshot of the table has expired.
+        history_complete: whether no snapshot of the table has expired.
         older_rows: rows that the table had before the oldest snapshot that is left.
         recorded: the newest position by the table's property; None without one.
         recorded_known: False if the property says that the table was rolled back to before what it knows.
-        rows_kept: partitions that were rewound with their rows kept, by the recorded position.
-        fence: the fence that was taken last.
-        backfills: of old records beside the feed, oldest first.
-        backfill_fence: the fence of backfills that was taken last.
-        replays: replays of the feed's dead letters, oldest first.
-        others: commits of no feed.
-        letters: None if the feed keeps none in a table.
-        letters_topic: the topic that it keeps them in instead.
+        rows_kept: offsets that rewinds went back behind with their rows kept, by the recorded position.
+        fence: the fence that was taken last; likewise ``backfill_fence``.
+        foreign_commits: commits of no feed.
+        dead_letters: None if the feed keeps none in a table; ``dead_letter_topic`` may have them instead.
         topics: the broker's answer for each topic; None where there is no such topic.
-        held: records that the broker holds in a range, or None if it no longer has its offsets. Only for ranges with
-            fewer records than offsets.
+        broker_record_counts: the broker's records of each range with fewer records than offsets; None if the broker no
+            longer has the range's offsets.
         transformed: whether a transform decides how many rows there are.
-        placed: the rows by their own offsets; None if not looked up.
+        row_coverage: the rows by their own offsets; None if they were not read.
         keyed: what is known where changes are merged by key; None where rows are appended.
     """
 
     commits: tuple[Commit, ...]
-    whole: bool = True
+    history_complete: bool = True
     older_rows: int = 0
     recorded: OffsetRanges | None = None
     recorded_known: bool = True
-    rows_kept: frozenset[Partition] = frozenset()
+    rows_kept: Mapping[Partition, Sequence[tuple[int, int]]] = field(default_factory=dict)
     fence: str | None = None
     backfills: tuple[Backfill, ...] = ()
     backfill_fence: str | None = None
     replays: tuple[ReplayCommit, ...] = ()
-    others: tuple[OtherCommit, ...] = ()
-    letters: Letters | None = None
-    letters_topic: str | None = None
+    foreign_commits: tuple[OtherCommit, ...] = ()
+    dead_letters: Letters | None = None
+    dead_letter_topic: str | None = None
     topics: Mapping[str, TopicDescription | None] = field(default_factory=dict)
-    held: Mapping[OffsetRange, int | None] = field(default_factory=dict)
+    broker_record_counts: Mapping[OffsetRange, int | None] = field(default_factory=dict)
     transformed: bool = False
-    placed: Mapping[Partition, Placed] | None = None
+    row_coverage: Mapping[Partition, RowCoverage] | None = None
     keyed: Keyed | None = None
 
     @property
@@ -162,55 +166,198 @@ class Evidence:
 
     @property
     def line(self) -> tuple[Commit | Backfill, ...]:
-        """The same as they came, oldest first."""
-        placed: list[tuple[int, bool, Commit | Backfill]] = [
-            *((number, False, commit) for number, commit in enumerate(self.commits)),
-            *((backfill.after - 1, True, backfill) for backfill in self.backfills),
-        ]
-        return tuple(each for _, _, each in sorted(placed, key=lambda each: each[:2]))
+        """The same in the order in which the table received them."""
+        numbered: list[tuple[float, Commit | Backfill]] = list(enumerate(self.commits))
+        # Between the last commit that came before it and the next one.
+        numbered += [(backfill.after - 0.5, backfill) for backfill in self.backfills]
+        return tuple(commit for _, commit in sorted(numbered, key=lambda pair: pair[0]))
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The topics' ids in the newest commit: the broker's answers are right for topics with these ids only."""
+        newest = (self.commits or self.backfills)[-1:]
+        return newest[0].ranges.topic_ids if newest else {}
+
+
+def collect_evidence(config: PipelineConfig, connections: Connections, *, deep: bool) -> Evidence:
+    """Collect all that is known of a feed whose sink keeps a ledger; ``deep`` also reads each row's own offset.
+
+    Raises:
+        ConfigError: the source has no offsets, or the table does not keep what ``deep`` reads.
+        ResourceMissing: there is no table.
+        Unreachable: broker, catalog, store or database do not answer.
+    """
+    # Kinesis numbers no records, so that it cannot say how many a range has.
+    source = None if config.source.kinesis is not None else config.kafka
+    name = config.sink.chosen.snapshot_table
+    if name is None:
+        with sink_of(config, connections).history() as history:
+            evidence = Evidence(commits=history.commits, fence=history.fence, keyed=_keyed_history(history, deep=deep))
+            return _with_sources(evidence, config, source, connections, history.rows if deep else None)
+    table = open_table(name, connections=connections)
+    line, whole = ancestors(table)
+    recorded = table.properties.get(f"{POSITION}.{config.name}")
+    position = Position.from_json(recorded) if recorded is not None else None
+    # The commits of these rewinds may have expired: then only the position says why offsets have several rows.
+    kept = position.kept.intervals if position is not None else {}
+    evidence = Evidence(
+        commits=tuple(commits_of(line, config.name)),
+        history_complete=whole,
+        older_rows=rows_before(line),
+        recorded=None if position is None else position.ranges,
+        recorded_known=recorded is None or position is not None,
+        rows_kept={partition: intervals for partition, intervals in kept.items() if intervals},
+        fence=table.properties.get(f"{FENCE}.{config.name}"),
+        backfills=tuple(backfills_of(line, config.name)),
+        backfill_fence=table.properties.get(f"{FENCE}.{config.name}{BACKFILLS}"),
+        replays=tuple(replays_of(line, config.name)),
+        foreign_commits=tuple(others_in(line)),
+    )
+    evidence = _with_sources(evidence, config, source, connections, IcebergRows(table) if deep else None)
+    if (sink := upserting(config)) is None:
+        return evidence
+    rows, repeated = count_keyed_rows(table, sink.keys) if deep else (None, ())
+    keyed = Keyed(marks=sink.on_delete == "mark", grown=_growth(upserts_in(line)), rows=rows, repeated=repeated)
+    history_table = config.sink.chosen.snapshot_tables.get("history")
+    if history_table is not None:
+        beside = open_table(history_table, connections=connections)
+        history_line, whole = ancestors(beside)
+        keyed = replace(
+            keyed,
+            history=Letters(tuple(commits_of(history_line, config.name)), whole),
+            history_coverage=_coverage(evidence, IcebergRows(beside)) if deep else None,
+        )
+    return replace(evidence, keyed=keyed)
+
+
+def _keyed_history(history: CommitHistory, *, deep: bool) -> Keyed | None:
+    if not history.has_keys:
+        return None
+    return Keyed(
+        marks=history.marks_deletes,
+        grown=_growth(commit.upserts for commit in history.commits),
+        rows=history.count_rows() if deep else None,
+    )
+
+
+def _growth(merges: Iterable[Upserts | None]) -> int:
+    merged = Upserts.sum(merges)
+    return merged.inserted - merged.deleted
+
+
+def _with_sources(
+    evidence: Evidence,
+    config: PipelineConfig,
+    source: KafkaSource | None,
+    connections: Connections,
+    rows: StoredRows | None,
+) -> Evidence:
+    """Add dead letters, topics and rows; after the commits, so that no batch can lack what it wrote."""
+    if config.dead_letters is not None:
+        letters = config.dead_letters
+        stored = _read_letters(letters.table, config.name, connections) if letters.table is not None else None
+        evidence = replace(evidence, dead_letters=stored, dead_letter_topic=letters.topic)
+    names = sorted({topic for topic, _ in spans(evidence.landed)})
+    there: Mapping[str, TopicDescription] = {}
+    if source is not None:
+        there = Topics(source.bootstrap_servers, options=dict(source.options)).describe_all(names)
+    evidence = replace(
+        evidence, topics={name: there.get(name) for name in names}, transformed=config.transform is not None
+    )
+    return replace(
+        evidence,
+        broker_record_counts=_record_counts(source, evidence, there) if source is not None else {},
+        row_coverage=_coverage(evidence, rows) if rows is not None else None,
+    )
+
+
+def _read_letters(name: str, feed: str, connections: Connections) -> Letters:
+    from pyiceberg.expressions import EqualTo
+
+    try:
+        table = open_table(name, connections=connections)
+    except ResourceMissing:
+        return Letters()
+    line, whole = ancestors(table)
+    equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+    columns = ("topic", "partition", "offset", "replay")
+    rows = table.scan(row_filter=equal("feed", feed), selected_fields=columns).to_arrow().to_pylist()
+    return Letters(
+        tuple(commits_of(line, feed)),
+        whole,
+        tuple(Letter(*(row[column] for column in columns)) for row in rows),
+        {commit.batch_id: commit.rows for commit in commits_of(line, f"{feed}{BACKFILLS}")},
+    )
+
+
+def _record_counts(
+    source: KafkaSource, evidence: Evidence, topics: Mapping[str, TopicDescription]
+) -> Mapping[OffsetRange, int | None]:
+    """Count the broker's records of ranges with fewer records than offsets, in topics that are still the same."""
+    ids = evidence.topic_ids
+    same = {name for name, found in topics.items() if ids.get(name, found.topic_id) == found.topic_id}
+    unknown = [
+        span
+        for commit in evidence.landed
+        for span in sparse((commit,))
+        if span.topic in same and commit.ranges.topic_ids.get(span.topic) == ids.get(span.topic)
+    ]
+    return records_held(source, unknown, topics=topics)
+
+
+def _coverage(evidence: Evidence, rows: StoredRows) -> dict[Partition, RowCoverage] | None:
+    if not evidence.commits:
+        return None
+    return scan_row_offsets(
+        rows,
+        covered(evidence.landed),
+        topics=evidence.topics,
+        begins=begins(evidence.commits, evidence.rows_kept),
+        letters=evidence.dead_letters.letters if evidence.dead_letters else (),
+    )
 
 
 def spans(commits: Sequence[Commit | Backfill]) -> dict[Partition, tuple[int, int]]:
-    """From the first offset to the last that the commits cover, for each partition."""
+    """Return the first offset of each partition, and one more than the last, that the commits cover."""
     found: dict[Partition, tuple[int, int]] = {}
     for commit in commits:
-        for each in without_batches(commit.ranges).ranges:
-            start, end = found.get((each.topic, each.partition), (each.start, each.end))
-            found[each.topic, each.partition] = (min(start, each.start), max(end, each.end))
+        for span in without_batches(commit.ranges).ranges:
+            start, end = found.get((span.topic, span.partition), (span.start, span.end))
+            found[span.topic, span.partition] = (min(start, span.start), max(end, span.end))
     return found
 
 
 def begins(
     commits: Sequence[Commit], kept: Mapping[Partition, Sequence[tuple[int, int]]] | None = None
 ) -> dict[Partition, int]:
-    """Below which offset rows can be of commits that have expired, for each partition.
+    """Return, for each partition, the offset below which rows can be of expired commits.
 
     Args:
         commits: those that are left, oldest first.
         kept: offsets that rewinds went back behind with their rows kept, also where the rewind's commit has expired.
     """
-    found = {key: start for key, (start, _) in spans(commits).items()}
+    found = {partition: start for partition, (start, _) in spans(commits).items()}
     for commit in commits:
         if commit.move is not None and commit.move.deleted_rows is None:
             # The rows that the move kept are further on than where it goes.
-            for key, (_, end) in commit.rewound.items():
-                found[key] = max(end, found[key])
-    for key, intervals in (kept or {}).items():
+            for partition, (_, end) in commit.rewound.items():
+                found[partition] = max(end, found[partition])
+    for partition, intervals in (kept or {}).items():
         for _, end in intervals:
-            found[key] = max(end, found.get(key, end))
+            found[partition] = max(end, found.get(partition, end))
     return found
 
 
 def covered(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
-    """The offsets that the commits cover, in as few ranges as possible."""
-    return united(each for commit in commits for each in without_batches(commit.ranges).ranges)
+    """Return the offsets that the commits cover, in as few ranges as possible."""
+    return united(span for commit in commits for span in without_batches(commit.ranges).ranges)
 
 
 def sparse(commits: Sequence[Commit | Backfill]) -> list[OffsetRange]:
-    """The ranges with fewer records than offsets: only the broker can say whether that is right."""
+    """Return the ranges with fewer records than offsets: only the broker can say whether that is right."""
     return [
-        each
+        span
         for commit in commits
-        for each in without_batches(commit.ranges).ranges
-        if commit.counts.get((each.topic, each.partition), ZERO).records < each.records
+        for span in without_batches(commit.ranges).ranges
+        if commit.counts.get((span.topic, span.partition), ZERO).records < span.records
     ]

@@ -1,16 +1,18 @@
-"""Where a table's rows come from, by the metadata columns that each row keeps."""
+"""Find which offsets a table's rows have, from the metadata columns that each row keeps."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra
 from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.operations.verify.evidence import Letter, Placed
+from lakefeed.sinks.protocol import StoredRows
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -59,24 +61,40 @@ ORDER BY ALL
 """
 
 
-class PlacedRows(Protocol):
-    """Rows that keep where they come from."""
+@dataclass(frozen=True, order=True)
+class Letter:
+    """The place of a dead letter, and the replay that has marked it."""
 
-    @property
-    def columns(self) -> set[str]:
-        """Their columns."""
+    topic: str
+    partition: int
+    offset: int
+    replay_id: str | None = None
 
-    @property
-    def where(self) -> str:
-        """As errors name it."""
 
-    def read(self, columns: Sequence[str]) -> Any:
-        """These columns, as Arrow's ``RecordBatchReader``."""
+@dataclass(frozen=True)
+class RowCoverage:
+    """The rows of one partition by their own offsets.
+
+    Attributes:
+        rows: rows from offsets that the ledger covers.
+        offsets: different offsets of these rows.
+        before: rows from before the oldest commit that is left.
+        outside: rows from offsets that no commit has.
+        repeated: offsets with more than one row and how many rows, the first few.
+        absent: offset ranges with neither row nor dead letter, the first few.
+    """
+
+    rows: int = 0
+    offsets: int = 0
+    before: int = 0
+    outside: int = 0
+    repeated: tuple[tuple[int, int], ...] = ()
+    absent: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
 class IcebergRows:
-    """An Iceberg table's."""
+    """The rows of an Iceberg table."""
 
     table: Table
 
@@ -87,104 +105,102 @@ class IcebergRows:
 
     @property
     def where(self) -> str:
-        """catalog.namespace.table"""
+        """The table as catalog.namespace.table."""
         return ".".join(self.table.name())
 
     def read(self, columns: Sequence[str]) -> Any:
-        """Reads the files' columns."""
+        """Read columns as an Arrow record batch reader."""
         return self.table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
 
 
-def placed(
-    table: PlacedRows,
+def scan_row_offsets(
+    stored: StoredRows,
     spans: Sequence[OffsetRange],
     *,
     topics: Iterable[str],
     begins: Mapping[Partition, int],
     letters: Iterable[Letter],
-) -> dict[Partition, Placed]:
-    """Reads the rows' own topic, partition and offset, and nothing else of them; spills to disk where they are many.
+) -> dict[Partition, RowCoverage]:
+    """Compare the rows' own offsets with the ledger's; reads three columns and spills to disk.
 
     Args:
-        table: as it was when its ledger was read.
+        stored: the table as it was when its ledger was read.
         spans: the offsets that the ledger covers, in ranges that neither touch nor overlap.
-        topics: the feed's; rows of others are somebody else's.
-        begins: below which offset rows that are in no span may be of commits whose snapshots have expired, in each
-            partition.
-        letters: the dead letters, which are no rows.
+        topics: the feed's; rows of other topics are ignored.
+        begins: for each partition, the offset below which a row outside the spans may be of an expired commit.
+        letters: the dead letters, whose offsets have no rows.
 
     Raises:
         ConfigError: the table does not keep these columns.
         MissingExtra: DuckDB is not installed.
     """
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtra.of("duckdb", "read", "verify --deep") from None
     names = sorted(topics)
-    columns = [TOPIC, PARTITION, OFFSET]
-    have = table.columns
-    if len(names) == 1 and TOPIC not in have:
-        columns.remove(TOPIC)
-    if missing := [name for name in columns if name not in have]:
-        raise ConfigError(
-            f"--deep compares the rows' own offsets, and the table does not keep {' and '.join(missing)}",
-            where=table.where,
-            hint="new rows keep them with decode: {metadata: [topic, partition, offset]}; without --deep the ledger is "
-            "verified",
-        )
-    with tempfile.TemporaryDirectory(prefix="lakefeed-verify-") as folder:
-        connection = duckdb.connect(str(Path(folder, "positions.db")))
-        try:
-            _fill(connection, table, columns, names)
-            _insert(connection, "begins", ("first",), [(*key, first) for key, first in begins.items()])
-            _insert(
-                connection,
-                "spans",
-                ("first", "last"),
-                [(each.topic, each.partition, each.start, each.end) for each in spans],
-            )
-            _insert(
-                connection, "letters", ("position",), [(each.topic, each.partition, each.offset) for each in letters]
-            )
-            connection.execute(_PLACES)
-            return _answers(connection)
-        finally:
-            connection.close()
+    with _database() as connection:
+        _load_positions(connection, stored, names)
+        _load(connection, "begins", ("first",), [(*key, first) for key, first in begins.items()])
+        ranges = [(span.topic, span.partition, span.start, span.end) for span in spans]
+        _load(connection, "spans", ("first", "last"), ranges)
+        positions = [(letter.topic, letter.partition, letter.offset) for letter in letters]
+        _load(connection, "letters", ("position",), positions)
+        connection.execute(_PLACES)
+        repeated, absent = _examples(connection, _REPEATED), _examples(connection, _ABSENT)
+        counted = {
+            (topic, part): RowCoverage(rows=rows, offsets=offsets, before=before, outside=outside)
+            for topic, part, rows, offsets, before, outside in connection.execute(_TOTALS).fetchall()
+        }
+    return {
+        key: replace(counted.get(key, RowCoverage()), repeated=tuple(repeated[key]), absent=tuple(absent[key]))
+        for key in counted.keys() | absent.keys()
+    }
 
 
-def keyed_rows(table: Table, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Counts a table's rows, and finds keys that more than one of them has; reads the key columns and nothing else.
+def count_keyed_rows(table: Table, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
+    """Count a table's rows, and find keys with several rows; reads the key columns only.
 
     Raises:
         MissingExtra: DuckDB is not installed.
     """
+    names = {name.lower(): name for name in table.schema().column_names}
+    columns = [names[key.lower()] for key in keys]
+    listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
+    with _database() as connection:
+        connection.register("rows", IcebergRows(table).read(columns))
+        connection.execute(f"CREATE TABLE keyed AS SELECT {listed} FROM rows")  # noqa: S608
+        [(rows,)] = connection.execute("SELECT count(*) FROM keyed").fetchall()
+        repeated = connection.execute(
+            f"SELECT {listed}, count(*) FROM keyed GROUP BY {listed} HAVING count(*) > 1 ORDER BY ALL LIMIT ?",  # noqa: S608
+            [MOST_EXAMPLES],
+        ).fetchall()
+    return rows, tuple((", ".join(map(str, key)), times) for *key, times in repeated)
+
+
+@contextmanager
+def _database() -> Iterator[Any]:
+    """Open a DuckDB database in a folder of its own: one in memory could not spill to disk."""
     try:
         import duckdb
     except ImportError:
         raise MissingExtra.of("duckdb", "read", "verify --deep") from None
-    names = {name.lower(): name for name in table.schema().column_names}
-    columns = tuple(names[key.lower()] for key in keys)
-    listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)
-    with tempfile.TemporaryDirectory(prefix="lakefeed-verify-") as folder:
-        connection = duckdb.connect(str(Path(folder, "keys.db")))
-        try:
-            found = table.scan(selected_fields=columns).to_arrow_batch_reader()  # noqa: F841
-            connection.execute(f"CREATE TABLE keyed AS SELECT {listed} FROM found")  # noqa: S608
-            [(rows,)] = connection.execute("SELECT count(*) FROM keyed").fetchall()
-            repeated = connection.execute(
-                f"SELECT {listed}, count(*) FROM keyed GROUP BY {listed} HAVING count(*) > 1 ORDER BY ALL LIMIT ?",  # noqa: S608
-                [MOST_EXAMPLES],
-            ).fetchall()
-        finally:
-            connection.close()
-    return rows, tuple((", ".join(map(str, key)), times) for *key, times in repeated)
+    with (
+        tempfile.TemporaryDirectory(prefix="lakefeed-verify-") as folder,
+        closing(duckdb.connect(str(Path(folder, "rows.db")))) as connection,
+    ):
+        yield connection
 
 
-def _fill(connection: Any, table: PlacedRows, columns: list[str], topics: list[str]) -> None:
-    # DuckDB finds what it reads from by the variable's name.
-    rows = table.read(columns)  # noqa: F841
+def _load_positions(connection: Any, stored: StoredRows, topics: list[str]) -> None:
+    columns, kept = [TOPIC, PARTITION, OFFSET], stored.columns
+    if len(topics) == 1 and TOPIC not in kept:
+        columns.remove(TOPIC)
+    if missing := [name for name in columns if name not in kept]:
+        raise ConfigError(
+            f"--deep compares the rows' own offsets, and the table does not keep {' and '.join(missing)}",
+            where=stored.where,
+            hint="new rows keep them with decode: {metadata: [topic, partition, offset]}; without --deep the ledger is "
+            "verified",
+        )
     topic = TOPIC if TOPIC in columns else f"'{topics[0]}'"
+    connection.register("rows", stored.read(columns))
     connection.execute(
         f"CREATE TABLE positions AS SELECT CAST({topic} AS VARCHAR) AS topic, CAST({PARTITION} AS INTEGER) AS part, "  # noqa: S608
         f"CAST({OFFSET} AS BIGINT) AS position FROM rows WHERE {OFFSET} IS NOT NULL AND list_contains(?, {topic})",
@@ -192,7 +208,7 @@ def _fill(connection: Any, table: PlacedRows, columns: list[str], topics: list[s
     )
 
 
-def _insert(connection: Any, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
+def _load(connection: Any, name: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]) -> None:
     named = ", ".join(f"{column} BIGINT" for column in columns)
     connection.execute(f"CREATE TABLE {name} (topic VARCHAR, part INTEGER, {named})")
     if rows:
@@ -200,18 +216,8 @@ def _insert(connection: Any, name: str, columns: tuple[str, ...], rows: list[tup
         connection.executemany(f"INSERT INTO {name} VALUES ({marks})", rows)  # noqa: S608
 
 
-def _answers(connection: Any) -> dict[Partition, Placed]:
-    repeated: dict[Partition, list[tuple[int, int]]] = {}
-    for topic, part, position, times in connection.execute(_REPEATED, [MOST_EXAMPLES]).fetchall():
-        repeated.setdefault((topic, part), []).append((position, times))
-    absent: dict[Partition, list[tuple[int, int]]] = {}
-    for topic, part, start, end in connection.execute(_ABSENT, [MOST_EXAMPLES]).fetchall():
-        absent.setdefault((topic, part), []).append((start, end))
-    found = {
-        (topic, part): Placed(rows=rows, offsets=offsets, before=before, outside=outside)
-        for topic, part, rows, offsets, before, outside in connection.execute(_TOTALS).fetchall()
-    }
-    return {
-        key: replace(found.get(key, Placed()), repeated=tuple(repeated.get(key, ())), absent=tuple(absent.get(key, ())))
-        for key in found.keys() | absent.keys()
-    }
+def _examples(connection: Any, query: str) -> dict[Partition, list[tuple[int, int]]]:
+    found: dict[Partition, list[tuple[int, int]]] = defaultdict(list)
+    for topic, part, *example in connection.execute(query, [MOST_EXAMPLES]).fetchall():
+        found[topic, part].append(tuple(example))
+    return found

@@ -1,34 +1,27 @@
-"""Proves from outside that a feed's table holds each record once: from its metadata and the broker, without Spark."""
+"""Prove from metadata and the broker, without Spark, that a feed's table holds each record once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.ledger.outcomes import ZERO, total
 from lakefeed.ledger.snapshot_summary import Upserts
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.operations.verify.audit import findings
-from lakefeed.operations.verify.evidence import Evidence, Finding, spans
-from lakefeed.operations.verify.gathering import gathered
+from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evidence, spans
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
-    """One partition: what has landed, and what the topic has.
+class PartitionResult:
+    """The offsets of one partition that have verifiably landed, and those that the topic has.
 
     Attributes:
-        topic: its name.
-        partition: the partition.
-        start: the first offset that has verifiably landed.
-        end: one more than the last.
         topic_start: the first offset that the topic still has; None if the topic is gone or another.
         topic_end: one more than its last.
-        lag: offsets that have not landed yet.
     """
 
     topic: str
@@ -46,20 +39,13 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What was proven about a feed.
+    """The result of a verification.
 
     Attributes:
-        feed: the feed's name.
-        table: its table.
         deep: whether rows were compared by their own offsets.
         commits: commits that were verified.
-        whole: whether they are all that the feed made; else older snapshots have expired.
-        first_batch: the oldest of them; None without any.
-        last_batch: the newest.
-        offsets: offsets that they span.
-        records: records among them.
-        dead_letters: of the records.
-        skipped: of the records.
+        whole: whether these are all of the feed; else older snapshots have expired.
+        records: records in the offsets; likewise ``dead_letters`` and ``skipped``.
         rows: rows that the table has of the feed: those of the commits, less those that a rewind or a later batch has
             deleted. Where older snapshots have expired, with the rows that were there before.
         rows_added: rows that the commits wrote.
@@ -69,7 +55,6 @@ class Verification:
         backfills: commits of backfills, whose records and rows are among the others.
         replayed: rows that replays of dead letters wrote.
         upserts: what became of all changes; None where rows are appended.
-        partitions: where each stands.
         findings: faults first, then notes.
     """
 
@@ -92,12 +77,12 @@ class Verification:
     backfills: int
     replayed: int
     upserts: Upserts | None
-    partitions: tuple[Standing, ...]
+    partitions: tuple[PartitionResult, ...]
     findings: tuple[Finding, ...]
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """What disproves exactly-once."""
+        """Findings that disprove exactly-once."""
         return tuple(each for each in self.findings if each.fault)
 
     @property
@@ -106,14 +91,13 @@ class Verification:
         return tuple(each for each in self.findings if not each.fault)
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
-        plain = asdict(self)
-        plain["partitions"] = [{**asdict(each), "lag": each.lag} for each in self.partitions]
-        return {"verified": not self.faults, **plain}
+        """Return the document of ``--output json``."""
+        partitions = [{**asdict(each), "lag": each.lag} for each in self.partitions]
+        return {"verified": not self.faults, **asdict(self), "partitions": partitions}
 
 
-def verified(config: PipelineConfig, *, connections: Connections, deep: bool = False) -> Verification:
-    """Holds a feed's commits, its dead letters, and the broker's offsets against each other.
+def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool = False) -> Verification:
+    """Compare a feed's commits, its dead letters and the broker's offsets with each other.
 
     May run beside the feed: it sees the table at one moment. Reads metadata, and where the dead letters were; the
     broker counts again only where a range has fewer records than offsets.
@@ -125,11 +109,11 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
 
     Raises:
         ConfigError: the sink keeps no offsets, or with ``deep`` the table does not.
-        ResourceMissing: the table is not there.
+        ResourceMissing: there is no table.
         Unreachable: the broker, the catalog or the store does not answer.
     """
     config.sink.require("verify")
-    evidence = gathered(config, connections, deep=deep)
+    evidence = collect_evidence(config, connections, deep=deep)
     commits = evidence.commits
     counts = sum((total(each.counts) for each in evidence.landed), ZERO)
     return Verification(
@@ -137,7 +121,7 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         table=config.sink.chosen.table_name,
         deep=deep,
         commits=len(commits),
-        whole=evidence.whole,
+        whole=evidence.history_complete,
         first_batch=commits[0].batch_id if commits else None,
         last_batch=commits[-1].batch_id if commits else None,
         offsets=sum(without_batches(each.ranges).records for each in evidence.landed),
@@ -152,23 +136,21 @@ def verified(config: PipelineConfig, *, connections: Connections, deep: bool = F
         backfills=len(evidence.backfills),
         replayed=sum(each.rows for each in evidence.replays),
         upserts=Upserts.sum(each.upserts for each in commits) if evidence.keyed else None,
-        partitions=tuple(_standings(evidence)),
+        partitions=tuple(_partition_results(evidence)),
         findings=tuple(findings(evidence)),
     )
 
 
-def _standings(evidence: Evidence) -> Iterator[Standing]:
-    described: Mapping[str, TopicDescription | None] = evidence.topics
-    ids = evidence.commits[-1].ranges.topic_ids if evidence.commits else {}
+def _partition_results(evidence: Evidence) -> Iterator[PartitionResult]:
     last = spans(evidence.commits[-1:])
     for (topic, partition), (start, end) in sorted(spans(evidence.landed).items()):
         # A rewind has gone back behind what landed once.
         _, end = last.get((topic, partition), (start, end))
-        found = described.get(topic)
-        if found is not None and ids.get(topic, found.topic_id) != found.topic_id:
-            found = None
-        offsets = next((each for each in found.partitions if each.id == partition), None) if found else None
-        yield Standing(
+        found = evidence.topics.get(topic)
+        offsets = None
+        if found is not None and evidence.topic_ids.get(topic, found.topic_id) == found.topic_id:
+            offsets = next((each for each in found.partitions if each.id == partition), None)
+        yield PartitionResult(
             topic=topic,
             partition=partition,
             start=start,

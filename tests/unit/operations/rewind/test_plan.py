@@ -14,7 +14,8 @@ from lakefeed.ledger.step_back import step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.rewind.plan import PartitionMove, move_commit, planned, written_offsets
 from lakefeed.operations.verify.audit import findings
-from lakefeed.operations.verify.evidence import Evidence, Letter, Letters, Placed
+from lakefeed.operations.verify.evidence import Evidence, Letters
+from lakefeed.operations.verify.row_offsets import Letter, RowCoverage
 
 P0, P1 = ("t", 0), ("t", 1)
 
@@ -139,9 +140,9 @@ def moved(number: int, start: int, to: int, *, deleted: bool = True) -> Commit:
 def evidence(*commits: Commit, rows: int, offsets: int | None = None, letters: Letters | None = None) -> Evidence:
     return Evidence(
         commits=commits,
-        letters=letters,
+        dead_letters=letters,
         topics={"t": topic((0, 100), topic_id=commits[-1].ranges.topic_ids["t"])},
-        placed={P0: Placed(rows=rows, offsets=rows if offsets is None else offsets, repeated=((1, 2),))},
+        row_coverage={P0: RowCoverage(rows=rows, offsets=rows if offsets is None else offsets, repeated=((1, 2),))},
     )
 
 

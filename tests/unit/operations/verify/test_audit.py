@@ -16,7 +16,8 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.snapshots import OtherCommit, ReplayCommit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
-from lakefeed.operations.verify.evidence import Evidence, Finding, Letter, Letters, Placed, begins, spans, sparse
+from lakefeed.operations.verify.evidence import Evidence, Finding, Letters, begins, spans, sparse
+from lakefeed.operations.verify.row_offsets import Letter, RowCoverage
 
 TOPIC = "trips"
 ID = "id-one"
@@ -74,7 +75,7 @@ def evidence(commits: tuple[Commit, ...]) -> Evidence:
         commits=commits,
         recorded=commits[-1].ranges,
         fence="1 a",
-        letters=Letters(tuple(written), True, tuple(letters)),
+        dead_letters=Letters(tuple(written), True, tuple(letters)),
         topics={TOPIC: described(ends)},
     )
 
@@ -158,12 +159,12 @@ def test_offsets_without_a_record_are_right_only_if_the_broker_says_so(
     left = (*commits[:number], commit, *commits[number + 1 :])
     assert sparse(left) == [place]
     base = replace(evidence(commits), commits=left)
-    assert faults(replace(base, held={place: counts.records})) == ["records"]
-    assert findings(replace(base, held={place: uncounted.records})) == []
+    assert faults(replace(base, broker_record_counts={place: counts.records})) == ["records"]
+    assert findings(replace(base, broker_record_counts={place: uncounted.records})) == []
     # Compaction may have removed some since.
-    assert findings(replace(base, held={place: 0})) == []
-    assert notes(replace(base, held={place: None})) == ["untold"]
-    assert faults(replace(base, held={place: None})) == []
+    assert findings(replace(base, broker_record_counts={place: 0})) == []
+    assert notes(replace(base, broker_record_counts={place: None})) == ["untold"]
+    assert faults(replace(base, broker_record_counts={place: None})) == []
 
 
 def test_a_partition_that_is_new_begins_anywhere_and_one_that_is_gone_is_a_fault() -> None:
@@ -214,12 +215,15 @@ def test_another_position_in_the_properties_is_a_rollback_or_a_commit_past_the_c
     nothing = Evidence(commits=(), recorded=GOOD[2].ranges)
     assert faults(nothing) == ["position"]
     assert findings(Evidence(commits=())) == []
-    assert (faults(replace(nothing, whole=False)), notes(replace(nothing, whole=False))) == ([], ["expired"])
+    assert (faults(replace(nothing, history_complete=False)), notes(replace(nothing, history_complete=False))) == (
+        [],
+        ["expired"],
+    )
 
 
 def test_what_has_expired_and_what_others_did_is_said() -> None:
     others = (OtherCommit(7, "append", 3, 0), OtherCommit(8, "delete", 0, 2))
-    found = findings(replace(evidence(GOOD), whole=False, others=others))
+    found = findings(replace(evidence(GOOD), history_complete=False, foreign_commits=others))
     assert [each.kind for each in found] == ["expired", "others"]
     assert "from batch 0" in found[0].what
     assert "added 3 rows and deleted 2" in found[1].what
@@ -227,59 +231,59 @@ def test_what_has_expired_and_what_others_did_is_said() -> None:
 
 def test_each_dead_letter_is_there_or_replayed_or_dropped() -> None:
     base = evidence(GOOD)
-    assert base.letters is not None
-    first, last = base.letters.letters
+    assert base.dead_letters is not None
+    first, last = base.dead_letters.letters
     replay = ReplayCommit("r", 200, 1, {(TOPIC, 0): Counts(1, 0, 0)})
-    replayed = replace(base, replays=(replay,), letters=replace(base.letters, letters=(last,)))
+    replayed = replace(base, replays=(replay,), dead_letters=replace(base.dead_letters, letters=(last,)))
     assert findings(replayed) == []
     # A replay that was cut off has landed its letters, and the next one deletes them.
     marked = replace(first, replay_id="r")
-    assert findings(replace(replayed, letters=replace(base.letters, letters=(marked, last)))) == []
+    assert findings(replace(replayed, dead_letters=replace(base.dead_letters, letters=(marked, last)))) == []
     assert faults(replace(base, replays=(replay,))) == ["letters-surplus"]
-    dropped = replace(base, letters=replace(base.letters, letters=(last,)))
+    dropped = replace(base, dead_letters=replace(base.dead_letters, letters=(last,)))
     assert (faults(dropped), notes(dropped)) == ([], ["letters-dropped"])
-    assert faults(replace(base, letters=replace(base.letters, letters=(first, first)))) == ["letters-twice"]
-    assert faults(replace(base, letters=None)) == ["letters-unkept"]
-    assert notes(replace(base, letters=None, letters_topic="dead")) == ["letters-in-topic"]
+    assert faults(replace(base, dead_letters=replace(base.dead_letters, letters=(first, first)))) == ["letters-twice"]
+    assert faults(replace(base, dead_letters=None)) == ["letters-unkept"]
+    assert notes(replace(base, dead_letters=None, dead_letter_topic="dead")) == ["letters-in-topic"]
 
 
 def test_dead_letters_that_were_never_written_are_a_fault_but_for_the_newest_batch() -> None:
     base = evidence(GOOD)
-    assert base.letters is not None
-    kept = base.letters
-    newest = replace(base, letters=Letters(kept.commits[:1], True, kept.letters[:1]))
+    assert base.dead_letters is not None
+    kept = base.dead_letters
+    newest = replace(base, dead_letters=Letters(kept.commits[:1], True, kept.letters[:1]))
     assert (faults(newest), notes(newest)) == ([], ["letters-pending"])
-    oldest = replace(base, letters=Letters(kept.commits[1:], True, kept.letters[1:]))
+    oldest = replace(base, dead_letters=Letters(kept.commits[1:], True, kept.letters[1:]))
     assert faults(oldest) == ["letters"]
     # Where the letters' own history is cut, their number says what is left.
-    cut = replace(base, letters=Letters((), False, kept.letters))
+    cut = replace(base, dead_letters=Letters((), False, kept.letters))
     assert findings(cut) == []
 
 
 def test_rows_are_compared_by_their_own_offsets() -> None:
-    right = {(TOPIC, 0): Placed(20, 20), (TOPIC, 1): Placed(7, 7)}
-    base = replace(evidence(GOOD), placed=right)
+    right = {(TOPIC, 0): RowCoverage(20, 20), (TOPIC, 1): RowCoverage(7, 7)}
+    base = replace(evidence(GOOD), row_coverage=right)
     assert findings(base) == []
 
-    def with_first(place: Placed, **more: object) -> Evidence:
-        return replace(base, placed={**right, (TOPIC, 0): place}, **more)  # type: ignore[arg-type]
+    def with_first(place: RowCoverage, **more: object) -> Evidence:
+        return replace(base, row_coverage={**right, (TOPIC, 0): place}, **more)  # type: ignore[arg-type]
 
-    doubled = only(with_first(Placed(22, 20, repeated=((3, 2), (4, 2)))))
+    doubled = only(with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2)))))
     assert (doubled.kind, doubled.start, doubled.end) == ("duplicates", 3, 5)
     assert "2 rows" in doubled.what
     # The commit of the rewind that kept the rows may have expired; the recorded position remembers it.
-    kept = with_first(Placed(22, 20, repeated=((3, 2), (4, 2))), rows_kept=frozenset({(TOPIC, 0)}))
+    kept = with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2))), rows_kept={(TOPIC, 0): ((3, 5),)})
     assert (faults(kept), notes(kept)) == ([], ["duplicates"])
-    elsewhere = with_first(Placed(22, 20, repeated=((3, 2), (4, 2))), rows_kept=frozenset({(TOPIC, 1)}))
+    elsewhere = with_first(RowCoverage(22, 20, repeated=((3, 2), (4, 2))), rows_kept={(TOPIC, 1): ((3, 5),)})
     assert faults(elsewhere) == ["duplicates"]
-    missing = only(with_first(Placed(18, 18, absent=((4, 6),))))
+    missing = only(with_first(RowCoverage(18, 18, absent=((4, 6),))))
     assert (missing.kind, missing.start, missing.end) == ("missing", 4, 6)
     assert "2 of 20 rows" in missing.what
-    deleted = with_first(Placed(18, 18), others=(OtherCommit(7, "delete", 0, 2),))
+    deleted = with_first(RowCoverage(18, 18), foreign_commits=(OtherCommit(7, "delete", 0, 2),))
     assert (faults(deleted), sorted(notes(deleted))) == ([], ["missing", "others"])
-    assert faults(with_first(Placed(20, 20, outside=1))) == ["outside"]
-    assert faults(with_first(Placed(20, 20, before=1))) == ["outside"]
-    assert notes(with_first(Placed(20, 20, before=1), whole=False)) == ["expired", "before"]
+    assert faults(with_first(RowCoverage(20, 20, outside=1))) == ["outside"]
+    assert faults(with_first(RowCoverage(20, 20, before=1))) == ["outside"]
+    assert notes(with_first(RowCoverage(20, 20, before=1), history_complete=False)) == ["expired", "before"]
 
 
 @pytest.mark.parametrize("count", [0, 12])

@@ -13,7 +13,8 @@ from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
-from lakefeed.operations.verify.evidence import Evidence, Letter, Letters, Placed
+from lakefeed.operations.verify.evidence import Evidence, Letters
+from lakefeed.operations.verify.row_offsets import Letter, RowCoverage
 
 TOPIC, ID = "trips", "id-one"
 
@@ -48,7 +49,7 @@ def evidence(*commits: Commit, backfills: tuple[Backfill, ...] = (), letters: Le
         recorded=commits[-1].ranges,
         backfills=backfills,
         backfill_fence=backfills[-1].fence if backfills else None,
-        letters=letters,
+        dead_letters=letters,
         topics={TOPIC: TopicDescription(name=TOPIC, topic_id=ID, partitions=(partition,))},
     )
 
@@ -98,9 +99,9 @@ def test_counts_fences_and_rows_of_backfills_are_held_to_account() -> None:
     assert kinds(replace(evidence(feed, backfills=overtaken), backfill_fence="2 b")) == ["fence"]
     fewer = replace(backfill(0, 0, 10), counts={(TOPIC, 0): Counts(8)}, rows=8)
     held = {OffsetRange(TOPIC, 0, 0, 10): 9}
-    assert kinds(replace(evidence(feed, backfills=(fewer,)), held=held)) == ["records"]
-    placed = {(TOPIC, 0): Placed(rows=19, offsets=19, absent=((3, 4),))}
-    assert kinds(replace(evidence(feed, backfills=(backfill(0, 0, 10),)), placed=placed)) == ["missing"]
+    assert kinds(replace(evidence(feed, backfills=(fewer,)), broker_record_counts=held)) == ["records"]
+    placed = {(TOPIC, 0): RowCoverage(rows=19, offsets=19, absent=((3, 4),))}
+    assert kinds(replace(evidence(feed, backfills=(backfill(0, 0, 10),)), row_coverage=placed)) == ["missing"]
 
 
 def test_the_dead_letters_of_a_backfill_are_counted_and_may_be_pending() -> None:

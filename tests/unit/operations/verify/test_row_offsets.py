@@ -10,8 +10,7 @@ from pyiceberg.catalog import Catalog
 
 from lakefeed.errors import ConfigError
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.verify.evidence import Letter, Placed
-from lakefeed.operations.verify.row_offsets import IcebergRows, placed
+from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, scan_row_offsets
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,13 +44,13 @@ def test_rows_are_counted_by_where_they_come_from(catalog: Catalog) -> None:
     ]
     spans = [OffsetRange("a", 0, 10, 20), OffsetRange("b", 0, 0, 2)]
     begins = {("a", 0): 10, ("b", 0): 0}
-    found = placed(
+    found = scan_row_offsets(
         IcebergRows(table(catalog, rows)), spans, topics=["a", "b"], begins=begins, letters=[Letter("a", 0, 17)]
     )
     assert found == {
-        ("a", 0): Placed(rows=9, offsets=7, before=1, outside=1, repeated=((15, 3),), absent=((13, 15),)),
-        ("a", 7): Placed(outside=1),
-        ("b", 0): Placed(rows=1, offsets=1, absent=((1, 2),)),
+        ("a", 0): RowCoverage(rows=9, offsets=7, before=1, outside=1, repeated=((15, 3),), absent=((13, 15),)),
+        ("a", 7): RowCoverage(outside=1),
+        ("b", 0): RowCoverage(rows=1, offsets=1, absent=((1, 2),)),
     }
 
 
@@ -60,14 +59,16 @@ def test_what_lies_between_two_spans_is_neither_covered_nor_absent(catalog: Cata
     spans = [OffsetRange("a", 0, 2, 4), OffsetRange("a", 0, 5, 8), OffsetRange("a", 0, 10, 14)]
     rows = [(number, "a", 0, number) for number in [*here, 0, 4, 9]]
     letters = [Letter("a", 0, 9), Letter("a", 0, 13), Letter("a", 0, 30)]
-    found = placed(IcebergRows(table(catalog, rows)), spans, topics=["a"], begins={("a", 0): 5}, letters=letters)
+    found = scan_row_offsets(
+        IcebergRows(table(catalog, rows)), spans, topics=["a"], begins={("a", 0): 5}, letters=letters
+    )
     # The feed's oldest commit that is left begins at 5: what is before it and not backfilled may be of older ones.
-    assert found == {("a", 0): Placed(rows=6, offsets=6, before=2, outside=1, absent=((7, 8), (11, 12)))}
+    assert found == {("a", 0): RowCoverage(rows=6, offsets=6, before=2, outside=1, absent=((7, 8), (11, 12)))}
 
 
 def test_only_the_first_examples_are_listed(catalog: Catalog) -> None:
     rows = [(number, "a", 0, number) for number in range(0, 100, 2)] * 2
-    found = placed(
+    found = scan_row_offsets(
         IcebergRows(table(catalog, rows)), [OffsetRange("a", 0, 0, 100)], topics=["a"], begins={}, letters=()
     )["a", 0]
     assert (found.rows, found.offsets) == (100, 50)
@@ -78,4 +79,4 @@ def test_only_the_first_examples_are_listed(catalog: Catalog) -> None:
 def test_columns_that_are_not_kept_are_named(catalog: Catalog) -> None:
     without = table(catalog, [(1, "a")], columns=2)
     with pytest.raises(ConfigError, match="kafka_partition and kafka_offset"):
-        placed(IcebergRows(without), [OffsetRange("a", 0, 0, 1)], topics=["a"], begins={}, letters=())
+        scan_row_offsets(IcebergRows(without), [OffsetRange("a", 0, 0, 1)], topics=["a"], begins={}, letters=())

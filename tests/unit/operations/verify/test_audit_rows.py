@@ -15,7 +15,8 @@ from lakefeed.ledger.snapshot_summary import Commit, Upserts
 from lakefeed.ledger.snapshots import OtherCommit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.audit import findings
-from lakefeed.operations.verify.evidence import Evidence, Keyed, Letters, Placed
+from lakefeed.operations.verify.evidence import Evidence, Keyed, Letters
+from lakefeed.operations.verify.row_offsets import RowCoverage
 
 RAW = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
 
@@ -89,8 +90,8 @@ def test_rows_are_as_many_as_the_commits_say_unless_somebody_else_was_there() ->
     found = evidence(GOOD, rows=99)
     assert kinds(found) == ["row-count"]
     others = (OtherCommit(5, "append", 1, 0),)
-    assert kinds(replace(found, others=others)) == []
-    assert "row-count" in kinds(replace(found, others=others), faults=False)
+    assert kinds(replace(found, foreign_commits=others)) == []
+    assert "row-count" in kinds(replace(found, foreign_commits=others), faults=False)
 
 
 def test_a_key_with_two_rows_is_found() -> None:
@@ -113,5 +114,5 @@ def test_a_history_without_a_batch_or_with_a_part_of_it_is_found() -> None:
         assert kinds(replace(found, keyed=keyed)) == ["history"]
     begun = replace(found.keyed, history=Letters(commits[1:]))
     assert kinds(replace(found, keyed=begun), faults=False) == ["history-begins"]
-    twice = replace(found.keyed, history_placed={("t", 0): Placed(rows=15, offsets=14, repeated=((3, 2),))})
+    twice = replace(found.keyed, history_coverage={("t", 0): RowCoverage(rows=15, offsets=14, repeated=((3, 2),))})
     assert kinds(replace(found, keyed=twice)) == ["history-duplicates"]
