@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, LakefeedError, ResourceMissing
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import Backfilled
 from lakefeed.operations.missing import BackfillRequest
@@ -126,7 +126,7 @@ def test_beside_a_running_feed_each_record_lands_once(lake: SparkSession, feed: 
         assert pipeline.backfill(spark=lake).commits == 0
     assert ids(feed) == list(range(sent))
     proven(pipeline)
-    commits = [each.batch_id for each in Ledger(lake, feed.table, feed.name).commits()]
+    commits = [each.batch_id for each in IcebergLedger(lake, feed.table, feed.name).commits()]
     assert commits == sorted(commits, reverse=True)
     feed.send(feed.avro(trips(sent, sent + 5)))
     assert pipeline.run(spark=lake, once=True).rows == 5

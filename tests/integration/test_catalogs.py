@@ -20,7 +20,7 @@ from lakefeed.clients.spark.errors import translated
 from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.local import Endpoints
 from lakefeed.maintenance.lease import Lease
 from lakefeed.operations.verify.verify import verify_feed
@@ -170,7 +170,7 @@ def test_of_two_upkeep_jobs_in_two_processes_one_leaves_or_waits(lake: SparkSess
     path = feed.folder / f"{feed.name}.yaml"
     path.write_text(json.dumps({**json.loads(path.read_text()), "upkeep": {"compact": {"min_files": 3}}}))
     environment = {**feed.environment, **case.environment}
-    with Lease(lake, Ledger(lake, feed.table, feed.name).loaded(), name=feed.table):
+    with Lease(lake, IcebergLedger(lake, feed.table, feed.name).loaded(), name=feed.table):
         left = lakefeed("tables", "maintain", path, environment=environment)
         assert left.returncode == 1, left.stderr
         assert "another upkeep job is at work" in left.stderr

@@ -13,7 +13,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
 from lakefeed.feed.progress.requests import s3_requests
 from lakefeed.ledger.fence import take_fence
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
@@ -65,7 +65,7 @@ def test_a_broken_record_becomes_a_dead_letter_and_the_others_rows(lake: SparkSe
     assert "empty" in reasons[b""]
     assert "magic byte" in reasons[broken[1]]
     assert "left over" in reasons[broken[4]]
-    [commit] = Ledger(lake, feed.table, feed.name).commits()
+    [commit] = IcebergLedger(lake, feed.table, feed.name).commits()
     assert sum(each.records for each in commit.counts.values()) == 305
     assert sum(each.dead_letters for each in commit.counts.values()) == 5
     assert commit.fence is not None
@@ -256,7 +256,7 @@ def test_a_replay_that_was_cut_off_is_ended_by_the_next_one(lake: SparkSession, 
         feed.pipeline(**blocks).replay(choice, spark=lake, step=cut)
     if cut_after == "landed, long ago":
         # Upkeep has taken its snapshot away meanwhile.
-        Ledger(lake, feed.table, feed.name).land_empty({})
+        IcebergLedger(lake, feed.table, feed.name).land_empty({})
         expire = f"CALL lake.system.expire_snapshots(table => '{feed.table.removeprefix('lake.')}', retain_last => 1"
         lake.sql(f"{expire}, older_than => TIMESTAMP '2999-01-01 00:00:00')").collect()
         assert len(open_table(feed.table, connections=feed.connections).snapshots()) == 1

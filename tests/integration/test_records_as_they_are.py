@@ -25,7 +25,7 @@ from pydantic import SecretStr
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.s3_signature import Keys
 from lakefeed.errors import ErrorBudgetExceeded
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.local.home import Home
 from lakefeed.local.part import NotReady, Surroundings
 from lakefeed.local.ports import choose_free
@@ -228,7 +228,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
 
     # rows + dead letters + skipped = records, for each partition: by the ledger, and by what the tables hold.
     per_partition: Counter[tuple[int, str]] = Counter()
-    for commit in Ledger(lake, feed.table, feed.name).commits():
+    for commit in IcebergLedger(lake, feed.table, feed.name).commits():
         for (_, partition), counts in commit.counts.items():
             per_partition[partition, "records"] += counts.records
             per_partition[partition, "dead"] += counts.dead_letters

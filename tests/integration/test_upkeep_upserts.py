@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.maintenance.reading import health
 from lakefeed.pipeline import Pipeline
@@ -104,7 +104,7 @@ def test_compaction_and_expiry_between_a_kill_and_the_restart_of_a_feed_that_mer
         assert report.did.files_after < report.did.files_before
         # Another writer's commits are added on top until the feed's snapshots would be gone.
         for _ in range(12):
-            Ledger(lake, table, "another").land_empty({})
+            IcebergLedger(lake, table, "another").land_empty({})
         assert look_after(feed, lake, table).did.snapshots
     model.send(100, topic=feed.topic, servers=feed.stack.bootstrap_servers)
     Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)

@@ -12,6 +12,7 @@ import pytest
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.fence import take_fence
+from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import CONTINUITY, ROWS, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.replay import REPLAYS, ReplayProperties
@@ -176,7 +177,7 @@ def test_of_two_that_race_for_a_range_exactly_one_wins(
 
 def test_a_batch_is_left_out_only_if_the_table_ends_with_its_ranges(table: Table) -> None:
     def is_there(batch_id: int, start: int, end: int) -> bool:
-        return table.ledger().is_in_table(Commit(FEED, batch_id, span(start, end)))
+        return table.ledger().check(Commit(FEED, batch_id, span(start, end))) is CommitCheck.ALREADY_COMMITTED
 
     assert not is_there(0, 0, 3)
     with pytest.raises(CheckpointMismatch, match="the table holds no commit of it"):
@@ -260,7 +261,7 @@ def test_after_a_rollback_the_feed_resumes_where_the_table_is(table: Table) -> N
     assert table.ids() == [0, 1]
     refused(lambda: table.land(4, 6), "begins at 4, the table ends at 2")
     with pytest.raises(CheckpointMismatch):
-        table.ledger().is_in_table(Commit(FEED, 2, span(4, 6)))
+        table.ledger().check(Commit(FEED, 2, span(4, 6)))
     table.land(2, 5)
     assert table.ids() == [0, 1, 2, 3, 4]
 

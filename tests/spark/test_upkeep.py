@@ -14,7 +14,7 @@ import pytest
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Step, Upkeep
 from lakefeed.errors import TableBusy
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit
 from lakefeed.maintenance.lease import Lease
 from lakefeed.maintenance.maintain import Maintenance
@@ -177,7 +177,7 @@ def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: 
     table.others(13)
     expire_all(monkeypatch)
     table.maintain(table.settings("expire", expire={"keep": 10}))
-    last = next(Ledger(table.spark, table.name, "quiet").commits())
+    last = next(IcebergLedger(table.spark, table.name, "quiet").commits())
     assert last.ranges.ranges[0].end == first
     assert len(health(table.name, connections=table.connections).ancestors) == 14
     assert table.whole()
@@ -258,7 +258,7 @@ def test_a_writer_that_asked_for_quiet_has_it_until_its_next_commit(
     monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
     for _ in range(3):
         table.land()
-    Ledger(table.spark, table.name, FEED).ask_for_quiet()
+    IcebergLedger(table.spark, table.name, FEED).ask_for_quiet()
     report = table.maintain(table.settings("compact"))
     assert report.did.conflicts == ["at_day=2018-02-01"]
     # A rewrite that had begun before.

@@ -138,7 +138,7 @@ def test_the_same_batch_twice_leaves_the_table_as_it_is_and_the_ledger_knows_it(
     assert upserts.table.has(upserts.batch(0, 3))
     # A rewind without deleting: all is read again.
     move = Move("rewind", {("topic", 0): (3, 0)})
-    upserts.table.ledger.land_move(
+    upserts.table.ledger.record_move(
         Commit("shop", 3, move.reaches(upserts.batch(3, 3).ranges), upserts.fence, move=move), commit_id="rewound"
     )
     assert upserts.land(0, 3, changes) == 0
@@ -214,7 +214,7 @@ def test_a_topic_that_was_recreated_is_older_only_by_a_word(plain: Upserts) -> N
     plain.land(0, 9, [(1, "a", "x", 0, 8)])
     move = Move("accepted-loss", {("topic", 0): (9, 0)}, {"topic": "one"})
     begun = OffsetRanges((OffsetRange("topic", 0, 0, 0),), {"topic": "two"})
-    plain.table.ledger.land_move(Commit("shop", 0, begun, plain.fence, move=move), commit_id="again")
+    plain.table.ledger.record_move(Commit("shop", 0, begun, plain.fence, move=move), commit_id="again")
     with pytest.raises(CheckpointMismatch, match="topic topic was recreated"):
         plain.land(0, 2, [(1, "a", "y", 0, 1)], topic_id="two")
     plain.spark.sql(f"UPDATE {plain.name} SET kafka_offset = NULL")
@@ -368,7 +368,7 @@ def test_a_rewound_feed_rewinds_its_history(checked: SparkSession) -> None:
     upserts.land(0, 4, [(1, "a", str(offset), 0, offset) for offset in range(4)])
     move = Move("rewind", {("topic", 0): (4, 1)})
     reached = move.reaches(upserts.batch(4, 4).ranges)
-    upserts.table.ledger.land_move(Commit("shop", 4, reached, upserts.fence, move=move), commit_id="rewound")
+    upserts.table.ledger.record_move(Commit("shop", 4, reached, upserts.fence, move=move), commit_id="rewound")
     upserts.land(1, 6, [(1, "a", str(offset), 0, offset) for offset in range(1, 6)])
     assert upserts.rows("kafka_offset", upserts.history) == [(offset,) for offset in range(6)]
     assert upserts.rows("id, kafka_offset") == [(1, 5)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -59,7 +59,7 @@ class Table:
 
     def land_move(self, commit: Commit, *, delete_from: int | None = None) -> None:
         where = None if delete_from is None else f"id >= {delete_from}"
-        self.ledger().land_move(commit, commit_id=uuid.uuid4().hex, delete_where=where)
+        self.ledger().record_move(commit, commit_id=uuid.uuid4().hex, delete_where=where)
 
     def covered(self) -> tuple[tuple[int, int], ...] | None:
         position = self.ledger().position()
@@ -97,8 +97,8 @@ class Table:
         time.sleep(0.01)
         self.call("expire_snapshots", ", older_than => TIMESTAMP '2999-01-01 00:00:00', retain_last => 1")
 
-    def ledger(self, feed: str = FEED) -> Ledger:
-        return Ledger(self.spark, self.name, feed)
+    def ledger(self, feed: str = FEED) -> IcebergLedger:
+        return IcebergLedger(self.spark, self.name, feed)
 
     def position(self) -> str | None:
         return self.ledger().properties().get(f"lakefeed.position.{FEED}")

@@ -11,22 +11,22 @@ FAULTS = "tests/faults/test_jdbc.py::test_"
 IN_A_DATABASE = (
     python(
         "jdbc: the fence",
-        "sinks/jdbc/ledger",
-        "if standing is None or standing.fence != commit.fence:",
+        "ledger/server_ledger",
+        "if fence != commit.fence:",
         "if False:",
         f"{JDBC}only_the_driver_that_took_the_fence_last_can_commit",
     ),
     python(
         "jdbc: continuity",
-        "sinks/jdbc/ledger",
-        "elif found := faults(last[0].ranges, commit):",
+        "ledger/server_ledger",
+        "elif found := violations(last.commit.ranges, commit):",
         "elif found := []:",
         f"{JDBC}a_batch_lands_only_where_the_last_one_ended",
     ),
     python(
         "jdbc: a gap",
         "ledger/continuity",
-        "elif moves is None and ended is not None and each.start != ended:",
+        "elif moves is None and ended is not None and span.start != ended:",
         "elif False:",
         f"{CONTINUITY}what_does_not_follow",
     ),
@@ -39,8 +39,8 @@ IN_A_DATABASE = (
     ),
     python(
         "jdbc: a commit that has landed while its answer was lost",
-        "sinks/jdbc/ledger",
-        "if last is not None and last[1] == commit_id and last[0].ranges == commit.ranges:",
+        "ledger/server_ledger",
+        "if last is not None and last.commit_id == commit_id and last.commit.ranges == commit.ranges:",
         "if False:",
         f"{JDBC}the_same_commit_tried_again_is_done_already",
     ),

@@ -9,10 +9,10 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.iceberg.java_table import properties_of
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.iceberg import properties_of
 from lakefeed.ledger.snapshot_summary import FENCE, Commit
 
 if TYPE_CHECKING:

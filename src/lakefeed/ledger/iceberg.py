@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.conflicts import run_in_turn
+from lakefeed.clients.iceberg.java_table import load_table, properties_of
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import CheckpointMismatch
+from lakefeed.ledger.continuity import check_commit
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.fence import require_fence, take_fence
+from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import BACKFILL_OF, COMMIT_ID, FEED, RANGES, Backfill, Commit, Upserts
 
 if TYPE_CHECKING:
@@ -29,13 +33,21 @@ QUIET_SECONDS = 600.0
 REFUSED = "lakefeed refuses the commit"
 
 
-class Ledger:
+class IcebergLedger:
     """The commits of one feed in one Iceberg table."""
 
     def __init__(self, spark: SparkSession, table: str, feed: str) -> None:
         self._spark = spark
         self._table = table
         self._feed = feed
+
+    def take_fence(self, suffix: str = "") -> str:
+        """Make this driver the only one whose commits of the feed succeed, until another takes a fence.
+
+        Args:
+            suffix: behind the feed's name, for work that is fenced apart from its batches.
+        """
+        return take_fence(self._spark, self._table, f"{self._feed}{suffix}")
 
     def commits(self) -> Iterator[Commit]:
         """The feed's commits that the table's present state descends from, newest first."""
@@ -101,7 +113,7 @@ class Ledger:
             raise position_unknown(self._feed, where=self._table) from None
         return None if text is None else Position.from_json(str(text))
 
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
         """Commits a move of the feed's position.
 
         Args:
@@ -149,13 +161,19 @@ class Ledger:
             found[key] = value
         return found
 
-    def is_in_table(self, commit: Commit) -> bool:
-        """Whether exactly these ranges are the table's last commit; False if the batch has to be written.
+    def check(self, commit: Commit) -> CommitCheck:
+        """Return whether a batch has to be written.
 
         Raises:
-            CheckpointMismatch: if the batch neither is nor follows the last commit.
+            CheckpointMismatch: it neither is the last commit nor begins where that ended, or another driver has taken
+                the feed over.
         """
-        return is_last(commit, self.position(), table=self._table)
+        try:
+            return check_commit(commit, self.position(), where=self._table)
+        except CheckpointMismatch:
+            # To a driver that was suspended, a table with newer commits looks like a checkpoint that was rolled back.
+            require_fence(self._spark, self._table, commit)
+            raise
 
     def properties(self) -> dict[str, str]:
         """The table's properties."""
@@ -171,7 +189,7 @@ class Ledger:
 
     def loaded(self) -> Any:
         """The table as Iceberg's Java object, as it is now."""
-        return _loaded(self._spark, self._table)
+        return load_table(self._spark, self._table)
 
 
 def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:
@@ -181,52 +199,3 @@ def position_unknown(feed: str, *, where: str) -> CheckpointMismatch:
         where=where,
         hint="restore the table; or say where the feed resumes: lakefeed offsets rewind pipeline.yaml --to timestamp:…",
     )
-
-
-def is_last(commit: Commit, last: Position | None, *, table: str) -> bool:
-    """Whether exactly these ranges are a table's last commit; False if the batch has to be written.
-
-    Args:
-        commit: the batch's.
-        last: where the feed stands in the table.
-        table: as errors name it.
-
-    Raises:
-        CheckpointMismatch: if the batch neither is nor follows the last commit.
-    """
-    if last is None:
-        if commit.batch_id == 0:
-            return False
-        raise CheckpointMismatch(
-            f"the checkpoint of feed '{commit.feed}' is at batch {commit.batch_id}, but the table holds no "
-            "commit of it: continuing would lose what came before",
-            where=table,
-            hint="restore the table, or name another checkpoint location to read the topics again",
-        )
-    if last.ranges == commit.ranges:
-        return True
-    if commit.ranges.follows(last.ranges):
-        return False
-    gaps = "; ".join(
-        f"{found.topic}-{found.partition} begins at {found.start}, the table ends at {expected}"
-        for found, expected in commit.ranges.gap_after(last.ranges)
-    ) or "; ".join(
-        f"{gone.topic}-{gone.partition} is in the table but not in the batch"
-        for gone in commit.ranges.forgotten_after(last.ranges)
-    )
-    raise CheckpointMismatch(
-        f"batch {commit.batch_id} does not continue where feed '{commit.feed}' ended in the table: {gaps}",
-        where=f"{table}, snapshot {last.snapshot_id}",
-        hint="the checkpoint is not this table's, or one of the two was rolled back or lost: restore it, or "
-        "start with a new table and a new checkpoint location",
-    )
-
-
-def properties_of(spark: SparkSession, table: str) -> dict[str, str]:
-    """A table's properties, lakefeed's own among them."""
-    return dict(_loaded(spark, table).properties())
-
-
-def _loaded(spark: SparkSession, table: str) -> Any:
-    gateway: Any = spark._jvm
-    return gateway.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, table)

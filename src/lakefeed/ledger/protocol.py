@@ -1,10 +1,65 @@
-"""Declares what reads of a sink where its feed stands, with Spark or without."""
+"""Declares the ledger of a feed: which offsets a sink holds, who may commit, and whether a batch is committed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from enum import Enum
 from typing import Protocol
 
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.snapshot_summary import Commit
+
+
+class CommitCheck(Enum):
+    """Whether a batch has to be written."""
+
+    NEW = "new"
+    """It begins where the last commit ended: write it."""
+
+    ALREADY_COMMITTED = "already committed"
+    """It is the last commit, from before a restart: skip it."""
+
+
+class LedgerReader(Protocol):
+    """The ledger of one feed as it is read, with Spark or without."""
+
+    def position(self) -> Position | None:
+        """Return where the feed stands; None if the sink has no commit of it.
+
+        Raises:
+            CheckpointMismatch: the sink was rolled back, and the position is unknown.
+        """
+
+    def commits(self) -> Iterator[Commit]:
+        """Return the feed's commits that the sink still knows, newest first."""
+
+
+class Ledger(LedgerReader, Protocol):
+    """The ledger of one feed as the driver of a feed uses it."""
+
+    def take_fence(self) -> str | None:
+        """Make this driver the only one that can commit to the feed; None if the sink has no fences."""
+
+    def check(self, commit: Commit) -> CommitCheck:
+        """Return whether a batch has to be written.
+
+        Raises:
+            CheckpointMismatch: it neither is the last commit nor begins where that ended, or another driver has taken
+                the feed over.
+        """
+
+    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commit a move of the feed's position.
+
+        Args:
+            commit: with its ``move``.
+            commit_id: known to it alone.
+            delete_where: a condition in Spark SQL; the same commit deletes the rows for which it is true.
+
+        Raises:
+            CheckpointMismatch: the move does not begin where the last commit ended.
+            ConfigError: the sink cannot delete rows with a move.
+        """
 
 
 class SinkState(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,26 +112,6 @@ class OffsetRanges:
     def records(self) -> int:
         """How many offsets all ranges span."""
         return sum(each.records for each in self.ranges)
-
-    def gap_after(self, previous: OffsetRanges) -> Iterable[tuple[OffsetRange, int]]:
-        """Where these ranges do not begin at the end of ``previous``: each such range, and where it should begin.
-
-        A partition that ``previous`` does not know is new, and begins wherever it begins.
-        """
-        ends = {(each.topic, each.partition): each.end for each in previous.ranges}
-        for each in self.ranges:
-            expected = ends.get((each.topic, each.partition), each.start)
-            if each.start != expected:
-                yield each, expected
-
-    def forgotten_after(self, previous: OffsetRanges) -> Iterable[OffsetRange]:
-        """Partitions of ``previous`` that these ranges do not have."""
-        here = {(each.topic, each.partition) for each in self.ranges}
-        return (each for each in previous.ranges if (each.topic, each.partition) not in here)
-
-    def follows(self, previous: OffsetRanges) -> bool:
-        """Whether these ranges continue exactly where ``previous`` ended, in every partition."""
-        return not any(self.gap_after(previous)) and not any(self.forgotten_after(previous))
 
     def to_json(self) -> str:
         """``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``, in a fixed order."""

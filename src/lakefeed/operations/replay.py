@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import FENCE, REPLAY, REPLAY_OF
 from lakefeed.records.decode import RECORD
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
@@ -109,7 +109,7 @@ class Replay:
             replay_id, committed.rows or 0, committed.outcomes.counts.skipped, all_letters - landable, finished
         )
 
-    def settle(self, ledger: Ledger) -> int:
+    def settle(self, ledger: IcebergLedger) -> int:
         """Ends a replay that was cut off; returns how many letters it had landed."""
         finished = 0
         for replay_id in self._letters.open_replays():

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark import jvm
-from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.continuity import check_commit
 from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.changes import Entry
@@ -104,11 +106,7 @@ class StatelessSink(BaseSink, ABC):
         Raises:
             ConfigError: always.
         """
-        raise ConfigError(
-            "this feed cannot be moved: its sink knows no offsets",
-            where=self.location(),
-            hint="name another checkpoint location, which reads the topics again",
-        )
+        raise cannot_move(self.location())
 
     def has(self, commit: Commit) -> bool:
         """Never known."""
@@ -170,14 +168,16 @@ def is_newest(commit: Commit, position: Position | None, *, where: str) -> bool:
     Raises:
         CheckpointMismatch: it is neither that one nor the next one.
     """
+    # Without a position any batch is new: the sink may be named beside a running feed.
     if position is None:
         return False
-    if position.ranges == commit.ranges:
-        return True
-    if commit.ranges.follows(position.ranges):
-        return False
-    raise CheckpointMismatch(
-        f"batch {commit.batch_id} does not continue where the sink ended",
+    return check_commit(commit, position, where=where) is CommitCheck.ALREADY_COMMITTED
+
+
+def cannot_move(where: str) -> ConfigError:
+    """Return the error for a sink whose position only its batches change."""
+    return ConfigError(
+        "this feed cannot be moved: its sink knows no offsets",
         where=where,
-        hint="the checkpoint is not this sink's, or one of the two was rolled back: restore it, or start over",
+        hint="name another checkpoint location, which reads the topics again",
     )

@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from lakefeed.clients.iceberg.java_table import properties_of
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.names import Identifier
 from lakefeed.errors import ConfigError
-from lakefeed.ledger.iceberg import properties_of
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema

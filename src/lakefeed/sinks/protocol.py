@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
@@ -110,7 +110,7 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
     def name(self) -> str:
         """catalog.namespace.table"""
 
-    ledger: Ledger
+    ledger: IcebergLedger
     """The table's commits."""
 
     def take_fence(self, suffix: str = "") -> str:

@@ -17,12 +17,13 @@ from lakefeed.config.sinks import EVERY_MODE, PythonSinkConfig
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.continuity import check_commit
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.protocol import SinkState
+from lakefeed.ledger.protocol import CommitCheck, SinkState
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.transform.steps import load
-from lakefeed.sinks.base import StatelessSink, is_newest
+from lakefeed.sinks.base import StatelessSink, cannot_move
 from lakefeed.sinks.definition import SinkDefinition, StoredState
 
 if TYPE_CHECKING:
@@ -77,6 +78,49 @@ class PythonDefinition(SinkDefinition[PythonSinkConfig]):
             yield Problem.of(error, key=f"{self.context.place}.path")
 
 
+class PythonLedger:
+    """The ledger of a user's class that has ``last``: the newest batch alone.
+
+    Args:
+        own: an object of the class.
+        where: the sink, as errors name it.
+    """
+
+    def __init__(self, own: Any, *, where: str) -> None:
+        self._own = own
+        self._where = where
+
+    def position(self) -> Position | None:
+        """Return where the feed stands, as the class says."""
+        return last_position(self._own)
+
+    def commits(self) -> Iterator[Commit]:
+        """Return nothing: the class does not keep its commits."""
+        return iter(())
+
+    def take_fence(self) -> None:
+        """Do nothing: two drivers meet at the checkpoint."""
+
+    def check(self, commit: Commit) -> CommitCheck:
+        """Return whether a batch has to be written.
+
+        Raises:
+            CheckpointMismatch: it neither is the newest batch nor begins where that ended.
+        """
+        # Without a position any batch is new: the sink may be named beside a running feed.
+        if (last := self.position()) is None:
+            return CommitCheck.NEW
+        return check_commit(commit, last, where=self._where)
+
+    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Refuse: only ``write`` changes what ``last`` returns.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise cannot_move(self._where)
+
+
 class PythonSink(StatelessSink):
     """Lands batches through a user's class.
 
@@ -98,6 +142,7 @@ class PythonSink(StatelessSink):
         self._path = sink.path
         self._own = class_of(sink, output_mode=output_mode, folder=folder)
         self.keeps_ledger = keeps_ledger(self._own)
+        self.ledger = PythonLedger(self._own, where=self.location()) if self.keeps_ledger else None
 
     def location(self) -> str:
         """What to call it."""
@@ -113,7 +158,7 @@ class PythonSink(StatelessSink):
         Raises:
             CheckpointMismatch: it does not continue where that ended.
         """
-        return self.keeps_ledger and is_newest(commit, self.position(), where=self.location())
+        return self.ledger is not None and self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
         """Hands the batch to the class."""

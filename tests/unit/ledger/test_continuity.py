@@ -1,15 +1,35 @@
-"""Which commit may follow which, as ledgers in a database ask."""
+"""Which commit may follow which, as every ledger that is read in Python asks."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lakefeed.ledger.continuity import faults
+from lakefeed.errors import CheckpointMismatch
+from lakefeed.ledger.continuity import check_commit, violations
+from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 LAST = OffsetRanges((OffsetRange("a", 0, 0, 10), OffsetRange("a", 1, 0, 7)), {"a": "one"})
+
+
+topics = st.sampled_from(["a", "nyc-avro-topic", "x.y_z"])
+positions = st.dictionaries(topics, st.dictionaries(st.integers(0, 20), st.integers(0, 10**12), min_size=1), min_size=1)
+
+
+def advanced(position: dict[str, dict[int, int]], by: int) -> dict[str, dict[int, int]]:
+    return {
+        topic: {partition: offset + by * (partition % 3) for partition, offset in offsets.items()}
+        for topic, offsets in position.items()
+    }
+
+
+def batch(ranges: OffsetRanges) -> Commit:
+    return Commit("feed", 1, ranges)
 
 
 def commit(*ranges: tuple[str, int, int, int], ids: dict[str, str] | None = None, move: Move | None = None) -> Commit:
@@ -33,7 +53,7 @@ def commit(*ranges: tuple[str, int, int, int], ids: dict[str, str] | None = None
     ],
 )
 def test_what_follows(follows: Commit) -> None:
-    assert faults(LAST, follows) == []
+    assert violations(LAST, follows) == []
 
 
 @pytest.mark.parametrize(
@@ -41,7 +61,7 @@ def test_what_follows(follows: Commit) -> None:
     [
         (commit(("a", 0, 11, 20), ("a", 1, 7, 7)), "a-0 begins at 11, the table ends at 10"),
         (commit(("a", 0, 9, 20), ("a", 1, 7, 7)), "a-0 begins at 9, the table ends at 10"),
-        (commit(("a", 0, 10, 20)), "a-1 is in the table but not in the commit"),
+        (commit(("a", 0, 10, 20)), "a-1 is in the table but not in the batch"),
         (commit(("a", 0, 10, 20), ("a", 1, 7, 7), ids={"a": "two"}), "topic a was recreated (id two, was one)"),
         (
             commit(("a", 0, 30, 30), ("a", 1, 7, 7), move=Move("accepted-loss", {("a", 0): (12, 30)})),
@@ -58,7 +78,7 @@ def test_what_follows(follows: Commit) -> None:
     ],
 )
 def test_what_does_not_follow(does_not: Commit, message: str) -> None:
-    assert message in faults(LAST, does_not)
+    assert message in violations(LAST, does_not)
 
 
 def test_the_same_number_at_another_place_of_the_source_does_not_follow() -> None:
@@ -67,5 +87,57 @@ def test_the_same_number_at_another_place_of_the_source_does_not_follow() -> Non
         Commit("feed", 1, OffsetRanges((OffsetRange("s", 0, 10, 12, (mark, "4970")),), {"s": "one"}))
         for mark in ("4959", "4960")
     )
-    assert faults(last, follows) == []
-    assert faults(last, other) == ["s-0 begins after 4960, the table ends at 4959"]
+    assert violations(last, follows) == []
+    assert violations(last, other) == ["s-0 begins after 4960, the table ends at 4959"]
+
+
+@given(positions, st.integers(0, 10**6), st.integers(0, 10**6))
+def test_consecutive_batches_follow_each_other(start: dict[str, dict[int, int]], first: int, second: int) -> None:
+    middle = advanced(start, first)
+    one = OffsetRanges.between(start, middle)
+    two = OffsetRanges.between(middle, advanced(middle, second))
+    assert violations(one, batch(two)) == []
+
+
+@given(positions, st.integers(1, 10**6))
+def test_a_batch_that_begins_elsewhere_does_not_follow(start: dict[str, dict[int, int]], shift: int) -> None:
+    one = OffsetRanges.between(start, start)
+    topic, offsets = next(iter(start.items()))
+    partition, offset = next(iter(offsets.items()))
+    moved = {**start, topic: {**offsets, partition: offset + shift}}
+    two = OffsetRanges.between(moved, moved)
+    assert violations(one, batch(two)) == [
+        f"{topic}-{partition} begins at {offset + shift}, the table ends at {offset}"
+    ]
+
+
+def test_a_new_partition_may_begin_anywhere() -> None:
+    one = OffsetRanges.between({"a": {0: 0}}, {"a": {0: 5}})
+    two = OffsetRanges.between({"a": {0: 5}}, {"a": {0: 5, 1: 7}})
+    assert violations(one, batch(two)) == []
+    assert two.ranges[1] == OffsetRange("a", 1, 0, 7)
+
+
+def test_a_partition_that_is_gone_breaks_continuity() -> None:
+    one = OffsetRanges.between({}, {"a": {0: 5, 1: 7}})
+    two = OffsetRanges.between({"a": {0: 5}}, {"a": {0: 9}})
+    assert violations(one, batch(two)) == ["a-1 is in the table but not in the batch"]
+
+
+def test_a_batch_is_new_or_committed_or_refused() -> None:
+    next_batch = commit(("a", 0, 10, 20), ("a", 1, 7, 7))
+    last = Position(next_batch.ranges, snapshot_id=3)
+    assert check_commit(next_batch, Position(LAST, snapshot_id=2), where="t") is CommitCheck.NEW
+    assert check_commit(next_batch, last, where="t") is CommitCheck.ALREADY_COMMITTED
+    with pytest.raises(CheckpointMismatch, match="a-0 begins at 11, the table ends at 20") as refused:
+        check_commit(commit(("a", 0, 11, 30), ("a", 1, 7, 7)), last, where="t")
+    assert refused.value.where == "t, snapshot 3"
+    with pytest.raises(CheckpointMismatch, match="topic a was recreated"):
+        check_commit(commit(("a", 0, 20, 30), ("a", 1, 7, 7), ids={"a": "two"}), last, where="t")
+
+
+def test_a_first_batch_needs_an_empty_ledger_and_a_later_one_a_commit() -> None:
+    first = Commit("feed", 0, LAST)
+    assert check_commit(first, None, where="t") is CommitCheck.NEW
+    with pytest.raises(CheckpointMismatch, match="holds no commit of it"):
+        check_commit(Commit("feed", 1, LAST), None, where="t")

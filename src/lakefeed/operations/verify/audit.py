@@ -54,7 +54,10 @@ def _continuity(commits: tuple[Commit, ...]) -> Iterator[Finding]:
             if commit.move.unknown:
                 ends = {}
         if number:
-            for gone in commit.ranges.forgotten_after(commits[number - 1].ranges):
+            present = {(each.topic, each.partition) for each in commit.ranges.ranges}
+            for gone in commits[number - 1].ranges.ranges:
+                if (gone.topic, gone.partition) in present:
+                    continue
                 if gone.topic in left and left[gone.topic] != commit.ranges.topic_ids.get(gone.topic):
                     continue
                 what = f"{gone.topic}-{gone.partition} is missing, the commit before has it up to {gone.end}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.conflicts import run_in_turn
 from lakefeed.clients.iceberg.sql import rows_where
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -60,7 +60,7 @@ class DeadLetterTable:
         self._table = table
         self._feed = feed
         self._records = records
-        self.ledger = Ledger(spark, table, feed)
+        self.ledger = IcebergLedger(spark, table, feed)
 
     def ensure(self) -> None:
         """Creates the table if it is missing."""
@@ -98,7 +98,7 @@ class DeadLetterTable:
     ) -> bool:
         """Writes the dead letters of the last commit, unless the table has them, one commit too; False then."""
         ledger = commit.properties()[FEED]
-        last = Ledger(self._spark, self._table, ledger).position()
+        last = IcebergLedger(self._spark, self._table, ledger).position()
         reached = {} if last is None else {(each.topic, each.partition): each.end for each in last.ranges.ranges}
         marks = spans if ledger == self._feed else commit.ranges.ranges
         # Behind it if a crash came between the two; at it, or moved back to it, if not.
@@ -164,7 +164,7 @@ class DeadLetterTable:
         condition = rows_where(step.deleted, columns=("topic", "partition", "offset"))
         where = f"feed = '{self._feed}' AND ({condition})"
         count = self._spark.table(self._table).filter(where).count()
-        self.ledger.land_move(step.commit, commit_id=uuid.uuid4().hex, delete_where=where if count else None)
+        self.ledger.record_move(step.commit, commit_id=uuid.uuid4().hex, delete_where=where if count else None)
         return count
 
     def _step(self, position: OffsetRanges | None, *, moved: bool) -> StepBack | None:

@@ -22,8 +22,8 @@ from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.keyed import POSITION_COLUMNS, keyed
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.iceberg import is_last
 from lakefeed.ledger.outcomes import checked
+from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.changes import Entry
@@ -137,28 +137,18 @@ class ElasticsearchIndex(BaseSink):
 
     def commits(self) -> Iterator[Commit]:
         """The feed's newest commit; earlier ones are not kept."""
-        standing = self.ledger.standing()
-        if standing is not None and (last := standing.last) is not None:
-            yield last
+        return self.ledger.commits()
 
     def position(self) -> Position | None:
         """Where the feed stands; None if there is no index, or no commit of the feed."""
-        return None if self._layout.described() is None else self.ledger.position()
+        return self.ledger.position()
 
     def logged(self) -> None:
         """Batch ids say nothing here."""
 
     def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commits a move of the feed's position.
-
-        Raises:
-            ConfigError: documents are to be deleted with it.
-        """
-        if delete_where is not None:
-            raise ConfigError("documents are not deleted with a move", where=self._sink.where)
-        while (standing := self.ledger.begin(commit, commit_id=commit_id)) is not None:
-            if self.ledger.write(standing, commit, commit_id=commit_id):
-                return
+        """Commit a move of the feed's position: see ``Ledger.record_move``."""
+        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
 
     def has(self, commit: Commit) -> bool:
         """Whether the index has exactly these ranges already, from before a restart.
@@ -166,7 +156,7 @@ class ElasticsearchIndex(BaseSink):
         Raises:
             CheckpointMismatch: if the batch does not continue where the last commit of this feed ended.
         """
-        return is_last(commit, self.position(), table=self._sink.where)
+        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Computes and judges the rows of one micro-batch, writes their documents, and then the ledger.

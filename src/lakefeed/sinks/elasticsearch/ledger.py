@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
+from lakefeed.clients.spark.errors import ONE_PLACE
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
-from lakefeed.errors import CheckpointMismatch, TableBusy
-from lakefeed.ledger.continuity import faults, recreated_topic
+from lakefeed.errors import CheckpointMismatch, ConfigError, TableBusy
+from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.fence import next_fence
 from lakefeed.ledger.outcomes import counts_by_partition
 from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.protocol import CommitCheck
+from lakefeed.ledger.server_ledger import ServerLedger, StoredCommit
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.server import Server, path_of, refused
 
 FEEDS = "lakefeed_feeds"
@@ -78,16 +81,11 @@ class LedgerDocument:
         return dict(json.loads(self.document.get("topics") or "{}"))
 
     @property
-    def commit_id(self) -> str | None:
-        """Of the newest commit."""
-        return (self.document.get("commit") or {}).get("commit_id")
-
-    @property
-    def last(self) -> Commit | None:
+    def last(self) -> StoredCommit | None:
         """The newest commit; None without any."""
         if (found := self.document.get("commit")) is None:
             return None
-        return Commit(
+        commit = Commit(
             feed=self.document["feed"],
             batch_id=int(found["batch_id"]),
             ranges=OffsetRanges.from_json(found["ranges"]),
@@ -98,9 +96,10 @@ class LedgerDocument:
             committed_at=float(found["committed_at"]),
             move=None if found["moved"] is None else Move.from_json(found["moved"]),
         )
+        return StoredCommit(commit, str(found["commit_id"]))
 
 
-class ElasticsearchLedger:
+class ElasticsearchLedger(ServerLedger):
     """The newest commit of one feed into one index.
 
     Args:
@@ -110,9 +109,10 @@ class ElasticsearchLedger:
     """
 
     def __init__(self, server: Server, sink: ElasticsearchSinkConfig, feed: str) -> None:
+        super().__init__(feed, where=sink.where)
         self._server = server
-        self._where = sink.where
-        self._feed, self._target = feed, sink.index
+        self._layout = IndexLayout(server, sink)
+        self._target = sink.index
         self.path = path_of(FEEDS, "_doc", f"{sink.index}:{feed}")
 
     def ensure(self) -> None:
@@ -120,10 +120,10 @@ class ElasticsearchLedger:
         if self._server.ask("HEAD", path_of(FEEDS)).status == 404:
             made = self._server.ask("PUT", path_of(FEEDS), INDEX)
             if made.status >= 300 and "resource_already_exists" not in made.reason:
-                raise refused(made, where=self._where)
+                raise refused(made, where=self.where)
         if self.standing() is None:
             # As a clock has it: above all versions of documents whose ledger was lost.
-            first = {"feed": self._feed, "target": self._target, "number": int(time.time() * 1000)}
+            first = {"feed": self.feed, "target": self._target, "number": int(time.time() * 1000)}
             self._put(first, "op_type=create")
 
     def standing(self) -> LedgerDocument | None:
@@ -132,7 +132,7 @@ class ElasticsearchLedger:
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise refused(answer, where=self._where)
+            raise refused(answer, where=self.where)
         found = answer.document
         return LedgerDocument(
             found["_source"], f"if_seq_no={found['_seq_no']}&if_primary_term={found['_primary_term']}"
@@ -158,42 +158,43 @@ class ElasticsearchLedger:
         return str(taken["fence"])
 
     def position(self) -> Position | None:
-        """Where the feed stands; None if it has no commit."""
+        """Return where the feed stands; None if there is no index, or no commit of the feed."""
+        if self._layout.described() is None:
+            return None
         standing = self.standing()
         last = standing.last if standing is not None else None
-        if standing is None or last is None:
-            return None
-        return Position(last.ranges, last.snapshot_id or 0, standing.commit_id, is_move=last.move is not None)
+        return None if last is None else last.position
 
-    def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
-        """Looks whether the commit may come now; None if it has come already.
+    def commits(self) -> Iterator[Commit]:
+        """Return the feed's newest commit; earlier ones are not kept."""
+        standing = self.standing()
+        if standing is not None and (last := standing.last) is not None:
+            yield last.commit
+
+    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commit a move of the feed's position.
 
         Raises:
-            CheckpointMismatch: another driver has taken over, or the commit does not continue where the last one ended.
+            CheckpointMismatch: see ``begin``.
+            ConfigError: documents are to be deleted with it.
+        """
+        if delete_where is not None:
+            raise ConfigError("documents are not deleted with a move", where=self.where)
+        while (standing := self.begin(commit, commit_id=commit_id)) is not None:
+            if self.write(standing, commit, commit_id=commit_id):
+                return
+
+    def begin(self, commit: Commit, *, commit_id: str) -> LedgerDocument | None:
+        """Return the document that a commit changes; None if it is committed already.
+
+        Raises:
+            CheckpointMismatch: another driver has taken over, or the commit does not begin where the last one ended.
         """
         standing = self.standing()
         if standing is None:
-            raise CheckpointMismatch(
-                f"the ledger has nothing of feed '{self._feed}' any more: {FEEDS} was removed while it runs",
-                where=self._where,
-                hint="restore it; or start over with another checkpoint location",
-            )
-        last = standing.last
-        if last is not None and standing.commit_id == commit_id and last.ranges == commit.ranges:
-            return None
-        if standing.fence != commit.fence:
-            raise CheckpointMismatch(
-                TAKEN_OVER,
-                where=f"{self._where}: fence {standing.fence}, this driver's {commit.fence}",
-                hint=ONE_PLACE,
-            )
-        if last is not None and (found := faults(last.ranges, commit)):
-            raise CheckpointMismatch(
-                f"the batch does not continue where feed '{self._feed}' ended in the index: {'; '.join(found)}",
-                where=self._where,
-                hint="lakefeed offsets show says where the feed stands",
-            )
-        return standing
+            raise self.removed(FEEDS)
+        admitted = self.admit(commit, commit_id=commit_id, last=standing.last, fence=standing.fence)
+        return standing if admitted is CommitCheck.NEW else None
 
     def require_same_topics(self, standing: LedgerDocument, commit: Commit) -> None:
         """Refuses records whose documents would take the ids of other ones.
@@ -205,7 +206,7 @@ class ElasticsearchLedger:
             raise CheckpointMismatch(
                 f"topic {topic} was recreated: its documents would take the ids, and the place, of those of the topic "
                 "before",
-                where=self._where,
+                where=self.where,
                 hint="land it in a new index, under another checkpoint location",
             )
 
@@ -247,7 +248,7 @@ class ElasticsearchLedger:
             changed: Mapping[str, Any] = change(standing.document)
             if self._put(changed, standing.seen):
                 return changed
-        raise TableBusy("others keep changing the ledger of the feed", where=self._where, hint=ONE_PLACE)
+        raise TableBusy("others keep changing the ledger of the feed", where=self.where, hint=ONE_PLACE)
 
     def _put(self, document: Mapping[str, Any], condition: str) -> bool:
         """Writes the document; False if the condition does not hold."""
@@ -255,5 +256,5 @@ class ElasticsearchLedger:
         if answer.status == 409:
             return False
         if answer.status >= 300:
-            raise refused(answer, where=self._where)
+            raise refused(answer, where=self.where)
         return True

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from lakefeed.clients.iceberg.conflicts import run_in_turn
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
+from lakefeed.ledger.continuity import violations
 from lakefeed.ledger.position_reset import Move, Reason
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
@@ -68,7 +69,7 @@ class HistoryTable(IcebergTable):
         if position is not None:
             if position.ranges == commit.ranges:
                 return
-            if not commit.ranges.follows(position.ranges):
+            if violations(position.ranges, commit):
                 self._go_to(own, position.ranges)
         self.land(changes, own, commit_id=commit_id)
 
@@ -88,7 +89,7 @@ class HistoryTable(IcebergTable):
             ranges=OffsetRanges.between(begin, begin, ids),
             move=Move(reason, positions, left),
         )
-        self.ledger.land_move(move, commit_id=uuid.uuid4().hex, delete_where=_from(positions))
+        self.ledger.record_move(move, commit_id=uuid.uuid4().hex, delete_where=_from(positions))
 
 
 def _from(positions: Mapping[tuple[str, int], tuple[int, int]]) -> str | None:

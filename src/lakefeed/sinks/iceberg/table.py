@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.partitions import PartitionTransform
-from lakefeed.errors import CheckpointMismatch, ConfigError
+from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.fence import require_fence, take_fence
-from lakefeed.ledger.iceberg import Ledger
+from lakefeed.ledger.iceberg import IcebergLedger
+from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.records.schema import ddl
 from lakefeed.records.schema.changes import Entry, history_properties, renames
@@ -56,7 +56,7 @@ class IcebergTable(BaseSink):
         self._spark = spark
         self._sink = sink
         self._feed = feed
-        self.ledger = Ledger(spark, sink.table, feed)
+        self.ledger = IcebergLedger(spark, sink.table, feed)
 
     @property
     def name(self) -> str:
@@ -146,7 +146,7 @@ class IcebergTable(BaseSink):
         Args:
             suffix: behind the feed's name, for what is fenced apart from its batches.
         """
-        return take_fence(self._spark, self._sink.table, f"{self._feed}{suffix}")
+        return self.ledger.take_fence(suffix)
 
     def location(self) -> str:
         """Where the table's files are, as its metadata says."""
@@ -168,8 +168,8 @@ class IcebergTable(BaseSink):
         """Batch ids say nothing here."""
 
     def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commits a move of the feed's position: see ``Ledger.land_move``."""
-        self.ledger.land_move(commit, commit_id=commit_id, delete_where=delete_where)
+        """Commits a move of the feed's position: see ``Ledger.record_move``."""
+        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
 
     def has(self, commit: Commit) -> bool:
         """Whether the table has exactly these ranges already, from before a restart.
@@ -178,12 +178,7 @@ class IcebergTable(BaseSink):
             CheckpointMismatch: if the batch does not continue where the table's last commit of this feed ended, or
                 another driver has taken over.
         """
-        try:
-            return self.ledger.is_in_table(commit)
-        except CheckpointMismatch:
-            # To a driver that has slept, a table that has gone on looks like a checkpoint that was rolled back.
-            require_fence(self._spark, self._sink.table, commit)
-            raise
+        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Appends the rows of one micro-batch in one commit, and returns how many they were.

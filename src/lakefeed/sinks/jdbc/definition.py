@@ -62,7 +62,7 @@ class JdbcDefinition(SinkDefinition[JdbcSinkConfig]):
                 raise ResourceMissing("the table does not exist", where=settings.where, hint="lakefeed run creates it")
             # One moment: the newest commit, and the rows that were there with it.
             session.one_moment()
-            commits = tuple(commit for commit, _ in ledger.commits(session))[::-1]
+            commits = tuple(ledger.commits(session))[::-1]
             if settings.mode == "overwrite":
                 # Each batch replaces all rows of the one before.
                 commits = (*(replace(commit, grown=0) for commit in commits[:-1]), *commits[-1:])

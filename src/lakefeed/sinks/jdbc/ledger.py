@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from lakefeed.clients.spark.errors import ONE_PLACE, TAKEN_OVER
 from lakefeed.config.jdbc import JdbcSinkConfig
-from lakefeed.errors import CheckpointMismatch
-from lakefeed.ledger.continuity import faults
+from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.fence import next_fence
 from lakefeed.ledger.outcomes import counts_by_partition
 from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.protocol import CommitCheck
+from lakefeed.ledger.server_ledger import ServerLedger, StoredCommit
 from lakefeed.ledger.snapshot_summary import Commit, Upserts
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.sinks.jdbc.columns import columns_of
 from lakefeed.sinks.jdbc.dialect import Dialect
-from lakefeed.sinks.jdbc.session import JdbcDatabase, Session
+from lakefeed.sinks.jdbc.session import JdbcDatabase, Session, StatementRefusal
 
 FEEDS, COMMITS = "lakefeed_feeds", "lakefeed_commits"
 PAGE = 500
@@ -48,7 +49,7 @@ class LedgerRow:
     topics: Mapping[str, str]
 
 
-class JdbcLedger:
+class JdbcLedger(ServerLedger):
     """The commits of one feed into one table of a database.
 
     Args:
@@ -58,9 +59,8 @@ class JdbcLedger:
     """
 
     def __init__(self, database: JdbcDatabase, sink: JdbcSinkConfig, feed: str) -> None:
+        super().__init__(feed, where=sink.where)
         self._database = database
-        self.where = sink.where
-        self.feed = feed
         self.schema, _, self.table = sink.table.rpartition(".")
 
     @property
@@ -137,29 +137,80 @@ class JdbcLedger:
         session.update(f"DELETE FROM {self.name(COMMITS)} WHERE {_OURS}", *self._ours)  # noqa: S608
         self.note(session, reader=None, keyed=None, topics=None)
 
-    def take_fence(self, session: Session) -> str:
-        """Takes the next fence: ``"<number> <who>"``. A driver that had the one before can commit nothing more."""
-        standing = self.standing(session, lock=True)
-        fence = next_fence(standing.fence if standing else None)
-        self.note(session, fence=fence)
-        session.commit()
+    def take_fence(self) -> str:
+        """Take the next fence; a driver that had the one before can commit nothing more."""
+        with self.session() as session:
+            standing = self.standing(session, lock=True)
+            fence = next_fence(standing.fence if standing else None)
+            self.note(session, fence=fence)
+            session.commit()
         return fence
 
-    def position(self, session: Session) -> Position | None:
-        """Where the feed stands; None if its table is not there, or has no commit of it."""
-        if not self.has_table(session) or not self.has_table(session, COMMITS):
-            return None
-        last = next(self.commits(session, most=1), None)
-        if last is None:
-            return None
-        commit, commit_id = last
-        return Position(commit.ranges, commit.snapshot_id or 0, commit_id, is_move=commit.move is not None)
-
-    def commits(self, session: Session, *, most: int = PAGE) -> Iterator[tuple[Commit, str]]:
-        """The feed's commits, newest first, each with its commit id.
+    def position(self, session: Session | None = None) -> Position | None:
+        """Return where the feed stands; None if its table is not there, or has no commit of it.
 
         Args:
-            session: a transaction; pages are read on demand.
+            session: the transaction to read in. Default: one of its own.
+        """
+        if session is None:
+            with self.session() as own:
+                return self.position(own)
+        last = self._last(session) if self.has_table(session) else None
+        return None if last is None else last.position
+
+    def commits(self, session: Session | None = None) -> Iterator[Commit]:
+        """Return the feed's commits, newest first.
+
+        Args:
+            session: the transaction to read in. Default: one of its own.
+        """
+        if session is None:
+            with self.session() as own:
+                yield from self.commits(own)
+        else:
+            for stored in self._stored(session):
+                yield stored.commit
+
+    def record_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commit a move of the feed's position.
+
+        Raises:
+            CheckpointMismatch: see ``begin``.
+            ConfigError: rows are to be deleted with it.
+        """
+        if delete_where is not None:
+            raise ConfigError("rows of a database are not deleted with a move", where=self.where)
+        with self.session() as session:
+            if self.begin(session, commit, commit_id=commit_id):
+                self.write(session, commit, commit_id=commit_id)
+            session.commit()
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Open a transaction whose errors are those that a user should read."""
+        try:
+            with self._database.session() as session:
+                yield session
+        except Exception as error:
+            if (refusal := StatementRefusal.of(error)) is None:
+                raise
+            raise refusal.error(self.where) from None
+
+    def last_rows(self, session: Session) -> int:
+        """Return how many rows the newest commit has added or, with upsert, changed."""
+        last = self._last(session)
+        assert last is not None  # begin() has found it.
+        commit = last.commit
+        return commit.rows if commit.upserts is None else commit.upserts.landed + commit.upserts.deleted
+
+    def _last(self, session: Session) -> StoredCommit | None:
+        return next(self._stored(session, most=1), None)
+
+    def _stored(self, session: Session, *, most: int = PAGE) -> Iterator[StoredCommit]:
+        """The feed's commits, newest first.
+
+        Args:
+            session: a transaction; a page is read when the one before is used up.
             most: commits that are read at once.
         """
         if not self.has_table(session, COMMITS):
@@ -175,7 +226,7 @@ class JdbcLedger:
             )
             for row in page:
                 below = int(row[0])
-                yield self._commit(row), str(row[1])
+                yield StoredCommit(self._commit(row), str(row[1]))
             if len(page) < most:
                 return
 
@@ -202,35 +253,16 @@ class JdbcLedger:
         return int(rows)
 
     def begin(self, session: Session, commit: Commit, *, commit_id: str) -> bool:
-        """Locks the feed, and looks whether the commit may come now; False if it has come already.
+        """Locks the feed, and looks whether the commit may come now; False if it is committed already.
 
         Raises:
             CheckpointMismatch: another driver has taken over, or the commit does not continue where the last one ended.
         """
         standing = self.standing(session, lock=True)
-        last = next(self.commits(session, most=1), None) if self.has_table(session) else None
-        if last is not None and last[1] == commit_id and last[0].ranges == commit.ranges:
-            return False
-        if standing is None or standing.fence != commit.fence:
-            raise CheckpointMismatch(
-                TAKEN_OVER,
-                where=f"{self.where}: fence {standing.fence if standing else None}, this driver's {commit.fence}",
-                hint=ONE_PLACE,
-            )
-        # A batch that is not the first: of a sink that was named beside a feed which runs for long. The start looks at
-        # the others (``is_last``).
-        if last is None:
-            if commit.move is not None:
-                raise CheckpointMismatch(
-                    f"the database has no commit of feed '{self.feed}' that this one could follow", where=self.where
-                )
-        elif found := faults(last[0].ranges, commit):
-            raise CheckpointMismatch(
-                f"the batch does not continue where feed '{self.feed}' ended in the table: {'; '.join(found)}",
-                where=self.where,
-                hint="lakefeed verify shows what the table holds",
-            )
-        return True
+        if standing is None:
+            raise self.removed(FEEDS)
+        last = self._last(session) if self.has_table(session) else None
+        return self.admit(commit, commit_id=commit_id, last=last, fence=standing.fence) is CommitCheck.NEW
 
     def write(self, session: Session, commit: Commit, *, commit_id: str, counts: str = "{}") -> None:
         """Adds a commit; its rows are those of the same transaction.
@@ -241,14 +273,14 @@ class JdbcLedger:
             commit_id: known to it alone.
             counts: what became of the records, as JSON.
         """
-        last = next(self.commits(session, most=1), None)
+        last = self._last(session)
         upserts = commit.upserts
         session.update(
             f"INSERT INTO {self.name(COMMITS)} (feed, target, number, commit_id, batch_id, fence, ranges, "  # noqa: S608
             "counts, landed, upserted, moved, committed_at) "
             f"VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, {self.dialect.now})",
             *self._ours,
-            1 if last is None else (last[0].snapshot_id or 0) + 1,
+            1 if last is None else (last.commit.snapshot_id or 0) + 1,
             commit_id,
             commit.batch_id,
             commit.fence,

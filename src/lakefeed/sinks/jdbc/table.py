@@ -21,8 +21,8 @@ from lakefeed.config.keyed import DELETED, in_rows, keyed
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, Unreachable
 from lakefeed.ledger.continuity import recreated_topic
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.iceberg import is_last
 from lakefeed.ledger.outcomes import checked
+from lakefeed.ledger.protocol import CommitCheck
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties, Upserts
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
@@ -86,7 +86,7 @@ class JdbcTable(BaseSink):
 
     def stored_schema(self) -> StoredSchema | None:
         """The reader's schema that the feed had when it last changed the table."""
-        with self._session() as session:
+        with self.ledger.session() as session:
             standing = self.ledger.standing(session) if self.ledger.has_table(session) else None
         return None if standing is None or standing.reader is None else StoredSchema.of_json(standing.reader)
 
@@ -99,7 +99,7 @@ class JdbcTable(BaseSink):
             CheckpointMismatch: the table was dropped while the feed runs.
         """
         kept = self._kept(rows)
-        with self._session() as session:
+        with self.ledger.session() as session:
             self.ledger.ensure(session)
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
             if not self.ledger.has_table(session):
@@ -121,7 +121,7 @@ class JdbcTable(BaseSink):
     ) -> tuple[TableChange, ...]:
         """What ``apply_schema`` would do, which raises what that would raise."""
         kept = self._kept(rows)
-        with self._session() as session:
+        with self.ledger.session() as session:
             layout = JdbcLayout(self.ledger, self._sink, session, evolves=self._evolves)
             is_new = not self.ledger.has_table(session)
             statements = (*self.ledger.creation(session), *self._statements(session, layout, kept))
@@ -152,8 +152,8 @@ class JdbcTable(BaseSink):
 
     def take_fence(self) -> str:
         """Makes this driver the only one that can commit to the feed, and removes what others have left half-done."""
-        with self._session() as session:
-            fence = self.ledger.take_fence(session)
+        fence = self.ledger.take_fence()
+        with self.ledger.session() as session:
             left_behind = self._left_behind(session)
         for name in left_behind:
             self._drop(self.ledger.name(name))
@@ -161,30 +161,18 @@ class JdbcTable(BaseSink):
 
     def commits(self) -> Iterator[Commit]:
         """The feed's commits, newest first."""
-        with self._session() as session:
-            for commit, _ in self.ledger.commits(session):
-                yield commit
+        return self.ledger.commits()
 
     def position(self) -> Position | None:
         """Where the feed stands; None if there is no table, or it has no commit of the feed."""
-        with self._session() as session:
-            return self.ledger.position(session)
+        return self.ledger.position()
 
     def logged(self) -> None:
         """Batch ids say nothing here."""
 
     def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commits a move of the feed's position.
-
-        Raises:
-            ConfigError: rows are to be deleted with it.
-        """
-        if delete_where is not None:
-            raise ConfigError("rows of a database are not deleted with a move", where=self._sink.where)
-        with self._session() as session:
-            if self.ledger.begin(session, commit, commit_id=commit_id):
-                self.ledger.write(session, commit, commit_id=commit_id)
-            session.commit()
+        """Commit a move of the feed's position: see ``Ledger.record_move``."""
+        self.ledger.record_move(commit, commit_id=commit_id, delete_where=delete_where)
 
     def has(self, commit: Commit) -> bool:
         """Whether the table has exactly these ranges already, from before a restart.
@@ -192,7 +180,7 @@ class JdbcTable(BaseSink):
         Raises:
             CheckpointMismatch: if the batch does not continue where the table's last commit of this feed ended.
         """
-        return is_last(commit, self.position(), table=self._sink.where)
+        return self.ledger.check(commit) is CommitCheck.ALREADY_COMMITTED
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Lands the rows of one micro-batch in one transaction; again, if the database was away for a while.
@@ -240,7 +228,7 @@ class JdbcTable(BaseSink):
         target = self.ledger.name(self.ledger.table)
         staged = [dialect.name(column) for column in self._columns]
         deletes = self._is_only_staged(DELETED)
-        with self._session() as session:
+        with self.ledger.session() as session:
             session.update(dialect.staging(stage, target, staged, deletes=deletes))
             session.commit()
         try:
@@ -249,9 +237,9 @@ class JdbcTable(BaseSink):
             with _exact_times(rows.sparkSession):
                 attempts = self._database.stage(self._as_staged(rows, deletes=deletes), insert)
             counts = "" if commit_id is None else checked(self._spark, commit_id)
-            with self._session() as session:
+            with self.ledger.session() as session:
                 if commit_id is not None and not self.ledger.begin(session, commit, commit_id=commit_id):
-                    return self._landed(session)
+                    return self.ledger.last_rows(session)
                 merge = JdbcMerge(
                     dialect=dialect,
                     target=target,
@@ -307,10 +295,6 @@ class JdbcTable(BaseSink):
                 raise
             raise refusal.error(self._sink.where) from None
 
-    def _landed(self, session: Session) -> int:
-        last, _ = next(self.ledger.commits(session, most=1))
-        return last.rows if last.upserts is None else last.upserts.landed + last.upserts.deleted
-
     def _note_topics(self, session: Session, commit: Commit) -> None:
         """Refuses offsets of another topic than the rows have, which say nothing of what is newer."""
         standing = self.ledger.standing(session)
@@ -365,21 +349,10 @@ class JdbcTable(BaseSink):
 
     def _drop(self, stage: str) -> None:
         """What cannot be removed now, since tasks still write into it, is removed at the next start."""
-        with suppress(LakefeedError), self._session() as session:
+        with suppress(LakefeedError), self.ledger.session() as session:
             session.update(self._database.dialect.hurry)
             session.update(f"DROP TABLE IF EXISTS {stage}")
             session.commit()
-
-    @contextmanager
-    def _session(self) -> Iterator[Session]:
-        """A transaction, whose errors are translated for the user."""
-        try:
-            with self._database.session() as session:
-                yield session
-        except Exception as error:
-            if (refusal := StatementRefusal.of(error)) is None:
-                raise
-            raise refusal.error(self._sink.where) from None
 
 
 @contextmanager
