@@ -31,13 +31,12 @@ from lakefeed.feed.streaming import run_multi_table, run_stream
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import Backfilled, BackfillJob, Portion
 from lakefeed.operations.missing import BackfillRequest
-from lakefeed.operations.plan.make import planned
+from lakefeed.operations.plan.make import plan_run
 from lakefeed.operations.plan.plan import Plans
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.read import BatchRead, batch_read_of
 from lakefeed.operations.replay import Replay, Replayed
-from lakefeed.operations.rewind.execute import RewindPlan, carry_out
-from lakefeed.operations.rewind.execute import plan as rewind_plan
+from lakefeed.operations.rewind.execute import RewindPlan, execute_rewind, plan_rewind
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
@@ -372,7 +371,7 @@ class Pipeline:
             ConfigError: there is no such topic.
         """
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
-        return planned(
+        return plan_run(
             self.config.name,
             # Built again: the registry is asked once for each.
             [each.feed.with_checkpoint(each.config.checkpoint) for each in parts],
@@ -389,8 +388,8 @@ class Pipeline:
         delete_rows: bool | None = None,
         accept_loss: bool = False,
     ) -> RewindPlan:
-        """Plans a move of the feed, without Spark; changes nothing. See ``lakefeed.operations.rewind.execute.plan``."""
-        return rewind_plan(
+        """Plan a move of the feed, without Spark; see ``lakefeed.operations.rewind.execute.plan_rewind``."""
+        return plan_rewind(
             self.config,
             connections=self.connections,
             to=to,
@@ -417,7 +416,7 @@ class Pipeline:
         spark = spark or self.session()
         with translating():
             sink = self.feed.ledger_table(spark)
-            return carry_out(
+            return execute_rewind(
                 self.config,
                 agreed,
                 sink=sink,

@@ -1,4 +1,4 @@
-"""Which offsets the first batch of a run takes, and how many batches what is there now takes. Nothing is asked here."""
+"""Predict the offsets of a run's first batch, and how many batches land what the topics hold now."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOST_BATCHES = 1_000
 """So many are gone through one by one; those beyond are counted as full ones."""
 
 Spread = Callable[[tuple[OffsetRange, ...]], tuple[OffsetRange, ...]]
-"""From what is there to what the next batch takes of it."""
+"""From the ranges that are left to the part of them that the next batch takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Begin:
-    """Where a run begins.
+    """The place where a run begins.
 
     Attributes:
         batch_id: of its first batch.
@@ -64,16 +64,7 @@ def begin_of_query(
     topics: Mapping[str, TopicDescription],
     from_latest: bool,
 ) -> Begin:
-    """Where a streaming query begins that has decided on this start.
-
-    Args:
-        start: what was decided.
-        checkpoint: how far the checkpoint has come.
-        position: where the feed stands in the table.
-        logged: the newest batch in the log of a sink without a ledger.
-        topics: as they are now.
-        from_latest: whether a new feed begins at the topics' ends.
-    """
+    """Return where a streaming query begins; ``logged`` is the newest batch in the log of a sink without a ledger."""
     if start.positions is not None:
         return Begin(batch_id=0, positions=_positions(start.positions, topics))
     if start.reset_checkpoint or checkpoint.batch_id is None:
@@ -90,32 +81,35 @@ def begin_of_query(
 
 
 def begin_of_topic(position: Position | None, topic: TopicDescription, *, from_latest: bool) -> Begin:
-    """Where one topic of many begins, each with a table of its own: the table alone says it."""
-    stands = ends(position) if position is not None else {}
+    """Return where one of many topics begins: only the position of its table counts."""
+    known = ends(position) if position is not None else {}
     at_end = from_latest and position is None
-    return Begin(batch_id=0, positions=_positions(stands, {topic.name: topic}, from_latest=at_end))
+    return Begin(batch_id=0, positions=_positions(known, {topic.name: topic}, from_latest=at_end))
 
 
 def spread_by_spark(limit: int) -> Spread:
-    """How Spark's Kafka source shares ``maxOffsetsPerTrigger`` out: ``KafkaMicroBatchStream.rateLimit``, 4.1.3."""
+    """Share the limit as Spark's Kafka source shares ``maxOffsetsPerTrigger``.
+
+    Source: ``KafkaMicroBatchStream.rateLimit`` of Spark 4.1.3.
+    """
 
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         whole = float(sum(each.records for each in left))
         if whole < 1:
             return left
         taken = []
-        for each in left:
-            share = limit * (each.records / whole)
+        for span in left:
+            share = limit * (span.records / whole)
             # A small partition is not to starve.
             offsets = math.ceil(share) if share < 1 else math.floor(share)
-            taken.append(replace(each, end=min(each.end, each.start + offsets)))
+            taken.append(replace(span, end=min(span.end, span.start + offsets)))
         return tuple(taken)
 
     return spread
 
 
 def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
-    """How a round shares the limit of one table out: ``lakefeed.feed.multi_table.ranges``."""
+    """Share the limit of one table as ``lakefeed.feed.multi_table.ranges`` does."""
 
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         return next_ranges({each.partition: each.start for each in left}, topic, limit=limit).ranges
@@ -124,14 +118,7 @@ def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
 
 
 def batches(begin: Begin, topics: Mapping[str, TopicDescription], *, limit: int, spread: Spread) -> Batches:
-    """The batches that land what the topics hold now.
-
-    Args:
-        begin: where they begin.
-        topics: as they are now.
-        limit: offsets of one batch.
-        spread: how they are shared out.
-    """
+    """Predict the batches of at most ``limit`` offsets that land what the topics hold now."""
     end = {(name, each.id): each.end_offset for name, found in topics.items() for each in found.partitions}
     left = tuple(OffsetRange(*key, at, max(at, end[key])) for key, at in sorted(begin.positions.items()) if key in end)
     again = () if begin.again is None or begin.again_is_landed else begin.again.ranges

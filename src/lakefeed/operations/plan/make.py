@@ -1,17 +1,21 @@
-"""Makes the plan of a run: where it starts, what it says to the catalog, what it reads and what that costs."""
+"""Make the plan of a run: where it starts, its statements to the catalog, what it reads and what that costs.
+
+The statements are found out as a start does it, by the same functions; nothing is executed, and no record is decoded.
+The rows' columns come of Spark's analysis of decode and transform, over the columns of the Kafka source.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.failures import missing_topic
 from lakefeed.clients.kafka.record_counts import ISOLATION
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.spark.errors import translated
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
@@ -27,286 +31,283 @@ from lakefeed.operations.plan.batches import (
     spread_by_spark,
 )
 from lakefeed.operations.plan.estimates import estimates
-from lakefeed.operations.plan.past import Past, past_of
-from lakefeed.operations.plan.plan import Again, CheckpointPlan, Kind, PartitionPlan, Plans, RunPlan
-from lakefeed.operations.plan.sample import Sample, sampled
-from lakefeed.operations.plan.tables import Prepared, prepared
+from lakefeed.operations.plan.history import Past, Sample, read_past, sample_records
+from lakefeed.operations.plan.plan import Again, CheckpointPlan, PartitionPlan, Plans, RunPlan
 from lakefeed.operations.status import FeedStatus, feed_status
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.dead_letters.store import TopicCreation
+from lakefeed.sinks.export import Target
+from lakefeed.sinks.protocol import SchemaPlanner, TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def planned(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
-    """Plans a run.
-
-    Args:
-        pipeline: its name.
-        feeds: one for each table, newly built.
-        many: whether each topic has a table of its own.
-        spark: gives a session; asked only if something would start.
-
-    Raises:
-        Unreachable: broker, store or catalog do not answer.
-        LakefeedError: the session cannot be had.
-    """
-    session = cache(spark)
-    looks = [_look(feed, spark=session) for feed in feeds]
-    if many:
-        _refuse_shared_tables(looks)
-    starting = [each for each in looks if each.refusal is None]
-    if starting:
-        topics = _described(starting)
-        for each in starting:
-            each.count({name: topics[name] for name in each.survey.topics if name in topics}, many=many)
-    going = [each for each in starting if each.work is not None]
-    samples = _samples(going)
-    return Plans(pipeline=pipeline, tables=tuple(_plan(each, samples, spark=session) for each in looks))
-
-
-class _Heading(TypedDict):
-    feed: str
-    topics: tuple[str, ...]
-    sink: str
-    kind: Kind
-    start: str
+    from pyspark.sql.types import StructType
 
 
 @dataclass
-class _Work:
-    begin: Begin
-    batches: Batches
+class _Table:
+    """One table, and what is found out about it step by step.
 
+    Attributes:
+        status: where the feed stands; None if its checkpoint is another pipeline's.
+        begin: where its batches begin; None if the start is refused, or waits for the topic's first record.
+    """
 
-class _Look:
-    """What is found out about one table, step by step."""
-
-    def __init__(self, feed: Feed, survey: FeedStatus | None, refusal: LakefeedError | None) -> None:
-        self.feed = feed
-        self._survey = survey
-        self.refusal = refusal
-        self.work: _Work | None = None
-
-    @property
-    def survey(self) -> FeedStatus:
-        """Where the feed stands; not to be asked of one whose checkpoint is another's."""
-        assert self._survey is not None
-        return self._survey
-
-    @property
-    def has_survey(self) -> bool:
-        """Whether it is known where the feed stands."""
-        return self._survey is not None
+    feed: Feed
+    status: FeedStatus | None = None
+    refusal: LakefeedError | None = None
+    begin: Begin | None = None
+    batches: Batches = field(default_factory=lambda: Batches(first=(), backlog=(), count=0, reads=0))
 
     @property
     def topic(self) -> str:
-        """Of many, the one that it is of."""
-        assert self.source.topics is not None
-        return self.source.topics[0]
-
-    @property
-    def table(self) -> str:
-        """Of many, the topic's own."""
-        return self.feed.config.sink.ledger_table
+        """The topic, where each has a table of its own."""
+        assert self.feed.config.kafka.topics is not None
+        return self.feed.config.kafka.topics[0]
 
     @property
     def has_landed(self) -> bool:
-        """Of many, whether the table has rows of this topic."""
-        return self.has_survey and has_landed(self.survey.position, self.topic)
-
-    @property
-    def source(self) -> KafkaSource:
-        """Where it reads."""
-        return self.feed.config.kafka
-
-    def count(self, topics: Mapping[str, TopicDescription], *, many: bool) -> None:
-        """Takes up what there is to read; nothing, if a topic of many has never had a record."""
-        survey, limit = self.survey, self.source.max_records_per_batch
-        if many:
-            [topic] = topics.values()
-            if not any(each.end_offset for each in topic.partitions):
-                # Nothing is begun for it: it may be without a schema too.
-                return
-            begin = begin_of_topic(survey.position, topic, from_latest=self.source.start == "latest")
-            spread = spread_by_round(limit, topic)
-        else:
-            assert survey.decided is not None
-            begin = begin_of_query(
-                survey.decided,
-                checkpoint=survey.checkpoint,
-                position=survey.position,
-                logged=survey.logged,
-                topics=topics,
-                from_latest=self.source.start == "latest",
-            )
-            spread = spread_by_spark(limit)
-        self.work = _Work(begin, batches(begin, topics, limit=limit, spread=spread))
+        """Whether the table has rows of its topic."""
+        return self.status is not None and has_landed(self.status.position, self.topic)
 
 
-def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Look:
+def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
+    """Plan a run.
+
+    Args:
+        pipeline: its name.
+        feeds: one for each table, newly built, so that they know the registry's schemas of this moment.
+        many: whether each topic has a table of its own.
+        spark: gives a session; called only if something would start.
+
+    Raises:
+        Unreachable: broker, store or catalog do not answer.
+        LakefeedError: there is no session.
+    """
+    session = cache(spark)
+    tables = [_look(feed, spark=session) for feed in feeds]
+    if many:
+        _refuse_shared_tables(tables)
+    topics = _describe_topics([table for table in tables if table.refusal is None])
+    for table in tables:
+        if table.refusal is None and table.status is not None:
+            here = {name: topics[name] for name in table.status.topics if name in topics}
+            _count_batches(table, table.status, here, many=many)
+    backlog = [span for table in tables for span in table.batches.backlog]
+    samples = sample_records(feeds[0].config.kafka, backlog) if backlog else {}
+    return Plans(pipeline=pipeline, tables=tuple(_plan(table, samples, spark=session) for table in tables))
+
+
+def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
     try:
-        survey = feed_status(feed, spark)
+        status = feed_status(feed, spark)
     except CheckpointMismatch as refusal:
-        return _Look(feed, None, refusal)
-    if survey.refusal is None and (gone := [name for name, found in survey.topics.items() if found is None]):
+        return _Table(feed, refusal=refusal)
+    if status.refusal is None and (gone := [name for name, found in status.topics.items() if found is None]):
         source = feed.config.kafka
         there = Topics(source.bootstrap_servers, options=dict(source.options)).list()
-        return _Look(feed, survey, missing_topic(gone[0], there, where=source.bootstrap_servers))
-    return _Look(feed, survey, survey.refusal)
+        return _Table(feed, status, missing_topic(gone[0], there, where=source.bootstrap_servers))
+    return _Table(feed, status, status.refusal)
 
 
-def _refuse_shared_tables(looks: Sequence[_Look]) -> None:
-    """As the rounds do: of two topics the one has the table whose rows are there, or else the first."""
-    taken: Taken[_Look] = Taken()
-    for each in looks:
-        clash = taken.take(each.topic, each.feed.config, each)
+def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
+    """Refuse a second topic for a table, as the scheduler does: the one whose rows are there has it, or the first."""
+    taken: Taken[_Table] = Taken()
+    for table in tables:
+        clash = taken.take(table.topic, table.feed.config, table)
         if clash is not None:
             other, place = clash
-            first, late = (each, other) if each.has_landed and not other.has_landed else (other, each)
+            first, late = (table, other) if table.has_landed and not other.has_landed else (other, table)
             late.refusal = shares_a_table(first.topic, late.topic, place)
-        elif each.has_survey and each.refusal is None:
+        elif table.status is not None and table.refusal is None:
             try:
-                require_own(each.survey.position, each.topic, each.table)
+                require_own(table.status.position, table.topic, table.feed.config.sink.ledger_table)
             except ConfigError as refusal:
-                each.refusal = refusal
+                table.refusal = refusal
 
 
-def _described(looks: Sequence[_Look]) -> dict[str, TopicDescription]:
-    """The topics as a reader sees them, who may have to stop at an open transaction."""
-    source = looks[0].source
+def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
+    """Describe the topics as a reader sees them, who may have to stop at an open transaction."""
+    if not starting:
+        return {}
+    source = starting[0].feed.config.kafka
     committed = source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]) == "read_committed"
-    names = sorted({name for each in looks for name in each.survey.topics})
+    names = sorted({name for table in starting if table.status is not None for name in table.status.topics})
     return Topics(source.bootstrap_servers, options=dict(source.options)).describe_all(names, committed=committed)
 
 
-def _samples(looks: Sequence[_Look]) -> Mapping[str, Sample]:
-    if not looks:
-        return {}
-    return sampled(looks[0].source, [each for look in looks if look.work for each in look.work.batches.backlog])
-
-
-def _plan(look: _Look, samples: Mapping[str, Sample], *, spark: Callable[[], SparkSession]) -> RunPlan:
-    ready = Prepared(refusal=look.refusal)
-    if look.work is not None:
-        ready = prepared(look.feed, look.survey, spark=spark())
-    if ready.refusal is not None or look.work is None:
-        return _without_work(look, ready)
-    config, survey, work = look.feed.config, look.survey, look.work
-    past = Past()
-    if (table := config.sink.chosen.snapshot_table) is not None:
-        past = past_of(table, config.name, connections=look.feed.connections)
-    again = work.begin.again
-    ends = {(each.topic, each.partition): each.end for each in work.batches.first}
-    starts = {(each.topic, each.partition): each.start for each in work.batches.first}
-    is_new = survey.position is None and survey.checkpoint.batch_id is None
-    planned_again = again is not None and not work.begin.again_is_landed
-    return RunPlan(
-        **_heading(look, kind="fresh" if is_new else "goes on", start=survey.start),
-        refusal=None,
-        checkpoint=_checkpoint(look),
-        tables=tuple(ready.tables),
-        dead_letter_topic=ready.dead_letter_topic,
-        again=None
-        if again is None
-        else Again(batch_id=work.begin.batch_id, ranges=again.ranges, is_landed=not planned_again),
-        batch_id=work.begin.batch_id + (again is not None and not planned_again) if config.checkpoint else None,
-        partitions=tuple(
-            PartitionPlan(
-                topic=each.topic,
-                partition=each.partition,
-                start=starts.get((each.topic, each.partition), each.start),
-                first_end=ends.get((each.topic, each.partition), each.start),
-                end=each.end,
-            )
-            for each in work.batches.backlog
-        ),
-        batches=work.batches.count,
-        estimates=estimates(
-            config,
-            batches=work.batches,
-            past=past,
-            sample=_added(samples, survey.topics),
-            is_laid_out_anew=any(each.is_laid_out_anew for each in ready.tables),
-            has_state=look.feed.plan(spark()).stateful,
-        ),
-        notes=(*ready.notes, *_notes(look, past)),
-    )
-
-
-def _without_work(look: _Look, ready: Prepared) -> RunPlan:
-    """A start that is refused, or waits for a record."""
-    if ready.refusal is not None:
-        kind: Kind = "refused"
-        start = "would be refused"
+def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, TopicDescription], *, many: bool) -> None:
+    source = table.feed.config.kafka
+    limit, from_latest = source.max_records_per_batch, source.start == "latest"
+    if many:
+        [topic] = topics.values()
+        if not any(partition.end_offset for partition in topic.partitions):
+            # Nothing is begun for it: it may be without a schema too.
+            return
+        table.begin = begin_of_topic(status.position, topic, from_latest=from_latest)
+        spread = spread_by_round(limit, topic)
     else:
-        kind, start = "waits", "waits for the topic's first record"
-    return RunPlan(
-        **_heading(look, kind=kind, start=start),
+        assert status.decided is not None
+        table.begin = begin_of_query(
+            status.decided,
+            checkpoint=status.checkpoint,
+            position=status.position,
+            logged=status.logged,
+            topics=topics,
+            from_latest=from_latest,
+        )
+        spread = spread_by_spark(limit)
+    table.batches = batches(table.begin, topics, limit=limit, spread=spread)
+
+
+def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], SparkSession]) -> RunPlan:
+    config, status, begin = table.feed.config, table.status, table.begin
+    ready = _Preparation(refusal=table.refusal)
+    if status is not None and begin is not None:
+        ready = _prepare(table.feed, status, spark())
+    topics = status.topics if status is not None else config.kafka.topics or []
+    plan = RunPlan(
+        feed=config.name,
+        topics=tuple(sorted(topics)),
+        sink=Owner.of(config).sink,
+        kind="waits",
+        start="waits for the topic's first record",
         refusal=ready.refusal,
-        checkpoint=None,
         tables=tuple(ready.tables),
         dead_letter_topic=ready.dead_letter_topic,
-        again=None,
-        batch_id=None,
-        partitions=(),
-        batches=0,
-        estimates=None,
         notes=ready.notes,
     )
+    if ready.refusal is not None:
+        return replace(plan, kind="refused", start="would be refused")
+    if status is None or begin is None:
+        return plan
+    name = config.sink.chosen.snapshot_table
+    past = read_past(name, config.name, connections=table.feed.connections) if name is not None else Past()
+    again = None
+    if begin.again is not None:
+        again = Again(batch_id=begin.batch_id, ranges=begin.again.ranges, is_landed=begin.again_is_landed)
+    is_new = status.position is None and status.checkpoint.batch_id is None
+    sampled = [samples[name] for name in status.topics if name in samples]
+    return replace(
+        plan,
+        kind="fresh" if is_new else "goes on",
+        start=status.start,
+        checkpoint=_checkpoint(table.feed, status),
+        again=again,
+        batch_id=begin.batch_id + (again is not None and again.is_landed) if config.checkpoint else None,
+        partitions=tuple(_partitions(table.batches)),
+        batches=table.batches.count,
+        estimates=estimates(
+            config,
+            batches=table.batches,
+            past=past,
+            sample=sum(sampled, Sample()) if sampled else None,
+            is_laid_out_anew=any(change.is_laid_out_anew for change in ready.tables),
+            has_state=table.feed.plan(spark()).stateful,
+        ),
+        notes=(*ready.notes, *_notes(table.feed, status, past)),
+    )
 
 
-def _heading(look: _Look, *, kind: Kind, start: str) -> _Heading:
-    config = look.feed.config
-    topics = look.survey.topics if look.has_survey else config.kafka.topics or []
-    return {
-        "feed": config.name,
-        "topics": tuple(sorted(topics)),
-        "sink": Owner.of(config).sink,
-        "kind": kind,
-        "start": start,
-    }
+def _partitions(counted: Batches) -> Iterator[PartitionPlan]:
+    first = {(span.topic, span.partition): span for span in counted.first}
+    for span in counted.backlog:
+        now = first.get((span.topic, span.partition), replace(span, end=span.start))
+        yield PartitionPlan(
+            topic=span.topic, partition=span.partition, start=now.start, first_end=now.end, end=span.end
+        )
 
 
-def _checkpoint(look: _Look) -> CheckpointPlan | None:
-    config, survey = look.feed.config, look.survey
-    if not config.checkpoint:
+@dataclass(kw_only=True)
+class _Preparation:
+    """The changes that a start makes before its first batch, as far as it gets.
+
+    Attributes:
+        tables: in the order of a start: dead letters, history, the feed's own.
+        notes: messages of the start.
+        refusal: the error that it would end with; None if it begins.
+    """
+
+    tables: list[TableChange] = field(default_factory=list)
+    dead_letter_topic: TopicCreation | None = None
+    notes: tuple[str, ...] = ()
+    refusal: LakefeedError | None = None
+
+
+def _prepare(feed: Feed, status: FeedStatus, spark: SparkSession) -> _Preparation:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    found = _Preparation()
+    try:
+        sink = _PlannedSink(feed.schema_planner(spark, status.note.schema if status.note else None))
+        letters = feed.dead_letter_store(spark) if feed.config.dead_letters is not None else None
+        if letters is not None:
+            change = letters.change()
+            if isinstance(change, TableChange):
+                found.tables.append(change)
+            else:
+                found.dead_letter_topic = change
+        writer = feed.batch_writer(spark, sink, letters)
+        writer.begin(feed.read(spark), fenced=False)
+        found.tables += sink.changes
+        found.notes = writer.notes()
+        if letters is not None and feed.sink_definition.state().keeps_ledger:
+            position = status.position
+            letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
+    except (LakefeedError, Py4JError, PySparkException) as error:
+        found.refusal = translated(error)
+    return found
+
+
+class _PlannedSink(Target):
+    """A sink that plans the changes of its columns and makes none."""
+
+    def __init__(self, planner: SchemaPlanner) -> None:
+        super().__init__()
+        self._planner = planner
+        self.changes: tuple[TableChange, ...] = ()
+
+    def stored_schema(self) -> StoredSchema | None:
+        return self._planner.stored_schema()
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        self.changes = self._planner.changes(rows, stored, entries)
+
+
+def _checkpoint(feed: Feed, status: FeedStatus) -> CheckpointPlan | None:
+    location, state = feed.config.checkpoint, status.checkpoint
+    if not location:
         return None
-    owner = f"feed '{config.name}' into {Owner.of(config).sink}"
-    state = survey.checkpoint
-    if survey.note is None:
-        return CheckpointPlan(location=config.checkpoint, action="make", told=f"new; it becomes that of {owner}")
+    owner = f"feed '{feed.config.name}' into {Owner.of(feed.config).sink}"
+    if status.note is None:
+        return CheckpointPlan(location=location, action="make", told=f"new; it becomes that of {owner}")
     if state.batch_id is None and state.damage is None:
-        return CheckpointPlan(location=config.checkpoint, action="make", told=f"is that of {owner}, and empty")
-    if survey.decided is not None and survey.decided.reset_checkpoint:
-        message = f"is that of {owner}, and is removed: {survey.start}"
-        return CheckpointPlan(location=config.checkpoint, action="make anew", told=message)
+        return CheckpointPlan(location=location, action="make", told=f"is that of {owner}, and empty")
+    if status.decided is not None and status.decided.reset_checkpoint:
+        message = f"is that of {owner}, and is removed: {status.start}"
+        return CheckpointPlan(location=location, action="make anew", told=message)
     has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"
-    return CheckpointPlan(location=config.checkpoint, action="keep", told=f"is that of {owner}, and has {has}")
+    return CheckpointPlan(location=location, action="keep", told=f"is that of {owner}, and has {has}")
 
 
-def _added(samples: Mapping[str, Sample], topics: Mapping[str, object]) -> Sample | None:
-    found = [samples[name] for name in topics if name in samples]
-    if not found:
-        return None
-    return Sample(records=sum(each.records for each in found), bytes=sum(each.bytes for each in found))
-
-
-def _notes(look: _Look, past: Past) -> list[str]:
-    config = look.feed.config
+def _notes(feed: Feed, status: FeedStatus, past: Past) -> list[str]:
+    config = feed.config
     notes = []
     if config.decode.registry is not None and config.schema_.on_change == "evolve":
         notes.append(
             "records may name schemas that the table has not met: its columns follow when their batch comes, not at "
             "the start"
         )
-    if config.decode.is_sampled and look.survey.position is None:
+    if config.decode.is_sampled and status.position is None:
         notes.append(
             "unless the sink remembers a schema, its columns are guessed from the newest records of the moment"
         )
-    if past.dead_letters:
+    if dead := sum(batch.dead_letters > 0 for batch in past.batches):
         notes.append(
-            f"{past.dead_letters} of the last {len(past.batches)} batches had dead letters, which make a commit and "
-            "requests of their own"
+            f"{dead} of the last {len(past.batches)} batches had dead letters, which make a commit and requests of "
+            "their own"
         )
     if config.trigger != AVAILABLE_NOW:
         notes.append(f"what comes later is landed at each trigger ({config.trigger}); lakefeed run --once ends before")

@@ -1,4 +1,4 @@
-"""Where a feed is to be moved, and what that means: planned from what is known, nothing is asked or changed here."""
+"""Plan where each partition of a feed is moved, from what the user has written and what is known of the topics."""
 
 from __future__ import annotations
 
@@ -6,12 +6,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
+from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription, Topics
+from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
-from lakefeed.ledger.position_reset import Move, Reason
-from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.snapshot_summary import FEED, RANGES, Commit
+from lakefeed.ledger.snapshots import summaries
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
+from lakefeed.operations.status import FeedStatus
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 MOST_SHOWN = 10
 _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18})", re.ASCII)
@@ -19,15 +27,13 @@ _OFFSET = re.compile(r"([A-Za-z0-9._-]{1,249}):(\d{1,9}):(\d{1,18})", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionMove:
-    """What becomes of one partition.
+    """The move of one partition.
 
     Attributes:
-        topic: its name.
-        partition: the partition.
         start: where the feed stands; None if that is not known.
         to: where it resumes.
         rows: rows of the table from the offsets that are read again; None if they were not or could not be counted.
-        letters: dead letters of them, which are deleted.
+        letters: dead letters of these offsets, which are deleted.
     """
 
     topic: str
@@ -48,8 +54,86 @@ class PartitionMove:
         return max(0, self.to - (self.to if self.start is None else self.start))
 
 
-def written_offsets(text: str) -> dict[Partition, int]:
-    """Reads ``topic:partition:offset,…``, or ``{"topic": {"0": 12}}`` as Spark writes it.
+def find_targets(
+    to: str,
+    config: PipelineConfig,
+    status: FeedStatus,
+    table: Table,
+    chosen: Mapping[Partition, int],
+    *,
+    accept_loss: bool,
+) -> dict[Partition, int]:
+    """Find the offset that each partition is moved to.
+
+    Args:
+        to: as the user has written it.
+        config: the pipeline.
+        status: where the feed stands.
+        table: its table.
+        chosen: the partitions that are meant, and where they stand.
+        accept_loss: whether a time may leave records unread.
+
+    Raises:
+        ConfigError: it is written wrongly, or names a partition that is not meant.
+        ResourceMissing: there is no such snapshot.
+    """
+    kind, _, value = to.partition(":")
+    if to in ("earliest", "latest"):
+        there = _partitions(status.topics)
+        offsets = {key: found.start_offset if to == "earliest" else found.end_offset for key, found in there.items()}
+        return {key: offsets[key] for key in chosen if key in offsets}
+    if kind == "timestamp":
+        return _targets_at(_parse_time(value), config, status, chosen, accept_loss=accept_loss)
+    if kind == "snapshot" and value.isdigit():
+        at = _position_at(table, int(value), config.name)
+        return {key: at.get(key, 0) for key in chosen}
+    found = parse_offsets(to)
+    if outside := sorted(found.keys() - chosen.keys()):
+        raise ConfigError(f"{outside[0][0]}-{outside[0][1]} is not among the partitions that are to be moved")
+    return found
+
+
+def _partitions(topics: Mapping[str, TopicDescription | None]) -> dict[Partition, PartitionDescription]:
+    return {(name, each.id): each for name, found in topics.items() if found for each in found.partitions}
+
+
+def _targets_at(
+    time: datetime, config: PipelineConfig, status: FeedStatus, chosen: Mapping[Partition, int], *, accept_loss: bool
+) -> dict[Partition, int]:
+    """Find the first records from a time on; later records stay read, since a time moves forward only if asked to."""
+    cluster = Topics(config.kafka.bootstrap_servers, options=dict(config.kafka.options))
+    times = {name: cluster.offsets_at(name, time) for name, found in status.topics.items() if found is not None}
+    targets: dict[Partition, int] = {}
+    for (name, number), partition in _partitions(status.topics).items():
+        if (key := (name, number)) in chosen:
+            target = times[name].get(number, partition.end_offset)
+            targets[key] = min(target, chosen[key]) if status.position and not accept_loss else target
+    return targets
+
+
+def _parse_time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"'{text}' is no point in time", hint="write timestamp:2026-11-20T06:30, which is UTC, or …T06:30+01:00"
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, int]:
+    """Find where the feed stood in a snapshot that the table's present state descends from."""
+    seen = False
+    for number, summary in summaries(table):
+        seen = seen or number == snapshot_id
+        if seen and summary.get(FEED) == feed and RANGES in summary:
+            return {(each.topic, each.partition): each.end for each in Commit.of(number, summary).ranges.ranges}
+    what = "has no commit of the feed up to it" if seen else "is none that the table's present state descends from"
+    raise ResourceMissing(f"snapshot {snapshot_id} {what}, or it has expired", where=".".join(table.name()))
+
+
+def parse_offsets(text: str) -> dict[Partition, int]:
+    """Read ``topic:partition:offset,…``, or ``{"topic": {"0": 12}}`` as Spark writes it.
 
     Raises:
         ConfigError: it is written otherwise.
@@ -62,10 +146,10 @@ def written_offsets(text: str) -> dict[Partition, int]:
                 for partition, offset in offsets.items()
             }
         found = {}
-        for each in text.split(","):
-            match = _OFFSET.fullmatch(each.strip())
+        for part in text.split(","):
+            match = _OFFSET.fullmatch(part.strip())
             if match is None:
-                raise ValueError(each)
+                raise ValueError(part)
             found[match[1], int(match[2])] = int(match[3])
         return found
     except (ValueError, AttributeError, TypeError):
@@ -74,7 +158,7 @@ def written_offsets(text: str) -> dict[Partition, int]:
         ) from None
 
 
-def planned(
+def plan_moves(
     positions: Mapping[Partition, int],
     targets: Mapping[Partition, int],
     topics: Mapping[str, TopicDescription | None],
@@ -82,7 +166,7 @@ def planned(
     ids: Mapping[str, str],
     accept_loss: bool,
 ) -> tuple[PartitionMove, ...]:
-    """The moves, checked: each to where the topic has records, and forward only if asked to.
+    """Check and return the moves: each to where the topic has records, and forward only if asked to.
 
     Args:
         positions: where the feed stands; empty if that is not known.
@@ -97,13 +181,12 @@ def planned(
         ResourceMissing: the topic has not got the records at a target, any more or yet.
         RecordsLost: the topic was recreated.
     """
-    moves = []
+    moves, partitions = [], _partitions(topics)
     for (topic, partition), to in sorted(targets.items()):
         name = f"{topic}-{partition}"
         if positions and (topic, partition) not in positions:
             raise ConfigError(f"the feed has not read {name}", hint="it begins there at the first record by itself")
-        described = topics.get(topic)
-        there = _partition(described, partition)
+        described, there = topics.get(topic), partitions.get((topic, partition))
         if described is None or there is None:
             raise ResourceMissing(f"there is no {name}", hint="lakefeed topics describe shows what a topic has")
         if ids.get(topic, described.topic_id) != described.topic_id:
@@ -117,24 +200,20 @@ def planned(
                 hint="--to earliest begins at its first record",
             )
         moves.append(PartitionMove(topic=topic, partition=partition, start=positions.get((topic, partition)), to=to))
-    forward = [each for each in moves if each.given_up]
+    forward = [move for move in moves if move.given_up]
     if forward and not accept_loss:
-        message = ", ".join(
-            f"[{each.start}, {each.to}) of {each.topic}-{each.partition}" for each in forward[:MOST_SHOWN]
+        shown = ", ".join(
+            f"[{move.start}, {move.to}) of {move.topic}-{move.partition}" for move in forward[:MOST_SHOWN]
         )
         raise ConfigError(
-            f"the feed would never read {sum(each.given_up for each in forward):,} offsets: {message}",
+            f"the feed would never read {sum(move.given_up for move in forward):,} offsets: {shown}",
             hint="--accept-loss gives them up, and records it in the table's ledger",
         )
-    if forward and any(each.again for each in moves):
+    if forward and any(move.again for move in moves):
         raise ConfigError(
             "some partitions would go back and others forward", hint="move them apart, with --topic and --partition"
         )
-    return tuple(each for each in moves if each.start != each.to)
-
-
-def _partition(topic: TopicDescription | None, partition: int) -> PartitionDescription | None:
-    return next((each for each in topic.partitions if each.id == partition), None) if topic else None
+    return tuple(move for move in moves if move.start != move.to)
 
 
 def move_commit(
@@ -145,30 +224,26 @@ def move_commit(
     *,
     deletes: bool,
 ) -> Commit:
-    """The commit that moves a feed.
+    """Return the commit that moves a feed.
 
     Args:
         feed: its name.
-        before: of its newest commit; None if the table was rolled back and does not tell.
-        moves: what moves.
+        before: of its newest commit; None if the table was rolled back and no position is known.
+        moves: of the partitions.
         topics: as they are now.
         deletes: whether the rows of what is read again are deleted in the same commit.
     """
-    reason: Reason = "accepted-loss" if any(each.given_up for each in moves) else "rewind"
-    again = [each for each in moves if each.again]
-    # Where there are no rows to keep, none is kept: a later duplicate of these offsets is a fault then.
-    deletes = deletes or (bool(again) and all(each.rows == 0 for each in again))
-    deleted = {(each.topic, each.partition): each.rows or 0 for each in again} if deletes else None
     if before is None:
         ids = {name: found.topic_id for name, found in topics.items() if found is not None}
-        ranges = OffsetRanges(
-            tuple(OffsetRange(each.topic, each.partition, each.to, each.to) for each in moves),
-            {each.topic: ids[each.topic] for each in moves},
-        )
-        return Commit(feed, 0, ranges, move=Move(reason="rewind", unknown=True))
-    move = Move(
-        reason=reason,
-        positions={(each.topic, each.partition): (each.start or 0, each.to) for each in moves},
-        deleted_rows=deleted,
+        ranges = tuple(OffsetRange(move.topic, move.partition, move.to, move.to) for move in moves)
+        reached = OffsetRanges(ranges, {move.topic: ids[move.topic] for move in moves})
+        return Commit(feed, 0, reached, move=Move(reason="rewind", unknown=True))
+    again = [move for move in moves if move.again]
+    # Where there are no rows to keep, none is kept: a later duplicate of these offsets is a fault then.
+    deletes = deletes or (bool(again) and all(move.rows == 0 for move in again))
+    reset = Move(
+        reason="accepted-loss" if any(move.given_up for move in moves) else "rewind",
+        positions={(move.topic, move.partition): (move.start or 0, move.to) for move in moves},
+        deleted_rows={(move.topic, move.partition): move.rows or 0 for move in again} if deletes else None,
     )
-    return Commit(feed, 0, move.reaches(before), move=move)
+    return Commit(feed, 0, reset.reaches(before), move=reset)

@@ -10,8 +10,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.batches import Batches
 from lakefeed.operations.plan.estimates import Estimates, estimates, total
-from lakefeed.operations.plan.past import Past, PastBatch
-from lakefeed.operations.plan.sample import Sample
+from lakefeed.operations.plan.history import Past, PastBatch, Sample
 
 
 def config(sink: dict[str, Any], *, checkpoint: str = "s3a://bucket/c") -> PipelineConfig:

@@ -12,7 +12,7 @@ from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.ledger.step_back import step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.rewind.plan import PartitionMove, move_commit, planned, written_offsets
+from lakefeed.operations.rewind.plan import PartitionMove, move_commit, parse_offsets, plan_moves
 from lakefeed.operations.verify.audit import findings
 from lakefeed.operations.verify.evidence import Evidence, Letters
 from lakefeed.operations.verify.row_offsets import Letter, RowCoverage
@@ -34,22 +34,22 @@ def spans(*ranges: tuple[int, int], topic_id: str = "A") -> OffsetRanges:
 
 @pytest.mark.parametrize("text", ["t:0:12,t:1:3", " t:0:12 , t:1:3", '{"t": {"0": 12, "1": 3}}'])
 def test_offsets_are_read_as_people_and_as_spark_write_them(text: str) -> None:
-    assert written_offsets(text) == {P0: 12, P1: 3}
+    assert parse_offsets(text) == {P0: 12, P1: 3}
 
 
 @pytest.mark.parametrize("text", ["", "t:0", "t:0:x", "soon", "{", '{"t": 3}', '{"t": {"a": 3}}', "t:0:1,,"])
 def test_offsets_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(ConfigError):
-        written_offsets(text)
+        parse_offsets(text)
 
 
 def test_a_plan_says_what_is_read_again_and_what_never() -> None:
     topics = {"t": topic((2, 20), (0, 20))}
-    [first] = planned({P0: 9, P1: 5}, {P0: 2, P1: 5}, topics, ids={"t": "A"}, accept_loss=False)
+    [first] = plan_moves({P0: 9, P1: 5}, {P0: 2, P1: 5}, topics, ids={"t": "A"}, accept_loss=False)
     assert (first.partition, first.start, first.to, first.again, first.given_up) == (0, 9, 2, 7, 0)
-    [last] = planned({P0: 9, P1: 5}, {P0: 20}, topics, ids={"t": "A"}, accept_loss=True)
+    [last] = plan_moves({P0: 9, P1: 5}, {P0: 20}, topics, ids={"t": "A"}, accept_loss=True)
     assert (last.again, last.given_up) == (0, 11)
-    unknown = planned({}, {P0: 9, P1: 4}, topics, ids={}, accept_loss=False)
+    unknown = plan_moves({}, {P0: 9, P1: 4}, topics, ids={}, accept_loss=False)
     assert [(each.start, each.again, each.given_up) for each in unknown] == [(None, 0, 0), (None, 0, 0)]
 
 
@@ -68,17 +68,17 @@ def test_what_cannot_be_is_refused(
     targets: dict[tuple[str, int], int], topics: dict[str, TopicDescription | None], error: type[LakefeedError]
 ) -> None:
     with pytest.raises(error):
-        planned({P0: 9, P1: 5}, targets, topics, ids={"t": "A"}, accept_loss=True)
+        plan_moves({P0: 9, P1: 5}, targets, topics, ids={"t": "A"}, accept_loss=True)
 
 
 def test_records_are_left_unread_only_when_asked_to() -> None:
     with pytest.raises(ConfigError, match=r"never read 3 offsets: \[9, 12\) of t-0"):
-        planned({P0: 9}, {P0: 12}, {"t": topic((2, 20))}, ids={"t": "A"}, accept_loss=False)
+        plan_moves({P0: 9}, {P0: 12}, {"t": topic((2, 20))}, ids={"t": "A"}, accept_loss=False)
 
 
 def test_the_commit_of_a_rewind_has_every_partition() -> None:
     topics = {"t": topic((0, 20), (0, 20))}
-    moves = planned({P0: 9, P1: 5}, {P0: 2}, topics, ids={"t": "A"}, accept_loss=False)
+    moves = plan_moves({P0: 9, P1: 5}, {P0: 2}, topics, ids={"t": "A"}, accept_loss=False)
     commit = move_commit("f", spans((4, 9), (0, 5)), moves, topics, deletes=True)
     assert commit.ranges == spans((2, 2), (5, 5))
     assert commit.move == Move("rewind", {P0: (9, 2)}, {}, {P0: 0})
@@ -87,7 +87,7 @@ def test_the_commit_of_a_rewind_has_every_partition() -> None:
         kept = move_commit("f", spans((4, 9)), back, topics, deletes=False).move
         assert kept is not None
         assert kept.deleted_rows == deleted, "without rows, none is kept"
-    unknown = planned({}, {P0: 2, P1: 0}, topics, ids={}, accept_loss=False)
+    unknown = plan_moves({}, {P0: 2, P1: 0}, topics, ids={}, accept_loss=False)
     commit = move_commit("f", None, unknown, topics, deletes=False)
     assert commit.ranges == spans((2, 2), (0, 0))
     assert commit.move == Move("rewind", unknown=True)

@@ -1,0 +1,203 @@
+"""Read what a feed's newest batches were like, and how large some of its records are."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from statistics import median
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.kafka.librdkafka import librdkafka_settings
+from lakefeed.clients.kafka.record_counts import ISOLATION
+from lakefeed.config.connections import Connections
+from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
+from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.errors import ResourceMissing
+from lakefeed.ledger.outcomes import total
+from lakefeed.ledger.snapshot_summary import FEED, RANGES, Commit
+from lakefeed.ledger.snapshots import ancestors
+from lakefeed.offsets.ranges import OffsetRange, Partition
+
+BATCHES = 20
+"""So many of the newest batches are looked at."""
+
+KEPT = "write.metadata.previous-versions-max"
+DELETES = "write.metadata.delete-after-commit.enabled"
+RECORDS = 200
+PARTITIONS = 4
+SECONDS = 10.0
+_silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastBatch:
+    """One batch that has landed records.
+
+    Attributes:
+        at: when it was committed, in seconds since 1970.
+        fence: of its driver.
+        files: data files and files of deletes that it added; ``bytes`` are those in them.
+    """
+
+    at: float
+    fence: str | None
+    records: int
+    files: int
+    bytes: int
+    dead_letters: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Past:
+    """The newest batches of a feed that had records, the oldest of them first.
+
+    Attributes:
+        deletes_metadata: whether each commit to the table deletes an old metadata file by now.
+    """
+
+    batches: tuple[PastBatch, ...] = ()
+    deletes_metadata: bool = False
+
+    @property
+    def bytes_a_record(self) -> float | None:
+        """Bytes of a record in the table, in the mean; None without any."""
+        records = sum(each.records for each in self.batches)
+        return sum(each.bytes for each in self.batches) / records if records else None
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Records a second, from one commit to the next of the same driver."""
+        return tuple(
+            after.records / (after.at - before.at)
+            for before, after in pairwise(self.batches)
+            if before.fence == after.fence and after.at > before.at
+        )
+
+    @property
+    def rate(self) -> float | None:
+        """The median of the rates; None if no driver has landed two batches."""
+        return median(self.rates) if self.rates else None
+
+
+def read_past(name: str, feed: str, *, connections: Connections) -> Past:
+    """Read the newest batches from the table's snapshots; there are none if there is no table."""
+    try:
+        table = open_table(name, connections=connections)
+    except ResourceMissing:
+        return Past()
+    found: list[PastBatch] = []
+    for snapshot in reversed(ancestors(table)[0]):
+        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+        if summary.get(FEED) != feed or RANGES not in summary or len(found) == BATCHES:
+            continue
+        commit = Commit.of(snapshot.snapshot_id, summary, committed_at=snapshot.timestamp_ms / 1000)
+        counts = total(commit.counts)
+        if counts.records:
+            batch = PastBatch(
+                at=commit.committed_at,
+                fence=commit.fence,
+                records=counts.records,
+                files=commit.files + int(summary.get("added-delete-files", 0)),
+                bytes=int(summary.get("added-files-size", 0)),
+                dead_letters=counts.dead_letters,
+            )
+            found.append(batch)
+    deletes = table.properties.get(DELETES) == "true"
+    full = len(table.metadata.metadata_log) >= int(table.properties.get(KEPT, 100))
+    return Past(batches=tuple(found[::-1]), deletes_metadata=deletes and full)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """The size of some records: keys, values and headers as a consumer gets them, not compressed."""
+
+    records: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Sample) -> Sample:
+        return Sample(records=self.records + other.records, bytes=self.bytes + other.bytes)
+
+    @property
+    def bytes_a_record(self) -> float | None:
+        """Bytes of a record in the mean; None without any."""
+        return self.bytes / self.records if self.records else None
+
+
+def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mapping[str, Sample]:
+    """Measure the first records of each topic's fullest ranges, up to 200 of 4 partitions.
+
+    What a broker does not give within ten seconds is left out: a plan does not fail for it.
+    """
+    chosen = _choose_ranges(ranges)
+    if not chosen:
+        return {}
+    consumer = Consumer(
+        {
+            **librdkafka_settings(source.options),
+            "bootstrap.servers": source.bootstrap_servers,
+            # Neither joined nor committed to, but librdkafka requires one.
+            "group.id": "lakefeed-plan",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            # A few records are needed, not all that it could fetch meanwhile.
+            "queued.max.messages.kbytes": 1024,
+            "fetch.message.max.bytes": 256 * 1024,
+            "error_cb": lambda error: None,
+            "isolation.level": str(source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION])),
+        },
+        logger=_silence,
+    )
+    try:
+        return _read(consumer, chosen)
+    except KafkaException:
+        return {}
+    finally:
+        consumer.close()
+
+
+def _choose_ranges(ranges: Iterable[OffsetRange]) -> dict[Partition, tuple[OffsetRange, int]]:
+    """Return the fullest ranges of each topic, and how many records are read of each."""
+    filled = sorted((span for span in ranges if span.records), key=lambda span: (span.topic, -span.records))
+    chosen = {}
+    for _, group in groupby(filled, key=lambda span: span.topic):
+        few = list(group)[:PARTITIONS]
+        for span in few:
+            chosen[span.topic, span.partition] = (span, max(1, RECORDS // len(few)))
+    return chosen
+
+
+def _read(consumer: Consumer, chosen: Mapping[Partition, tuple[OffsetRange, int]]) -> Mapping[str, Sample]:
+    left = {key: count for key, (_, count) in chosen.items()}
+    found: dict[str, Sample] = {}
+    consumer.assign([TopicPartition(*key, span.start) for key, (span, _) in chosen.items()])
+    deadline = time.monotonic() + SECONDS
+    while left and time.monotonic() < deadline:
+        message: Any = consumer.poll(1.0)
+        if message is None:
+            continue
+        key = (message.topic(), message.partition())
+        if (error := message.error()) is not None:
+            if error.code() == KafkaError._PARTITION_EOF:
+                left.pop(key, None)
+            continue
+        if key not in left:
+            continue
+        span, _ = chosen[key]
+        if message.offset() < span.end:
+            found[key[0]] = found.get(key[0], Sample()) + Sample(records=1, bytes=_size(message))
+            left[key] -= 1
+        if not left[key] or message.offset() + 1 >= span.end:
+            del left[key]
+            consumer.pause([TopicPartition(*key)])
+    return found
+
+
+def _size(message: Any) -> int:
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in message.headers() or ())
+    return len(message.key() or b"") + len(message.value() or b"") + headers
