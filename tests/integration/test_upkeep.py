@@ -15,9 +15,8 @@ from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import ConfigError
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.maintenance import planner as due
-from lakefeed.maintenance.maintain import Maintenance
-from lakefeed.maintenance.reading import health
-from lakefeed.maintenance.report import Report
+from lakefeed.maintenance.maintain import Maintenance, Report
+from lakefeed.maintenance.table_stats import read_health
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline, RunSummary
 from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
@@ -114,14 +113,14 @@ def test_a_feed_runs_on_while_its_tables_are_looked_after(lake: SparkSession, fe
     summary = running.end()
     assert not [note for each in running.batches for note in each.notes if "failed" in note]
     every_record_once(pipeline)
-    found = health(feed.table, connections=feed.connections)
+    found = read_health(feed.table, connections=feed.connections)
     assert summary.files is not None
     assert found.files < summary.files
 
     # The dead letters' table too, and nothing that a replay needs is gone.
-    before = health(dead, connections=feed.connections).files
+    before = read_health(dead, connections=feed.connections).files
     assert look_after(feed, lake, dead, compact={"min_files": 2}).did.files_after <= 1
-    assert health(dead, connections=feed.connections).files <= before
+    assert read_health(dead, connections=feed.connections).files <= before
     assert pipeline.replay(DeadLetterFilter(feed=feed.name), spark=lake).still_dead == 6
     every_record_once(pipeline)
 

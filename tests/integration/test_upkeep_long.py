@@ -20,8 +20,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.durations import seconds_of
 from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.maintenance import planner as due
-from lakefeed.maintenance.reading import health
-from lakefeed.maintenance.table_stats import Health
+from lakefeed.maintenance.table_stats import Health, read_health
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
@@ -85,7 +84,7 @@ def test_files_metadata_time_and_requests_stay_flat(
         batches.append(progress)
         notes.extend(progress.notes)
         if len(batches) % 10 == 0:
-            seen[len(batches)] = health(feed.table, connections=feed.connections)
+            seen[len(batches)] = read_health(feed.table, connections=feed.connections)
 
     summary = pipeline.run(spark=lake, once=True, on_batch=on_batch)
     assert summary.batches == BATCHES

@@ -17,7 +17,7 @@ import pytest
 
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.maintenance.planner import LastUpkeep
-from lakefeed.maintenance.reading import health
+from lakefeed.maintenance.table_stats import read_health
 from lakefeed.pipeline import Pipeline
 from tests.integration.test_upkeep import OFTEN, Running, look_after, nothing_is_too_young
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
@@ -65,7 +65,7 @@ def test_merges_and_compaction_at_once_fail_neither(lake: SparkSession, feed: Fe
         running.wait_for(MERGES * CHANGES, timeout=900)
         running.end()
     assert not [note for each in running.batches for note in each.notes if "failed" in note]
-    found = health(feed.table, connections=feed.connections)
+    found = read_health(feed.table, connections=feed.connections)
     assert LastUpkeep.of(found.properties).at is not None, "no upkeep came to an end"
     assert any(each.replaces for each in found.ancestors), "nothing was compacted"
     the_table_is_its_model(feed, pipeline, model, history)

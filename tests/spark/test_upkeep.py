@@ -17,10 +17,9 @@ from lakefeed.errors import TableBusy
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit
 from lakefeed.maintenance.lease import Lease
-from lakefeed.maintenance.maintain import Maintenance
+from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
-from lakefeed.maintenance.reading import health
-from lakefeed.maintenance.report import Report
+from lakefeed.maintenance.table_stats import read_health
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from tests.support.catalogs import CatalogCase
 
@@ -78,7 +77,7 @@ class Table:
         return job.run(**options)
 
     def files(self) -> int:
-        return health(self.name, connections=self.connections).files
+        return read_health(self.name, connections=self.connections).files
 
     def ids(self) -> list[int]:
         return sorted(row.id for row in self.spark.table(self.name).collect())
@@ -87,7 +86,7 @@ class Table:
         return self.ids() == list(range(self.landed))
 
     def folder(self) -> Path:
-        return Path(health(self.name, connections=self.connections).location.removeprefix("file:"))
+        return Path(read_health(self.name, connections=self.connections).location.removeprefix("file:"))
 
     def java(self) -> Any:
         gateway: Any = self.spark._jvm
@@ -120,7 +119,7 @@ def test_small_files_become_one_for_each_partition_the_coldest_first(table: Tabl
     assert not report.gave_up
     assert table.whole()
     assert table.maintain(table.settings("compact")).due == ()
-    last = LastUpkeep.of(health(table.name, connections=table.connections).properties)
+    last = LastUpkeep.of(read_health(table.name, connections=table.connections).properties)
     assert last.did["files_after"] == 2
 
 
@@ -179,7 +178,7 @@ def test_expiry_keeps_the_newest_commit_of_each_feed(table: Table, monkeypatch: 
     table.maintain(table.settings("expire", expire={"keep": 10}))
     last = next(IcebergLedger(table.spark, table.name, "quiet").commits())
     assert last.ranges.ranges[0].end == first
-    assert len(health(table.name, connections=table.connections).ancestors) == 14
+    assert len(read_health(table.name, connections=table.connections).ancestors) == 14
     assert table.whole()
 
 
@@ -306,18 +305,18 @@ def test_others_who_rewrite_the_same_rows_come_first(table: Table, monkeypatch: 
 
     monkeypatch.setattr(steps, "FIRST_WAIT_SECONDS", 0.01)
     times = [0]
-    loaded = Maintenance._loaded
+    load = steps.MaintenanceActions.load
 
-    def stale(self: Maintenance) -> Any:
+    def stale(self: steps.MaintenanceActions) -> Any:
         """A table as it was before the other's commit."""
-        found = loaded(self)
+        found = load(self)
         if times[0]:
             times[0] -= 1
             table.spark.sql(f"DELETE FROM {table.name} WHERE id = {table.landed - 1}")
             table.spark.sql(f"INSERT INTO {table.name} VALUES ({table.landed - 1}, TIMESTAMP '2018-02-01 12:00:00')")
         return found
 
-    monkeypatch.setattr(Maintenance, "_loaded", stale)
+    monkeypatch.setattr(steps.MaintenanceActions, "load", stale)
     for _ in range(4):
         table.land()
     times[0] = 3

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from lakefeed.config.connections import Connections
     from lakefeed.config.upkeep import Upkeep
     from lakefeed.errors import LakefeedError
+    from lakefeed.maintenance.maintain import Report
     from lakefeed.maintenance.planner import MaintenancePlan
-    from lakefeed.maintenance.report import Report
     from lakefeed.maintenance.table_stats import Health
 
 F = TypeVar("F", bound=Callable[..., None])
@@ -58,12 +58,12 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
     Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
     """
     from lakefeed.maintenance.planner import plan
-    from lakefeed.maintenance.reading import health
+    from lakefeed.maintenance.table_stats import read_health
 
     chosen = _chosen(target, topic, options)
     found = []
     for table in chosen.present():
-        read = health(table, connections=chosen.connections, target_bytes=chosen.target_bytes)
+        read = read_health(table, connections=chosen.connections, target_bytes=chosen.target_bytes)
         found.append((read, plan(read, chosen.settings, now=time.time())))
     emit(
         output,

@@ -18,9 +18,8 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.feed.progress.progress import BatchProgress
-from lakefeed.maintenance.maintain import Maintenance
+from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
-from lakefeed.maintenance.report import Report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""The steps of upkeep: Iceberg's own Spark actions, in pieces that are short and can fail without harm.
+"""Runs the steps of upkeep: Iceberg's own Spark actions, in pieces that are short and can fail without harm.
 
 Each piece is one commit. Appends never conflict with it: the second committer puts its commit on top of the other's.
 Where others rewrite the same rows, the second is refused; here that is taken as ours to try again.
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakefeed.clients.iceberg.write_lock import turns_at
@@ -26,7 +25,7 @@ Result = TypeVar("Result")
 
 TRIES = 5
 FIRST_WAIT_SECONDS = 0.5
-# What Iceberg throws when the commits of others come first, and what it says when it has wrapped that.
+# Iceberg's exceptions when the commits of others come first, and its message when it has wrapped them.
 CONFLICTS = (
     "CommitFailedException",
     "ValidationException",
@@ -44,13 +43,7 @@ class WriteConflict(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Rewritten:
-    """What one piece of a rewrite did.
-
-    Attributes:
-        before: files that it has read.
-        after: files that are there instead.
-        bytes: in those that it has read.
-    """
+    """One piece of a rewrite: the files that it has read, those that replace them, and the bytes that it has read."""
 
     before: int
     after: int
@@ -58,36 +51,33 @@ class Rewritten:
 
 
 class MaintenanceActions:
-    """The steps for one table.
+    """The steps for one table. Each raises ``WriteConflict`` if the commits of others came first too often.
 
     Args:
-        spark: the session.
         table: catalog.namespace.table
-        loaded: reloads the Java table: a conflict requires the present state.
         stopping: True when no new piece is to be begun, and no failed one to be tried again.
     """
 
-    def __init__(
-        self, spark: SparkSession, table: str, *, loaded: Callable[[], Any], stopping: Callable[[], bool]
-    ) -> None:
-        self._spark = spark
+    def __init__(self, spark: SparkSession, table: str, *, stopping: Callable[[], bool]) -> None:
+        self._jvm: Any = spark._jvm
+        self._java_session = spark._jsparkSession
+        self._upkeep = java(spark).upkeep
         self._table = table
-        self._loaded = loaded
         self._stopping = stopping
+
+    def load(self) -> Any:
+        """Load the Java table as it is at present."""
+        return self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._java_session, self._table)
 
     def compact(
         self, partition: Partition, *, target_bytes: int, group_bytes: int, min_files: int
     ) -> Iterator[Rewritten]:
-        """Rewrites the small files of a partition, piece by piece; the caller may stop between two of them.
+        """Rewrite the small files of a partition, piece by piece; the caller may stop between two of them.
 
         Args:
-            partition: as it was found.
             target_bytes: size of the files to write.
             group_bytes: so much is read at once.
             min_files: so many small files are worth a piece.
-
-        Raises:
-            Conflict: others' commits came first too often.
         """
         average = max(1, partition.small_bytes // max(1, partition.small_files))
         files_at_once = max(min_files, group_bytes // average, 2)
@@ -98,9 +88,24 @@ class MaintenanceActions:
             "max-concurrent-file-group-rewrites": 1,
             "min-input-files": min_files,
         }
-        most = 2 + partition.files // files_at_once
-        for _ in range(most):
-            piece = self._tried(lambda table: self._rewrite_data(table, partition, options))
+        values = self._jvm.java.util.ArrayList()
+        for value in partition.key.values:
+            values.add(as_text(value))
+
+        def rewrite(table: Any) -> Rewritten:
+            chosen = self._upkeep.PartitionFilter.of(table, partition.key.spec_id, values)
+            action = self._actions.rewriteDataFiles(table).filter(chosen)
+            for name, value in options.items():
+                action = action.option(name, str(value))
+            result = action.execute()
+            return Rewritten(
+                before=int(result.rewrittenDataFilesCount()),
+                after=int(result.addedDataFilesCount()),
+                bytes=int(result.rewrittenBytesCount()),
+            )
+
+        for _ in range(2 + partition.files // files_at_once):
+            piece = self._retry(rewrite)
             if not piece.before:
                 return
             yield piece
@@ -108,99 +113,63 @@ class MaintenanceActions:
                 # No fewer files: Iceberg would choose them again and again.
                 return
 
-    def manifests(self) -> Rewritten:
-        """Rewrites all manifests, clustered by partition.
-
-        Raises:
-            Conflict: others' commits came first too often.
-        """
+    def rewrite_manifests(self) -> Rewritten:
+        """Rewrite all manifests, clustered by partition."""
 
         def rewrite(table: Any) -> Rewritten:
             result = self._actions.rewriteManifests(table).execute()
-            return Rewritten(before=_size(result.rewrittenManifests()), after=_size(result.addedManifests()))
+            return Rewritten(before=len(list(result.rewrittenManifests())), after=len(list(result.addedManifests())))
 
-        return self._tried(rewrite)
+        return self._retry(rewrite)
 
-    def delete_files(self) -> Rewritten:
-        """Rewrites small files of position deletes, and leaves out those whose rows are gone.
-
-        Raises:
-            Conflict: others' commits came first too often.
-        """
+    def rewrite_delete_files(self) -> Rewritten:
+        """Rewrite small files of position deletes, and leave out those whose rows are gone."""
 
         def rewrite(table: Any) -> Rewritten:
             action = self._actions.rewritePositionDeletes(table).option("max-concurrent-file-group-rewrites", "1")
             result = action.execute()
-            return Rewritten(
-                before=int(result.rewrittenDeleteFilesCount()),
-                after=int(result.addedDeleteFilesCount()),
-                bytes=int(result.rewrittenBytesCount()),
-            )
+            return Rewritten(before=int(result.rewrittenDeleteFilesCount()), after=int(result.addedDeleteFilesCount()))
 
-        return self._tried(rewrite)
+        return self._retry(rewrite)
 
     def expire(self, expiry: Expiry) -> tuple[int, int]:
-        """Takes snapshots away, and the files that only they need; returns how many snapshots and files.
-
-        Raises:
-            Conflict: others' commits came first too often.
-        """
+        """Remove snapshots, and the files that only they need; return how many snapshots and files."""
 
         def expire(table: Any) -> tuple[int, int]:
-            before = _snapshots(table)
+            before = _count_snapshots(table)
             action = self._actions.expireSnapshots(table).expireOlderThan(int(expiry.before * 1000))
             result = action.retainLast(expiry.keep).option("stream-results", "true").execute()
-            files = sum(
-                int(count)
-                for count in (
-                    result.deletedDataFilesCount(),
-                    result.deletedPositionDeleteFilesCount(),
-                    result.deletedEqualityDeleteFilesCount(),
-                    result.deletedManifestsCount(),
-                    result.deletedManifestListsCount(),
-                    result.deletedStatisticsFilesCount(),
-                )
+            counts = (
+                result.deletedDataFilesCount(),
+                result.deletedPositionDeleteFilesCount(),
+                result.deletedEqualityDeleteFilesCount(),
+                result.deletedManifestsCount(),
+                result.deletedManifestListsCount(),
+                result.deletedStatisticsFilesCount(),
             )
             # A writer's commit may have come in between: never fewer than none.
-            return max(0, before - _snapshots(table)), files
+            return max(0, before - _count_snapshots(table)), sum(int(count) for count in counts)
 
-        return self._tried(expire)
+        return self._retry(expire)
 
-    def orphans(self, *, before: float, delete: bool) -> tuple[int, int]:
-        """Finds files that nothing refers to, and deletes them; returns how many they are and their bytes.
+    def find_orphans(self, *, before: float, delete: bool) -> tuple[int, int]:
+        """Find files that nothing refers to; return how many they are and their bytes.
 
         Args:
             before: older ones alone, in seconds since 1970.
             delete: False to count them alone.
         """
-        found = java(self._spark).upkeep.OrphanFiles.find(
-            _java_session(self._spark), self._loaded(), int(before * 1000), delete
-        )
+        found = self._upkeep.OrphanFiles.find(self._java_session, self.load(), int(before * 1000), delete)
         return int(found[0]), int(found[1])
 
-    def _rewrite_data(self, table: Any, partition: Partition, options: dict[str, int]) -> Rewritten:
-        values = _jvm(self._spark).java.util.ArrayList()
-        for each in partition.key.values:
-            values.add(as_text(each))
-        chosen = java(self._spark).upkeep.PartitionFilter.of(table, partition.key.spec_id, values)
-        action = self._actions.rewriteDataFiles(table).filter(chosen)
-        for name, value in options.items():
-            action = action.option(name, str(value))
-        result = action.execute()
-        return Rewritten(
-            before=int(result.rewrittenDataFilesCount()),
-            after=int(result.addedDataFilesCount()),
-            bytes=int(result.rewrittenBytesCount()),
-        )
-
-    def _tried(self, piece: Callable[[Any], Result]) -> Result:
-        """Tries a piece until it does not conflict, a little longer between two tries each time."""
+    def _retry(self, piece: Callable[[Any], Result]) -> Result:
+        """Try a piece until it does not conflict, and wait twice as long after each try."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
         for attempt in range(1, TRIES + 1):
             try:
-                return self._in_turn(piece)
+                return self._run_in_turn(piece)
             except (Py4JError, PySparkException, WriteConflict) as error:
                 conflict = isinstance(error, WriteConflict) or is_conflict(str(error))
                 last = attempt == TRIES or self._stopping()
@@ -211,22 +180,22 @@ class MaintenanceActions:
                 time.sleep(FIRST_WAIT_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("unreachable")
 
-    def _in_turn(self, piece: Callable[[Any], Result]) -> Result:
-        """Does a piece when no MERGE of this process is at work, and no writer of another one has asked for quiet."""
+    def _run_in_turn(self, piece: Callable[[Any], Result]) -> Result:
+        """Run a piece when no MERGE of this process is at work, and no writer of another one has asked for quiet."""
         with turns_at(self._table).tidying():
-            table = self._loaded()
+            table = self.load()
             if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
                 raise WriteConflict
             return piece(table)
 
     @property
     def _actions(self) -> Any:
-        return _jvm(self._spark).org.apache.iceberg.spark.actions.SparkActions.get(_java_session(self._spark))
+        return self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._java_session)
 
 
 def is_conflict(text: str) -> bool:
     """Whether a Java exception's text is of commits of others that came first."""
-    return any(each in text for each in CONFLICTS) and not any(each in text for each in NO_CONFLICTS)
+    return any(conflict in text for conflict in CONFLICTS) and not any(other in text for other in NO_CONFLICTS)
 
 
 def as_text(value: Any) -> str | None:
@@ -235,22 +204,8 @@ def as_text(value: Any) -> str | None:
         return None
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int | str | Decimal):
-        return str(value)
     return value.isoformat() if isinstance(value, date) else str(value)
 
 
-def _size(items: Any) -> int:
-    return sum(1 for _ in items)
-
-
-def _snapshots(table: Any) -> int:
+def _count_snapshots(table: Any) -> int:
     return int(table.operations().refresh().snapshots().size())
-
-
-def _jvm(spark: SparkSession) -> Any:
-    return spark._jvm
-
-
-def _java_session(spark: SparkSession) -> Any:
-    return spark._jsparkSession

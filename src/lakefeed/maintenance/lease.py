@@ -1,8 +1,8 @@
-"""One upkeep job at a table at a time: a lease in the table's properties that ends by itself.
+"""Allows one upkeep job at a table at a time: a lease in the table's properties that ends by itself.
 
 Taken by compare-and-set (``io.lakefeed.upkeep.Lease``) and made longer while the work continues; a job that is killed
 leaves it to end. It keeps work from being done twice. That commits do no harm to each other is Iceberg's own check, and
-does not hang on it.
+does not depend on it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ class Lease:
     """The right to look after a table. Use it as a context manager.
 
     Args:
-        spark: the session.
         loaded: the Java table.
         name: catalog.namespace.table, for messages.
         wait: seconds to wait for another job's end.
         seconds: how long it lasts without being made longer; so long a killed job keeps others out.
+
+    Attributes:
+        lost: set when another job has it, because this one was not able to make it longer in time.
+        notes: table properties to set when it is given back.
 
     Raises:
         TableBusy: on entering, if another job is at work and does not end in time.
@@ -51,9 +54,7 @@ class Lease:
         self._ended = threading.Event()
         self._renewal = threading.Thread(target=self._renew, name="lakefeed-upkeep-lease", daemon=True)
         self.lost = threading.Event()
-        """Set when another job has it: this one was not able to make it longer in time."""
         self.notes: dict[str, str] = {}
-        """Table properties to set when it is given back."""
 
     def __enter__(self) -> Self:
         deadline = time.monotonic() + self._wait

@@ -1,4 +1,4 @@
-"""What is due at a table, and why. Pure decisions over ``Health``: nothing is read or done here."""
+"""Decides what is due at a table, and why. Pure decisions over ``Health``: nothing is read or done here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from lakefeed.config.durations import seconds_of
-from lakefeed.config.upkeep import Compact, Expire, Manifests, Orphans, Step, Upkeep
+from lakefeed.config.upkeep import Compact, Expire, Step, Upkeep
 from lakefeed.maintenance.table_stats import Ancestor, Health, Partition
 
 LAST = "lakefeed.upkeep.last"
-"""Table property: what the last upkeep did, as JSON."""
+"""Table property: the report of the last upkeep, as JSON."""
 
 MANIFEST_BYTES = 8 * 1024 * 1024  # Iceberg's target (commit.manifest.target-size-bytes).
 HELD_DAYS = 30
@@ -37,7 +37,7 @@ class LastUpkeep:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> LastUpkeep:
-        """Reads the table's properties; what cannot be read counts as none."""
+        """Read the table's properties; a value that is not valid counts as none."""
         try:
             found = json.loads(properties.get(LAST, "{}"))
             return cls(at=found.get("at"), orphans_at=found.get("orphans_at"), did=found.get("did", {}))
@@ -45,7 +45,6 @@ class LastUpkeep:
             return cls()
 
     def to_json(self) -> str:
-        """As the table property."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
@@ -68,14 +67,7 @@ class Expiry:
 
 @dataclass(frozen=True, kw_only=True)
 class Due:
-    """One step that is due.
-
-    Attributes:
-        step: which.
-        why: a sentence.
-        files: files that it would take away, as far as that is known before.
-        bytes: bytes that it would read.
-    """
+    """One step that is due, with the files that it would remove and the bytes that it would read, if known before."""
 
     step: Step
     why: str
@@ -105,52 +97,75 @@ class MaintenancePlan:
 
 
 def plan(health: Health, settings: Upkeep, *, now: float, asked: bool = False) -> MaintenancePlan:
-    """What is due.
+    """Decide what is due.
 
     Args:
-        health: the table.
-        settings: what counts as due, and what may be done at all.
         now: seconds since 1970.
         asked: a user requests it now, so that orphans are looked for even if they were a short time ago.
     """
     steps = settings.steps
-    partitions = compactable(health, settings.compact) if "compact" in steps else ()
-    manifests = "manifests" in steps and too_many_manifests(health, settings.manifests)
+    due: list[Due] = []
+    partitions = _compactable(health, settings.compact) if "compact" in steps else ()
+    if partitions:
+        files = sum(partition.small_files for partition in partitions)
+        where = f" of {len(partitions):,} partitions" if health.partitions[0].key.path else ""
+        why = f"{files:,} files{where} are below 3/4 of {health.target_bytes >> 20:,} MB, or have many deleted rows"
+        small_bytes = sum(partition.small_bytes for partition in partitions)
+        due.append(Due(step="compact", why=why, files=files, bytes=small_bytes))
+
+    fewest = -(-health.manifest_bytes // MANIFEST_BYTES)
+    manifests = "manifests" in steps and health.manifests > max(settings.manifests.more_than, 2 * fewest)
+    if manifests:
+        why = f"{health.manifests:,} manifests hold {health.manifest_bytes / 1e6:,.1f} MB"
+        due.append(Due(step="manifests", why=why, files=health.manifests, bytes=health.manifest_bytes))
+
     delete_files = "manifests" in steps and health.delete_files >= settings.manifests.delete_files
+    if delete_files:
+        why = f"{health.delete_files:,} files of deletes have to be read beside the rows"
+        due.append(Due(step="manifests", why=why, files=health.delete_files))
+
     expirable = expiry(health.ancestors, settings.expire, now=now) if "expire" in steps else None
+    if expirable is not None and not expirable.snapshots:
+        expirable = None
+    if expirable is not None:
+        held = f"; more stay for the newest commit of {expirable.held_for}" if expirable.held_for else ""
+        why = (
+            f"{expirable.snapshots:,} of {health.snapshots:,} snapshots are older than "
+            f"{settings.expire.older_than} and not among the newest {expirable.keep}{held}"
+        )
+        due.append(Due(step="expire", why=why))
+
     looked = LastUpkeep.of(health.properties).orphans_at
-    orphans = "orphans" in steps and health.snapshot_id is not None and _is_time(looked, settings.orphans, now, asked)
-    found = MaintenancePlan(
+    is_time = asked or looked is None or now - looked >= seconds_of(settings.orphans.every)
+    orphans_before = None
+    if "orphans" in steps and health.snapshot_id is not None and is_time:
+        orphans_before = now - seconds_of(settings.orphans.older_than)
+        when = "never" if looked is None else f"more than {settings.orphans.every} ago, or not since you ask"
+        due.append(Due(step="orphans", why=f"files that no snapshot knows were last looked for: {when}"))
+    return MaintenancePlan(
         partitions=partitions,
         manifests=manifests,
         delete_files=delete_files,
-        expiry=expirable if expirable and expirable.snapshots else None,
-        orphans_before=now - seconds_of(settings.orphans.older_than) if orphans else None,
-        due=(),
+        expiry=expirable,
+        orphans_before=orphans_before,
+        due=tuple(due),
     )
-    return MaintenancePlan(**{**vars(found), "due": tuple(_reasons(found, health, settings, looked))})
 
 
-def compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
-    """The partitions that are worth a rewrite, the coldest first: a partition without writers has no conflicts."""
+def _compactable(health: Health, settings: Compact) -> tuple[Partition, ...]:
+    """Return the partitions that are worth a rewrite, the coldest first: one without writers has no conflicts."""
     due = [
-        each
-        for each in health.partitions
-        if each.small_files >= settings.min_files
-        or (each.small_files > 1 and each.small_bytes > health.target_bytes)
-        or (each.records and each.deleted >= DELETED * each.records)
+        partition
+        for partition in health.partitions
+        if partition.small_files >= settings.min_files
+        or (partition.small_files > 1 and partition.small_bytes > health.target_bytes)
+        or (partition.records and partition.deleted >= DELETED * partition.records)
     ]
-    return tuple(sorted(due, key=lambda each: (each.newest, each.key.path)))
-
-
-def too_many_manifests(health: Health, settings: Manifests) -> bool:
-    """Whether the manifests are many, and would be fewer."""
-    ideal = -(-health.manifest_bytes // MANIFEST_BYTES)
-    return health.manifests > max(settings.more_than, 2 * ideal)
+    return tuple(sorted(due, key=lambda partition: (partition.newest, partition.key.path)))
 
 
 def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> Expiry:
-    """How far back the snapshots can go.
+    """Decide how far back the snapshots can go.
 
     The newest commit of each feed stays, and so does all that came after it: a feed that starts again reads there
     which dead letters it has to make good, and a replay that was cut off whether it has landed. After ``HELD_DAYS``
@@ -159,16 +174,15 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
     Args:
         ancestors: the present snapshot's line, newest first.
-        settings: what is to stay beside that.
         now: seconds since 1970.
     """
     requested = now - seconds_of(settings.older_than)
     newest: dict[str, int] = {}
-    for depth, each in enumerate(ancestors):
-        if each.holds is not None and each.at >= now - HELD_DAYS * 86_400:
-            newest.setdefault(each.holds, depth)
+    for depth, ancestor in enumerate(ancestors):
+        if ancestor.holds is not None and ancestor.at >= now - HELD_DAYS * 86_400:
+            newest.setdefault(ancestor.holds, depth)
     deepest = max(newest.values(), default=-1)
-    before = min([requested, *(each.at for each in ancestors[: deepest + 1])])
+    before = min([requested, *(ancestor.at for ancestor in ancestors[: deepest + 1])])
     kept = _kept(ancestors, before=before, keep=settings.keep)
     held = kept > _kept(ancestors, before=requested, keep=settings.keep)
     return Expiry(
@@ -180,47 +194,6 @@ def expiry(ancestors: tuple[Ancestor, ...], settings: Expire, *, now: float) -> 
 
 
 def _kept(ancestors: tuple[Ancestor, ...], *, before: float, keep: int) -> int:
-    """As Iceberg counts: from the newest on, up to the first that is neither among so many nor young enough."""
-    kept = 0
-    for each in ancestors:
-        if kept >= keep and each.at < before:
-            break
-        kept += 1
-    return kept
-
-
-def _is_time(looked: float | None, settings: Orphans, now: float, asked: bool) -> bool:
-    return asked or looked is None or now - looked >= seconds_of(settings.every)
-
-
-def _reasons(found: MaintenancePlan, health: Health, settings: Upkeep, looked: float | None) -> list[Due]:
-    reasons = []
-    if found.partitions:
-        files = sum(each.small_files for each in found.partitions)
-        where = f" of {len(found.partitions):,} partitions" if health.partitions[0].key.path else ""
-        target = health.target_bytes // (1024 * 1024)
-        reasons.append(
-            Due(
-                step="compact",
-                why=f"{files:,} files{where} are below 3/4 of {target:,} MB, or have many deleted rows",
-                files=files,
-                bytes=sum(each.small_bytes for each in found.partitions),
-            )
-        )
-    if found.manifests:
-        why = f"{health.manifests:,} manifests hold {health.manifest_bytes / 1e6:,.1f} MB"
-        reasons.append(Due(step="manifests", why=why, files=health.manifests, bytes=health.manifest_bytes))
-    if found.delete_files:
-        why = f"{health.delete_files:,} files of deletes have to be read beside the rows"
-        reasons.append(Due(step="manifests", why=why, files=health.delete_files))
-    if found.expiry is not None:
-        held = f"; more stay for the newest commit of {found.expiry.held_for}" if found.expiry.held_for else ""
-        why = (
-            f"{found.expiry.snapshots:,} of {health.snapshots:,} snapshots are older than "
-            f"{settings.expire.older_than} and not among the newest {found.expiry.keep}{held}"
-        )
-        reasons.append(Due(step="expire", why=why))
-    if found.orphans_before is not None:
-        when = "never" if looked is None else f"more than {settings.orphans.every} ago, or not since you ask"
-        reasons.append(Due(step="orphans", why=f"files that no snapshot knows were last looked for: {when}"))
-    return reasons
+    """Count as Iceberg does: up to the first snapshot that is neither among the newest ``keep`` nor young enough."""
+    too_old = (depth for depth, ancestor in enumerate(ancestors) if depth >= keep and ancestor.at < before)
+    return next(too_old, len(ancestors))

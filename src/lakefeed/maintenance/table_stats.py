@@ -1,11 +1,23 @@
-"""How a table is, at one moment: files, deletes, manifests, snapshots, metadata. Plain facts, read by ``reading``."""
+"""Reads how a table is at one moment, with pyiceberg: files, deletes, manifests, snapshots; never a data file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.config.connections import Connections
+from lakefeed.ledger.snapshot_summary import FEED, RANGES, REPLAY, REPLAY_OF
+from lakefeed.ledger.snapshots import ancestors
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+TARGET = "write.target-file-size-bytes"
+TARGET_DEFAULT = 512 * 1024 * 1024  # Iceberg's own.
+SMALL = 0.75  # Of the target; Iceberg's own (min-file-size-bytes of rewrite_data_files).
 # Upper bounds of the classes of file sizes, in MB; one more class is above the last.
 SIZES_MB = (1, 8, 32, 128, 384, 1024)
 
@@ -15,7 +27,6 @@ class PartitionKey:
     """One partition of one partition spec.
 
     Attributes:
-        spec_id: of the spec.
         values: one for each field of the spec, as the transforms have made them.
         path: for people, as ``pickup_at_day=2018-02-08``; empty for a table without partitions.
     """
@@ -25,42 +36,34 @@ class PartitionKey:
     path: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class Partition:
     """The files of one partition.
 
     Attributes:
-        key: which.
-        files: data files.
-        bytes: in them.
-        small_files: those below 3/4 of the target size.
-        small_bytes: in them.
+        small_files: data files below 3/4 of the target size.
         records: rows, the deleted ones too.
         deleted: rows that delete files take away, if they name different ones.
-        newest: sequence number of the commit that wrote to it last; the coldest partition has the lowest.
+        newest: sequence number of the last commit that wrote to it; the coldest partition has the lowest.
     """
 
     key: PartitionKey
-    files: int
-    bytes: int
-    small_files: int
-    small_bytes: int
-    records: int
-    deleted: int
-    newest: int
+    files: int = 0
+    bytes: int = 0
+    small_files: int = 0
+    small_bytes: int = 0
+    records: int = 0
+    deleted: int = 0
+    newest: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ancestor:
-    """One snapshot of the line that the table's present state descends from.
+    """One snapshot of the line that the table's present state descends from; files, bytes and rows are those it added.
 
     Attributes:
-        snapshot_id: its id.
         at: when it was committed, in seconds since 1970.
         holds: the feed whose progress it records; None for commits of no feed, such as compactions.
-        files: data files that it added.
-        bytes: in them.
-        rows: in them.
         replaces: whether it changed no rows, as a compaction does.
     """
 
@@ -75,15 +78,7 @@ class Ancestor:
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """What the writers add in a day, as the snapshots of the last days tell.
-
-    Attributes:
-        days: the span of time that it was measured over.
-        files: data files a day.
-        bytes: in them.
-        rows: in them.
-        commits: commits a day.
-    """
+    """The files, bytes, rows and commits that writers add in a day, measured over some ``days``."""
 
     days: float
     files: float
@@ -97,20 +92,13 @@ class Health:
     """A table at one moment.
 
     Attributes:
-        table: its name.
-        location: where it is.
         snapshot_id: the present one; None while the table is empty.
         target_bytes: the size that its files should have.
         partitions: those with files.
-        sizes: how many data files are below 1, 8, 32, 128, 384, 1024 MB, and how many above.
-        delete_files: files of position and equality deletes.
-        manifests: of the present snapshot.
-        manifest_bytes: in them.
+        sizes: number of data files in each class of ``SIZES_MB``.
         snapshots: all, branches and tags included.
-        ancestors: the present one's line, newest first.
+        ancestors: the present snapshot's line, newest first.
         metadata_files: versions of metadata.json that are kept.
-        metadata_bytes: of the present one.
-        properties: the table's.
         planning_seconds: how long it took to read the manifests, as each query without a filter has to.
     """
 
@@ -132,44 +120,40 @@ class Health:
 
     @property
     def files(self) -> int:
-        """Data files."""
-        return sum(each.files for each in self.partitions)
+        return sum(partition.files for partition in self.partitions)
 
     @property
     def bytes(self) -> int:
-        """In data files."""
-        return sum(each.bytes for each in self.partitions)
+        return sum(partition.bytes for partition in self.partitions)
 
     @property
     def records(self) -> int:
-        """Rows, the deleted ones too."""
-        return sum(each.records for each in self.partitions)
+        return sum(partition.records for partition in self.partitions)
 
     @property
     def small_files(self) -> int:
-        """Data files below 3/4 of the target size."""
-        return sum(each.small_files for each in self.partitions)
+        return sum(partition.small_files for partition in self.partitions)
 
     @property
     def growth(self) -> Growth | None:
-        """Over the last 7 days, or as far back as the snapshots go; None if they tell nothing."""
-        since = max((each.at for each in self.ancestors), default=0) - 7 * 86_400
-        failure = [each for each in self.ancestors if each.at >= since]
-        # What the oldest one added came before the time that is looked at.
-        added = [each for each in failure[:-1] if not each.replaces]
-        days = (failure[0].at - failure[-1].at) / 86_400 if failure else 0.0
+        """Growth over the last 7 days, or as far back as snapshots exist; None if they show nothing."""
+        since = max((ancestor.at for ancestor in self.ancestors), default=0) - 7 * 86_400
+        recent = [ancestor for ancestor in self.ancestors if ancestor.at >= since]
+        # The files of the oldest one were added before the measured time.
+        added = [ancestor for ancestor in recent[:-1] if not ancestor.replaces]
+        days = (recent[0].at - recent[-1].at) / 86_400 if recent else 0.0
         if not added or days <= 0:
             return None
         return Growth(
             days=round(days, 3),
-            files=sum(each.files for each in added) / days,
-            bytes=sum(each.bytes for each in added) / days,
-            rows=sum(each.rows for each in added) / days,
+            files=sum(ancestor.files for ancestor in added) / days,
+            bytes=sum(ancestor.bytes for ancestor in added) / days,
+            rows=sum(ancestor.rows for ancestor in added) / days,
             commits=len(added) / days,
         )
 
     def figures(self) -> dict[str, Any]:
-        """What is compared before and after maintenance."""
+        """Return the numbers that a report compares before and after maintenance."""
         return {
             "files": self.files,
             "bytes": self.bytes,
@@ -183,3 +167,100 @@ class Health:
             "metadata_bytes": self.metadata_bytes,
             "planning_seconds": round(self.planning_seconds, 3),
         }
+
+
+def read_health(table: str, *, connections: Connections, target_bytes: int | None = None) -> Health:
+    """Read how a table is now.
+
+    Args:
+        target_bytes: the size that its files should have. Default: the table's property.
+
+    Raises:
+        ResourceMissing: there is no such table.
+        MissingExtra: pyiceberg is not installed.
+    """
+    opened = open_table(table, connections=connections)
+    metadata = opened.metadata
+    target = target_bytes or int(opened.properties.get(TARGET, TARGET_DEFAULT))
+    began = time.monotonic()
+    counts = _count_files(opened, small_below=int(target * SMALL))
+    return Health(
+        table=table,
+        location=opened.location().rstrip("/"),
+        snapshot_id=metadata.current_snapshot_id,
+        target_bytes=target,
+        partitions=tuple(partition for partition in counts.partitions.values() if partition.files),
+        sizes=tuple(counts.sizes),
+        delete_files=counts.delete_files,
+        manifests=counts.manifests,
+        manifest_bytes=counts.manifest_bytes,
+        planning_seconds=time.monotonic() - began,
+        snapshots=len(metadata.snapshots),
+        ancestors=tuple(_ancestors(opened)),
+        metadata_files=len(metadata.metadata_log) + 1,
+        metadata_bytes=len(opened.io.new_input(opened.metadata_location)),
+        properties=dict(opened.properties),
+    )
+
+
+@dataclass
+class _FileCounts:
+    partitions: dict[tuple[int, tuple[Any, ...]], Partition] = field(default_factory=dict)
+    sizes: list[int] = field(default_factory=lambda: [0] * (len(SIZES_MB) + 1))
+    delete_files: int = 0
+    manifests: int = 0
+    manifest_bytes: int = 0
+
+
+def _count_files(table: Table, *, small_below: int) -> _FileCounts:
+    """Add up all files manifest by manifest, so that memory is bounded by the number of partitions."""
+    from pyiceberg.manifest import DataFileContent
+
+    counts = _FileCounts()
+    snapshot = table.current_snapshot()
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        counts.manifests += 1
+        counts.manifest_bytes += manifest.manifest_length
+        spec = table.specs()[manifest.partition_spec_id]
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            file = entry.data_file
+            values = tuple(file.partition[position] for position in range(len(spec.fields)))
+            partition = counts.partitions.get((spec.spec_id, values))
+            if partition is None:
+                path = spec.partition_to_path(file.partition, table.schema()) if spec.fields else ""
+                partition = Partition(PartitionKey(spec.spec_id, values, path))
+                counts.partitions[spec.spec_id, values] = partition
+            partition.newest = max(partition.newest, entry.sequence_number or 0)
+            if file.content != DataFileContent.DATA:
+                counts.delete_files += 1
+                partition.deleted += file.record_count
+                continue
+            size = file.file_size_in_bytes
+            partition.files += 1
+            partition.bytes += size
+            partition.records += file.record_count
+            if size < small_below:
+                partition.small_files += 1
+                partition.small_bytes += size
+            counts.sizes[sum(size >= bound * 1024 * 1024 for bound in SIZES_MB)] += 1
+    return counts
+
+
+def _ancestors(table: Table) -> Iterator[Ancestor]:
+    for snapshot in reversed(ancestors(table)[0]):
+        summary = snapshot.summary
+        properties = summary.additional_properties if summary is not None else {}
+        holds = None
+        if RANGES in properties and FEED in properties:
+            holds = properties[FEED]
+        elif REPLAY in properties and REPLAY_OF in properties:
+            holds = f"{properties[REPLAY_OF]}, replays"
+        yield Ancestor(
+            snapshot_id=snapshot.snapshot_id,
+            at=snapshot.timestamp_ms / 1000,
+            holds=holds,
+            files=int(properties.get("added-data-files", 0)),
+            bytes=int(properties.get("added-files-size", 0)),
+            rows=int(properties.get("added-records", 0)),
+            replaces=summary is not None and summary.operation.value == "replace",
+        )
