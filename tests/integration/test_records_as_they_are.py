@@ -30,8 +30,8 @@ from lakefeed.local.home import Home
 from lakefeed.local.part import NotReady, Surroundings
 from lakefeed.local.ports import choose_free
 from lakefeed.local.registry import RegistryServer
-from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from lakefeed.sinks.dead_letters.query import find, kinds
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter, kinds
+from lakefeed.sinks.dead_letters.table import TableReader
 from tests.support.broken import KINDS, broken
 from tests.support.feed import TRIP, Feed
 
@@ -252,7 +252,7 @@ def test_one_in_a_hundred_is_broken_in_twelve_ways(lake: SparkSession, feed: Fee
     largest = lake.sql(f"SELECT max(length(value)) n FROM {dead}").first()
     assert largest is not None
     assert largest.n > 10_000_000
-    listed = find(dead, DeadLetterFilter(feed=feed.name), connections=feed.connections)
+    listed = TableReader(dead, connections=feed.connections).find(DeadLetterFilter(feed=feed.name))
     assert len(listed) == broken_ones
     assert sum(kind.count for kind in kinds(listed)) == broken_ones
     assert len(kinds(listed)) >= 8

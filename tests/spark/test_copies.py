@@ -13,8 +13,7 @@ import lakefeed
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.sinks.kafka import producer_settings
-from lakefeed.sinks.kafka_records import RowRecords
+from lakefeed.sinks.kafka import RowRecords, producer_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,7 +92,7 @@ def test_copies_within_one_read_are_recognized_too(spark: SparkSession) -> None:
 def sent(rows: DataFrame, *, one_per_record: bool = True, key: str | None = None) -> list[dict[str, str | int | None]]:
     from pyspark.sql import functions as sf
 
-    made = RowRecords.settled(KafkaSinkConfig(topic="out", key=key), rows)
+    made = RowRecords.settle(KafkaSinkConfig(topic="out", key=key), rows)
     records = made.of(rows, batch=sf.lit("q/7"), one_per_record=one_per_record, partitions=50)
     return [
         {

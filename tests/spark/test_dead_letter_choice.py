@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from lakefeed.messages.printable import printable
-from lakefeed.sinks.dead_letters.filter import DeadLetterFilter, kind_of
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter, kind_of
 from lakefeed.sinks.dead_letters.table import CHOSEN, _arguments
 from tests.unit.sinks.dead_letters.test_query import REASONS
 

@@ -23,14 +23,14 @@ IN_A_TOPIC = (
     ),
     python(
         "copies: equal rows of a batch are distinguished",
-        "sinks/kafka_records",
+        "sinks/kafka",
         "sf.row_number().over(equal) - 1",
         "sf.lit(0)",
         f"{COPIES}equal_rows_of_a_batch_have_numbers",
     ),
     python(
         "copies: a copy goes where the first one went",
-        "sinks/kafka_records",
+        "sinks/kafka",
         'sf.when(sf.col("key").isNull(), own)',
         'sf.lit(None).cast("int")',
         f"{COPIES}a_row_goes_to_the_same_partition_each_time",

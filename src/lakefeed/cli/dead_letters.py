@@ -18,7 +18,7 @@ from lakefeed.messages.printable import printable
 
 if TYPE_CHECKING:
     from lakefeed.pipeline import Pipeline
-    from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+    from lakefeed.sinks.dead_letters.query import DeadLetterFilter
 
 F = TypeVar("F", bound=Callable[..., None])
 SHOWN = 50
@@ -85,8 +85,7 @@ def show(
 ) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
     from lakefeed.pipeline import Pipeline
-    from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-    from lakefeed.sinks.dead_letters.query import one
+    from lakefeed.sinks.dead_letters.query import DeadLetterFilter, find_one
 
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     choice = DeadLetterFilter.at(declared.config.name, position)
@@ -94,7 +93,7 @@ def show(
     if declared.config.has_many_tables:
         declared = one_part_of(declared, choice.topic)
         choice = replace(choice, feed=declared.config.name)
-    letter = one(declared.dead_letters(), choice)
+    letter = find_one(declared.dead_letters(), choice)
     if value_file is not None:
         value_file.write_bytes(letter["value"] or b"")
 
@@ -191,7 +190,7 @@ def _parts(declared: Pipeline, chosen: dict[str, Any]) -> list[Pipeline]:
 
 
 def _choice(feed: str, chosen: dict[str, Any]) -> DeadLetterFilter:
-    from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+    from lakefeed.sinks.dead_letters.query import DeadLetterFilter
 
     return DeadLetterFilter(feed=feed, **chosen)
 

@@ -1,7 +1,7 @@
-"""Rows as records of another topic, encoded by Spark and written by its Kafka sink.
+"""Sends rows as records of another topic, encoded by Spark and written by its Kafka sink.
 
 Guarantee: at-least-once. A batch that was cut off is sent again from its beginning, and so are the rows of a Spark task
-that fails. Headers tell such copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` leaves them out:
+that fails. Headers identify such copies (docs/kafka-sink.md), and ``lakefeed.deduplicated`` leaves them out:
 
 * ``lakefeed.batch``: ``query/number``, Spark's id of the query and its number of the batch;
 * ``lakefeed.source``: ``topic/partition/offset`` of the row's record, if the row has it;
@@ -14,39 +14,53 @@ acknowledged; and a row goes to the same partition each time, by its key, or wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.errors import quietly
 from lakefeed.config.kafka_options import PREFIX, PRODUCER, PRODUCER_DEFAULTS
-from lakefeed.config.kafka_sink import KafkaSinkConfig
+from lakefeed.config.kafka_sink import KafkaSinkConfig, Value
 from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.ledger.stateful_batches import has_state
-from lakefeed.records.encode.avro import null_error
+from lakefeed.records.decode.registry import SchemaRegistry
+from lakefeed.records.encode.avro import null_error, quoted
+from lakefeed.records.encode.encode import Encoding, Format, settle, value_of
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import StatelessSink
 from lakefeed.sinks.definition import Check, SinkDefinition, checked
-from lakefeed.sinks.kafka_records import RowRecords, require_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-
+HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+BATCH, SOURCE, ROW = "lakefeed.batch", "lakefeed.source", "lakefeed.row"
+"""Headers; ``io.lakefeed.copies.OnceOnly`` reads them."""
 PROMPT = {"kafka.linger.ms": "0"}
 """In real time a record waits for no other."""
+_FRAMED: dict[str, Format] = {
+    "avro": "confluent-avro",
+    "protobuf": "confluent-protobuf",
+    "json_schema": "json-schema",
+}
+_PLAIN: dict[str, Format] = {"avro": "avro", "protobuf": "protobuf", "json": "json"}
 
 
 class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
     """A topic of Kafka."""
 
     def open(self, spark: SparkSession, claim: Claim) -> KafkaSink:
-        """Open the topic for batches."""
         return KafkaSink(spark, self.settings, claim, source=self.context.source)
 
     def open_real_time(self, spark: SparkSession, claim: Claim) -> KafkaSink:
@@ -63,25 +77,20 @@ class KafkaDefinition(SinkDefinition[KafkaSinkConfig]):
             yield Problem.of(error, key=f"{place}.{(error.where or '').removeprefix('sink.')}")
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
-        """Refuse rows without the columns of key, value and headers."""
         require_columns(self.settings, spark.createDataFrame([], rows))
 
     def preflight(self, rows: Callable[[], StructType | None]) -> list[Check]:
         """Look for the topic, and ask the registry of its schema."""
-        from lakefeed.records.decode.registry import SchemaRegistry
-
-        place, options = self.context.place, producer_settings(self.settings, self.context.source)
+        place, value = self.context.place, self.settings.value
         try:
-            topics = topics_of(self.settings, options)
+            topics = _topics(producer_settings(self.settings, self.context.source))
         except ConfigError as error:
             # As for the source: Spark's client can read a Java key store, the one that asks here cannot.
             what = f"the topic cannot be looked up before the run: {error.what}"
             warning = Problem(what=what, key=f"{place}.topic", hint=error.hint, severity="warning")
             return [lambda: [warning]]
         checks = [checked(f"{place}.topic", lambda: self._require_topic(topics))]
-        value = self.settings.value
-        if (known := value.registry) is not None:
-            registry = SchemaRegistry(known.url, username=known.username, password=known.password)
+        if (registry := _registry(value)) is not None:
             checks.append(checked(f"{place}.value.{value.kind}.registry", registry.subjects))
         return checks
 
@@ -105,9 +114,6 @@ class KafkaSink(StatelessSink):
     """Sends each batch's rows to a topic.
 
     Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        claim: the feed's checkpoint.
         source: where records come from, if that is Kafka: how brokers are reached that the sink does not name.
     """
 
@@ -115,48 +121,42 @@ class KafkaSink(StatelessSink):
         super().__init__(claim)
         self._spark = spark
         self._sink = sink
-        self._options = producer_settings(sink, source)
+        self._producer = producer_settings(sink, source)
         self._records: RowRecords | None = None
         self._partitions = 0
 
     def location(self) -> str:
-        """What to call it."""
         return f"topic {self._sink.topic}"
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Settles how these rows are encoded, and registers their schema.
+        """Settle how these rows are encoded, and register their schema.
 
         Raises:
             ConfigError: the rows lack a column, or do not fit the schema.
             ResourceMissing: there is no such topic.
         """
-        described = topics_of(self._sink, self._options).describe(self._sink.topic)
-        self._partitions = len(described.partitions)
-        self._records = RowRecords.settled(self._sink, self._spark.createDataFrame([], rows))
+        self._partitions = len(_topics(self._producer).describe(self._sink.topic).partitions)
+        self._records = RowRecords.settle(self._sink, self._spark.createDataFrame([], rows))
         super().apply_schema(rows, stored, entries)
 
     def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """The rows as records: partition, key, value and headers."""
+        """Return the rows as records: partition, key, value and headers."""
         from pyspark.sql import functions as sf
 
         if self._records is None or self._records.schema != rows.schema:
-            self._records = RowRecords.settled(self._sink, rows)
+            self._records = RowRecords.settle(self._sink, rows)
         alone = not has_state(commit.ranges) and bool(jvm.java(self._spark).query.StreamingPlan.onePerRecord(rows._jdf))
-        batch = sf.lit(f"{self._query(commit.feed)}/{commit.batch_id}")
+        # Spark's id of the query; a run as a batch has none, and its rows are the feed's.
+        query = next((query.id for query in self._spark.streams.active if query.name == commit.feed), commit.feed)
+        batch = sf.lit(f"{query}/{commit.batch_id}")
         return self._records.of(rows, batch=batch, one_per_record=alone, partitions=self._partitions)
 
     def records(self, rows: DataFrame, *, batch: Column) -> DataFrame:
-        """The rows of a stream as records, each of one record and with its position.
-
-        Args:
-            rows: as ``apply_schema`` got them.
-            batch: the query, and the number of the batch that a row belongs to.
-        """
-        settled = self._records or RowRecords.settled(self._sink, rows)
+        settled = self._records or RowRecords.settle(self._sink, rows)
         return settled.of(rows, batch=batch, one_per_record=True, partitions=self._partitions)
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Sends a batch: see ``StatelessSink.land``.
+        """Send a batch: see ``StatelessSink.land``.
 
         Raises:
             ConfigError: a row has no value for a field that has to have one.
@@ -169,38 +169,216 @@ class KafkaSink(StatelessSink):
             raise
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Sends the records, and returns when the brokers have acknowledged them."""
+        """Send the records, and return when the brokers have acknowledged them."""
         rows.write.format("kafka").options(**self.options).save()
 
     @property
     def options(self) -> dict[str, str]:
-        """Of Spark's Kafka sink."""
-        return {**self._options, "topic": self._sink.topic}
+        """Options of Spark's Kafka sink."""
+        return {**self._producer, "topic": self._sink.topic}
 
-    def _query(self, feed: str) -> str:
-        """Spark's id of the query; a run as a batch has none, and its rows are the feed's."""
-        return next((str(each.id) for each in self._spark.streams.active if each.name == feed), feed)
+
+@dataclass(frozen=True, kw_only=True)
+class RowRecords:
+    """How rows of one schema become records of a topic.
+
+    Attributes:
+        encoding: of the value; None if it is one column as it is.
+    """
+
+    sink: KafkaSinkConfig
+    schema: StructType
+    encoding: Encoding | None
+
+    @classmethod
+    def settle(cls, sink: KafkaSinkConfig, rows: DataFrame) -> RowRecords:
+        """Check that the rows have the columns that the sink names, and settle the value's schema in the registry.
+
+        Raises:
+            ConfigError: they lack a column, or do not fit the schema.
+        """
+        require_columns(sink, rows)
+        return cls(sink=sink, schema=rows.schema, encoding=_encoding(sink, _described(rows)))
+
+    def of(self, rows: DataFrame, *, batch: Column, one_per_record: bool, partitions: int) -> DataFrame:
+        """Return the records of a batch's rows.
+
+        Args:
+            rows: with the columns ``POSITION_COLUMNS``, if it is known which record each is made of.
+            batch: the query and the number of the batch.
+            one_per_record: whether a record makes one row at most.
+            partitions: how many the topic has.
+        """
+        from pyspark.sql import Window
+        from pyspark.sql import functions as sf
+
+        placed = all(name in rows.columns for name in POSITION_COLUMNS)
+        source = sf.lit(None).cast("string")
+        if placed:
+            is_known = reduce(and_, (sf.col(name).isNotNull() for name in POSITION_COLUMNS))
+            source = sf.when(is_known, sf.concat_ws("/", *POSITION_COLUMNS))
+        records = rows.select(
+            key_of(self.sink, rows).alias("key"),
+            self._value(rows).alias("value"),
+            source.alias("source"),
+            batch.alias("batch"),
+            *(sf.expr(text).cast("string").alias(f"header_{at}") for at, text in enumerate(self.sink.headers.values())),
+        )
+        headers = [header(BATCH, sf.col("batch"))]
+        if placed:
+            headers.append(header(SOURCE, sf.col("source")))
+        if not (placed and one_per_record):
+            equal = Window.partitionBy("key", "value", "source").orderBy("key")
+            records = records.withColumn("row", sf.row_number().over(equal) - 1)
+            headers.append(header(ROW, sf.col("row")))
+        headers += [header(name, sf.col(f"header_{at}")) for at, name in enumerate(self.sink.headers)]
+        # The row itself decides its partition where no key does, so that a copy goes where the first one went.
+        hashed = [sf.col("source")] if placed else [sf.col("value"), sf.col("row")]
+        own = sf.pmod(sf.xxhash64(*hashed), sf.lit(partitions)).cast("int")
+        return records.select(
+            sf.when(sf.col("key").isNull(), own).alias("partition"),
+            "key",
+            "value",
+            sf.array(*headers).cast(HEADERS_TYPE).alias("headers"),
+        )
+
+    def _value(self, rows: DataFrame) -> Column:
+        if self.encoding is not None:
+            return value_of(_described(rows), self.encoding)
+        assert self.sink.value.column is not None  # The only value that has no encoding.
+        return _column_bytes(self.sink.value.column.name, rows)
+
+
+def require_columns(sink: KafkaSinkConfig, rows: DataFrame) -> None:
+    """Refuse rows that lack the columns of the sink's key, value or headers.
+
+    Raises:
+        ConfigError: naming the setting.
+    """
+    from pyspark.sql import functions as sf
+
+    with _refusals("key", rows):
+        _ = rows.select(key_of(sink, rows)).schema
+    for name, text in sink.headers.items():
+        with _refusals(f"headers.{name}", rows):
+            _ = rows.select(sf.expr(text).cast("string")).schema
+    if (column := sink.value.column) is None:
+        return
+    if column.name not in rows.columns:
+        raise ConfigError(
+            f"value names the column '{column.name}', which the rows do not have",
+            where="sink.kafka.value.column",
+            hint=f"they have {', '.join(rows.columns)}",
+        )
+    with _refusals("value.column", rows):
+        _ = rows.select(_column_bytes(column.name, rows)).schema
+
+
+@contextmanager
+def _refusals(setting: str, rows: DataFrame) -> Iterator[None]:
+    from pyspark.errors import PySparkException
+
+    try:
+        with quietly():
+            yield
+    except PySparkException as error:
+        raise ConfigError(
+            f"the rows cannot give it: {str(error).splitlines()[0]}",
+            where=f"sink.kafka.{setting}",
+            hint=f"they have {', '.join(rows.columns)}",
+        ) from None
+
+
+def key_of(sink: KafkaSinkConfig, rows: DataFrame) -> Column:
+    """Return the record's key: bytes as they are, all else as text; null if the sink names none."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import BinaryType
+
+    if sink.key is None:
+        return sf.lit(None).cast("binary")
+    if isinstance(sink.key, list):
+        columns = sf.struct(*(sf.col(quoted(name)) for name in sink.key))
+        return sf.to_json(columns, {"ignoreNullFields": "false"}).cast("binary")
+    made = sf.expr(sink.key)
+    is_bytes = isinstance(rows.select(made).schema.fields[0].dataType, BinaryType)
+    return made if is_bytes else made.cast("string").cast("binary")
+
+
+def _column_bytes(name: str, rows: DataFrame) -> Column:
+    from pyspark.sql import functions as sf
+    from pyspark.sql import types as t
+
+    type_ = rows.schema[name].dataType
+    if isinstance(type_, t.StructType | t.ArrayType | t.MapType):
+        raise ConfigError(
+            f"the column {name} is {type_.simpleString()}, which has no one form as bytes",
+            where="sink.kafka.value.column",
+            hint="value: json, or make a text of it in the transform",
+        )
+    column = sf.col(quoted(name))
+    return column if isinstance(type_, t.BinaryType) else column.cast("string").cast("binary")
+
+
+def _described(rows: DataFrame) -> DataFrame:
+    """Leave out the columns that become headers."""
+    return rows.drop(*POSITION_COLUMNS)
+
+
+def _encoding(sink: KafkaSinkConfig, rows: DataFrame) -> Encoding | None:
+    value, registered, registry = sink.value, sink.value.registered, _registry(sink.value)
+    if value.column is not None:
+        return None
+    return settle(
+        rows,
+        format=_FRAMED[value.kind] if registry is not None else _PLAIN[value.kind],
+        topic=sink.topic,
+        registry=registry,
+        subject=registered.subject if registered else None,
+        schema=registered.schema_file.read_text("utf-8") if registered and registered.schema_file else None,
+        message=value.protobuf.message if value.protobuf else None,
+    )
+
+
+def _registry(value: Value) -> SchemaRegistry | None:
+    registry = value.registry
+    if registry is None:
+        return None
+    return SchemaRegistry(registry.url, username=registry.username, password=registry.password)
+
+
+def header(name: str, value: Column) -> Column:
+    """Return a header as Spark's Kafka sink takes it."""
+    from pyspark.sql import functions as sf
+
+    return sf.struct(sf.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
 def producer_settings(sink: KafkaSinkConfig, source: KafkaSource | None) -> dict[str, str]:
-    """Options of Spark's Kafka sink.
+    """Return the client options of Spark's Kafka sink.
 
     Raises:
-        ConfigError: it is not said where the topic is.
+        ConfigError: neither the sink nor the source names the brokers.
     """
-    shared = dict(source.options) if source is not None and sink.bootstrap_servers is None else {}
-    given = {key: value for key, value in shared.items() if key.removeprefix(PREFIX) in PRODUCER} | sink.options
+    shared = source_options(source) if source is not None and sink.bootstrap_servers is None else {}
     servers = sink.bootstrap_servers or (source.bootstrap_servers if source is not None else None)
     if servers is None:
         raise ConfigError(
-            "it is not said which brokers the topic is on, and the source is not Kafka",
+            "sink.kafka.bootstrap_servers is required because the source is not Kafka",
             where="sink.kafka",
             hint="bootstrap_servers: ${KAFKA_BOOTSTRAP_SERVERS}",
         )
-    texts = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
-    return {**PRODUCER_DEFAULTS, **texts, "kafka.bootstrap.servers": servers}
+    own = {key: _option_text(value) for key, value in sink.options.items()}
+    return {**PRODUCER_DEFAULTS, **shared, **own, "kafka.bootstrap.servers": servers}
 
 
-def topics_of(sink: KafkaSinkConfig, options: dict[str, str]) -> Topics:
-    """The cluster that the sink's topic is on."""
+def source_options(source: KafkaSource) -> dict[str, str]:
+    """Return the client options of a source that a producer takes too."""
+    return {key: _option_text(value) for key, value in source.options.items() if key.removeprefix(PREFIX) in PRODUCER}
+
+
+def _option_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _topics(options: dict[str, str]) -> Topics:
     return Topics(options["kafka.bootstrap.servers"], options=options)

@@ -1,24 +1,75 @@
-"""Looks at dead letters without Spark."""
+"""Selects dead letters by feed, topic, partition, offset or reason, and groups those that a reader has found."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
-from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.config.connections import Connections
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.sinks.dead_letters.filter import TIMES, DeadLetterFilter, kind_of, time_of
+from lakefeed.messages.printable import unescaped
 
-if TYPE_CHECKING:
-    from pyarrow import Table
-    from pyiceberg.expressions import BooleanExpression
+POSITION = re.compile(r"(?:(?P<topic>[A-Za-z0-9._-]+):)?(?P<partition>\d+):(?P<offset>\d+)")
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-    from lakefeed.sinks.dead_letters.store import DeadLetterReader
 
-SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
+@dataclass(frozen=True, kw_only=True)
+class DeadLetterFilter:
+    """Chooses dead letters of a feed; a field that is None does not matter.
+
+    Attributes:
+        reason: text that the reason contains, as it is or as it is printed: with escapes, and ``#`` for numbers.
+        schema_id: id of the writer's schema.
+    """
+
+    feed: str
+    reason: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    schema_id: int | None = None
+
+    @classmethod
+    def at(cls, feed: str, position: str) -> DeadLetterFilter:
+        """Choose the letter at ``[TOPIC:]PARTITION:OFFSET``.
+
+        Raises:
+            ConfigError: the position is written otherwise.
+        """
+        match = POSITION.fullmatch(position)
+        if match is None:
+            raise ConfigError(
+                f"'{position}' is no position of a record", hint="write [TOPIC:]PARTITION:OFFSET, such as 0:1234"
+            )
+        return cls(feed=feed, topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
+
+    def exact(self) -> dict[str, str | int]:
+        """Return the values that columns have to equal; the reason is apart, since it has to contain."""
+        return {name: value for name, value in vars(self).items() if value is not None and name != "reason"}
+
+    def reasons(self) -> tuple[str, str]:
+        """Return the text that the reason has to contain: as given, or without the escapes of a terminal."""
+        part = self.reason or ""
+        return part, unescaped(part)
+
+    def means(self, reason: str) -> bool:
+        """Whether a letter with this reason is chosen. ``dead_letters.table.CHOSEN`` says the same in SQL."""
+        kind = kind_of(reason)
+        return any(part in reason or part in kind for part in self.reasons())
+
+
+class DeadLetterReader(Protocol):
+    """Reads the dead letters of feeds, without Spark."""
+
+    kind: str
+    """``table`` or ``topic``, as a pipeline file calls it."""
+
+    name: str
+
+    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
+        """Return the chosen letters by position; ``whole`` with key, value and headers, which may be large."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +78,7 @@ class Kind:
 
     Attributes:
         reason: with ``#`` for each number.
-        count: how many there are.
         first: the earliest timestamp of their records; None if no record has one that is a date.
-        last: the latest.
         sample: the position of one record.
     """
 
@@ -41,10 +90,10 @@ class Kind:
 
 
 def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
-    """The letters by reason, the commonest first."""
+    """Group letters by reason, the commonest first."""
     grouped: dict[str, list[dict[str, Any]]] = {}
-    for each in letters:
-        grouped.setdefault(kind_of(each["reason"]), []).append(each)
+    for letter in letters:
+        grouped.setdefault(kind_of(letter["reason"]), []).append(letter)
     found = []
     for reason, alike in grouped.items():
         times: list[datetime] = [each["timestamp"] for each in alike if isinstance(each["timestamp"], datetime)]
@@ -53,73 +102,8 @@ def kinds(letters: Sequence[dict[str, Any]]) -> list[Kind]:
     return sorted(found, key=lambda kind: -kind.count)
 
 
-def position_of(letter: dict[str, Any]) -> str:
-    """``topic:partition:offset``"""
-    return f"{letter['topic']}:{letter['partition']}:{letter['offset']}"
-
-
-def find(
-    table: str, choice: DeadLetterFilter, *, connections: Connections, whole: bool = False
-) -> list[dict[str, Any]]:
-    """The letters that are meant, by position.
-
-    Args:
-        table: the dead-letter table.
-        choice: which.
-        connections: store and catalogs.
-        whole: with key, value and headers, which may be large.
-
-    Raises:
-        ResourceMissing: the table is not there.
-    """
-    from pyiceberg.expressions import And, EqualTo
-
-    opened = open_table(table, connections=connections)
-    equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
-    condition: BooleanExpression | None = None
-    for name, value in choice.exact().items():
-        one_of_them: BooleanExpression = equal(name, value)
-        condition = one_of_them if condition is None else And(condition, one_of_them)
-    assert condition is not None  # A feed is always named.
-    fields = ("*",) if whole else SMALL
-    read = opened.scan(row_filter=condition, selected_fields=fields).to_arrow()
-    found: list[dict[str, Any]] = _with_numbers(read).to_pylist()
-    for each in found:
-        each.update({name: time_of(each[name]) for name in TIMES})
-    found = [each for each in found if choice.means(each["reason"])]
-    return sorted(found, key=lambda each: (each["topic"], each["partition"], each["offset"]))
-
-
-def _with_numbers(letters: Table) -> Table:
-    """The letters with microseconds for times: Arrow refuses to make a date of each."""
-    import pyarrow as pa
-
-    for name in TIMES:
-        letters = letters.set_column(letters.column_names.index(name), name, letters[name].cast(pa.int64()))
-    return letters
-
-
-class TableReader:
-    """Looks at a dead-letter table.
-
-    Args:
-        name: the table.
-        connections: store and catalogs.
-    """
-
-    kind = "table"
-
-    def __init__(self, name: str, *, connections: Connections) -> None:
-        self.name = name
-        self._connections = connections
-
-    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        """The letters that are meant, by position: see ``find``."""
-        return find(self.name, choice, connections=self._connections, whole=whole)
-
-
-def one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
-    """The one letter at a position.
+def find_one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
+    """Return the one letter at a position, with key, value and headers.
 
     Raises:
         ResourceMissing: there is none.
@@ -132,7 +116,27 @@ def one(reader: DeadLetterReader, choice: DeadLetterFilter) -> dict[str, Any]:
             where=f"{reader.kind} {reader.name}",
             hint="lakefeed dead-letters list shows those that it has",
         )
-    if len({each["topic"] for each in found}) > 1:
-        topics = ", ".join(sorted({each["topic"] for each in found}))
-        raise ConfigError("several topics have a dead letter there", where=topics, hint="write TOPIC:PARTITION:OFFSET")
+    topics = sorted({letter["topic"] for letter in found})
+    if len(topics) > 1:
+        where = ", ".join(topics)
+        raise ConfigError("several topics have a dead letter there", where=where, hint="write TOPIC:PARTITION:OFFSET")
     return found[0]
+
+
+def position_of(letter: dict[str, Any]) -> str:
+    return f"{letter['topic']}:{letter['partition']}:{letter['offset']}"
+
+
+def kind_of(reason: str) -> str:
+    """A reason with ``#`` for each number."""
+    return re.sub("[0-9]+", "#", reason)
+
+
+def time_of(microseconds: int | None) -> datetime | str | None:
+    """A time since 1970; as text where Python has no date for it, since a record may have any timestamp."""
+    if microseconds is None:
+        return None
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return f"{microseconds // 1000} ms since 1970"

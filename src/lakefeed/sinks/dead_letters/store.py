@@ -1,29 +1,33 @@
-"""What a place where dead letters are kept can do: a table or a topic."""
+"""Declares a place where dead letters are kept: a table or a topic."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from lakefeed.clients.spark.decode_failures import BAD_TIMESTAMP_PATTERN
-from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES
+from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES, Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP
-from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter
 from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     Judge = Callable[[DataFrame], DataFrame]
+    """Decodes records and adds ``RECORD``, as it was done for the rows of their commit."""
 
 RECORD_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
-"""What a letter keeps of its record, and what is decoded again."""
+"""The columns that a letter keeps of its record, and that are decoded again."""
+
+BACKFILLS = ".backfills"
+"""Behind the feed's name: the fence of its backfills, and the ledger of their dead letters (``Ledger.java``)."""
 
 
 def with_bad_timestamp(letters: DataFrame) -> DataFrame:
-    """The records of letters as they came: with the timestamp that Spark cannot hold, which their reason says.
+    """Return the records of letters as they came: with the timestamp that Spark cannot hold, which their reason says.
 
     Args:
         letters: with the columns of a dead-letter table.
@@ -35,46 +39,13 @@ def with_bad_timestamp(letters: DataFrame) -> DataFrame:
     return letters.select(*RECORD_COLUMNS, bad.alias(BAD_TIMESTAMP))
 
 
-BACKFILLS = ".backfills"
-"""Behind the feed's name: the fence of its backfills, and the ledger of their dead letters (``Ledger.java``)."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class TopicCreation:
-    """A topic that is made at the first start.
-
-    Attributes:
-        topic: its name.
-        partitions: how many.
-        config: its settings.
-    """
+    """A topic that the first start creates."""
 
     topic: str
     partitions: int
     config: Mapping[str, str]
-
-
-class SourceCommit(Protocol):
-    """What dead letters are of: the commit of a batch, or of a backfill."""
-
-    @property
-    def feed(self) -> str:
-        """The feed's name."""
-
-    @property
-    def batch_id(self) -> int:
-        """As the letters have it."""
-
-    @property
-    def ranges(self) -> OffsetRanges:
-        """What they are known by in the dead-letter table's ledger: a later commit begins at their end or after."""
-
-    @property
-    def committed_at(self) -> float:
-        """When the rows were committed, in seconds since 1970; 0 if that was a moment ago."""
-
-    def properties(self) -> dict[str, str]:
-        """For the summary of the letters' snapshot, with feed, batch id and ranges as that ledger has them."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +56,8 @@ class BackfillOrigin:
     it has the number of the rows' commit: each number once, in their order.
 
     Attributes:
-        feed: the feed's name.
         number: of the rows' commit, ``Backfill.number``.
-        committed_at: when that was, in seconds since 1970.
+        committed_at: when that was, in seconds since 1970; 0 if that was a moment ago.
     """
 
     feed: str
@@ -109,16 +79,8 @@ class BackfillOrigin:
         return {FEED: f"{self.feed}{BACKFILLS}", BATCH_ID: str(self.number), RANGES: self.ranges.to_json()}
 
 
-class DeadLetterReader(Protocol):
-    """Looks at the dead letters of feeds, without Spark."""
-
-    kind: str
-    """``table`` or ``topic``, as a pipeline file calls it."""
-
-    name: str
-
-    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        """The letters that are meant, by position; ``whole`` with key, value and headers, which may be large."""
+SourceCommit: TypeAlias = Commit | BackfillOrigin
+"""The commit whose records became dead letters: of a batch, or of a backfill."""
 
 
 class DeadLetterStore(Protocol):
@@ -129,29 +91,28 @@ class DeadLetterStore(Protocol):
     """
 
     def ensure(self) -> None:
-        """Makes the place if it is missing."""
+        """Create the table or topic if it is missing."""
 
     def change(self) -> TableChange | TopicCreation | None:
-        """What ``ensure`` does; nothing is changed."""
+        """Return what ``ensure`` does; None if nothing."""
 
     def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
-        """Writes the dead letters of a commit.
+        """Write the dead letters of a commit.
 
         Args:
-            judge: decodes records and adds ``RECORD``, just as it was done for its rows.
             commit: that of the rows.
             spans: the offset ranges that hold its dead letters.
-            expected: how many they are.
+            expected: how many they are; others are refused.
         """
 
     def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
-        """Writes what a crash has left out of the last commit's dead letters; False if they were all there."""
+        """Write the dead letters of the last commit that a crash has left out; False if all were there."""
 
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
-        """Raises what ``follow`` would; nothing is changed."""
+        """Raise what ``follow`` would; nothing is changed."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Removes the letters of records past a feed's position, since they are read again; returns how many.
+        """Remove the letters of records past a feed's position, since they are read again; return how many.
 
         Args:
             position: the newest commit of the feed's rows; None if there is none.
@@ -162,22 +123,22 @@ class DeadLetterStore(Protocol):
         """
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
-        """The unmarked letters that are meant, as the records that they were."""
+        """Return the chosen letters that are unmarked, as the records that they were."""
 
     def drop(self, choice: DeadLetterFilter) -> int:
-        """Removes the unmarked letters that are meant; returns how many."""
+        """Remove the chosen letters that are unmarked; return how many."""
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
-        """Marks the letters at these (topic, partition, offset)."""
+        """Mark the letters at these (topic, partition, offset)."""
 
     def marked(self, replay_id: str) -> DataFrame:
-        """The records of one replay."""
+        """Return the records of one replay."""
 
     def unmark(self, replay_id: str) -> None:
-        """Takes a replay's marks away."""
+        """Remove a replay's marks."""
 
     def delete_marked(self, replay_id: str) -> None:
-        """Removes the letters of one replay."""
+        """Remove the letters of one replay."""
 
     def open_replays(self) -> list[str]:
-        """Ids of the replays whose marks are still there."""
+        """Return the ids of the replays whose marks are still there."""

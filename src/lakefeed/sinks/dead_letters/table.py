@@ -1,4 +1,4 @@
-"""The dead-letter table: each record that did not become a row, whole, with its position and the reason.
+"""Keeps dead letters in a table: each record that did not become a row, whole, with its position and the reason.
 
 Guarantee: exactly-once. The dead letters of a batch are one commit that carries the batch's offset ranges, right after
 the commit of its rows, which says how many there must be; a crash between the two is made good at the next start.
@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.conflicts import run_in_turn
+from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg.sql import rows_where
+from lakefeed.config.connections import Connections
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
-from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from lakefeed.sinks.dead_letters.store import RECORD_COLUMNS, SourceCommit, with_bad_timestamp
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter, time_of
+from lakefeed.sinks.dead_letters.store import RECORD_COLUMNS, DeadLetterStore, SourceCommit, with_bad_timestamp
 from lakefeed.sinks.iceberg.table_change import carry_out, creation
 from lakefeed.sinks.protocol import TableChange
 from lakefeed.sinks.table_kinds import require_dead_letters
@@ -27,8 +30,10 @@ from lakefeed.sinks.table_kinds import require_dead_letters
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from lakefeed.sinks.dead_letters.store import Judge
+
     ReadAgain = Callable[[Sequence[OffsetRange], OffsetRanges], DataFrame]
-    """Reads some records, of those that a commit is made of."""
+    """Reads some records again, of those that a commit is made of."""
 
 COLUMNS = (
     "feed STRING, batch_id BIGINT, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, key BINARY, "
@@ -45,13 +50,47 @@ AND (:requested_reason IS NULL
   OR contains(reason, :plain_reason) OR contains(regexp_replace(reason, '[0-9]+', '#'), :plain_reason))"""
 
 
-class DeadLetterTable:
+TIMES = ("timestamp", "failed_at")
+SMALL = ("topic", "partition", "offset", "timestamp", "reason", "schema_id", "batch_id", "failed_at", "replay")
+"""Columns without what may be large."""
+
+
+class TableReader:
+    """Reads a dead-letter table without Spark."""
+
+    kind = "table"
+
+    def __init__(self, name: str, *, connections: Connections) -> None:
+        self.name = name
+        self._connections = connections
+
+    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
+        """Return the chosen letters by position.
+
+        Raises:
+            ResourceMissing: the table does not exist.
+        """
+        import pyarrow as pa
+        from pyiceberg.expressions import And, EqualTo
+
+        table = open_table(self.name, connections=self._connections)
+        equal: Any = EqualTo  # Its constructor is made by a plugin that mypy has not got.
+        condition = reduce(And, (equal(name, value) for name, value in choice.exact().items()))
+        letters = table.scan(row_filter=condition, selected_fields=("*",) if whole else SMALL).to_arrow()
+        for name in TIMES:
+            # As microseconds: Arrow refuses to make a date of each.
+            letters = letters.set_column(letters.column_names.index(name), name, letters[name].cast(pa.int64()))
+        found = [letter for letter in letters.to_pylist() if choice.means(letter["reason"])]
+        for letter in found:
+            letter.update({name: time_of(letter[name]) for name in TIMES})
+        return sorted(found, key=lambda letter: (letter["topic"], letter["partition"], letter["offset"]))
+
+
+class DeadLetterTable(DeadLetterStore):
     """The dead letters of one feed, in a table that several feeds may share.
 
     Args:
-        spark: the session.
         table: catalog.namespace.table
-        feed: the feed's name.
         records: reads records of a commit again.
     """
 
@@ -63,11 +102,10 @@ class DeadLetterTable:
         self.ledger = IcebergLedger(spark, table, feed)
 
     def ensure(self) -> None:
-        """Creates the table if it is missing."""
         carry_out(self._spark, self.change())
 
     def change(self) -> TableChange:
-        """What ``ensure`` does.
+        """Return what ``ensure`` does.
 
         Raises:
             ConfigError: there is such a table, and it is for something else.
@@ -88,15 +126,8 @@ class DeadLetterTable:
         )
         return TableChange(table=self._table, is_new=True, statements=statements)
 
-    def complete(
-        self,
-        judge: Callable[[DataFrame], DataFrame],
-        commit: SourceCommit,
-        *,
-        spans: Sequence[OffsetRange],
-        expected: int,
-    ) -> bool:
-        """Writes the dead letters of the last commit, unless the table has them, one commit too; False then."""
+    def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
+        """Write the dead letters of the last commit in one commit, unless the table has them; False then."""
         ledger = commit.properties()[FEED]
         last = IcebergLedger(self._spark, self._table, ledger).position()
         reached = {} if last is None else {(each.topic, each.partition): each.end for each in last.ranges.ranges}
@@ -107,28 +138,12 @@ class DeadLetterTable:
         self.write(judge, commit, spans=spans, expected=expected)
         return True
 
-    def write(
-        self,
-        judge: Callable[[DataFrame], DataFrame],
-        commit: SourceCommit,
-        *,
-        spans: Sequence[OffsetRange],
-        expected: int,
-    ) -> None:
-        """Appends the dead letters of a batch.
-
-        Args:
-            judge: decodes records and adds ``RECORD``, just as it was done for the batch's rows.
-            commit: of the batch.
-            spans: the offset ranges that hold its dead letters.
-            expected: how many they are; the commit is refused if they are others.
-        """
+    def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
         from pyspark.sql import functions as sf
 
-        records = self._records(spans, commit.ranges)
         record, reason = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.reason")
         letters = (
-            judge(records)
+            judge(self._records(spans, commit.ranges))
             .filter(reason.isNotNull())
             .select(
                 sf.lit(commit.feed).alias("feed"),
@@ -153,12 +168,11 @@ class DeadLetterTable:
         writer.append()
 
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
-        """Refuses letters that are ahead of a feed that was not moved."""
-        self._step(position, moved=moved)
+        self._step_back(position, moved=moved)
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Takes the letters back that are of offsets past the feed's position, and the ledger with them."""
-        step = self._step(position, moved=moved)
+        """Remove the letters of offsets past the feed's position, and move the ledger with them; return how many."""
+        step = self._step_back(position, moved=moved)
         if step is None:
             return 0
         condition = rows_where(step.deleted, columns=("topic", "partition", "offset"))
@@ -167,30 +181,26 @@ class DeadLetterTable:
         self.ledger.record_move(step.commit, commit_id=uuid.uuid4().hex, delete_where=where if count else None)
         return count
 
-    def _step(self, position: OffsetRanges | None, *, moved: bool) -> StepBack | None:
-        if not self._spark.catalog.tableExists(self._table):
+    def _step_back(self, position: OffsetRanges | None, *, moved: bool) -> StepBack | None:
+        last = self.ledger.position() if self._spark.catalog.tableExists(self._table) else None
+        if last is None:
             return None
-        stands = self.ledger.position()
-        if stands is None:
-            return None
-        step = step_back(self._feed, stands.ranges, position)
+        step = step_back(self._feed, last.ranges, position)
         if step is not None and not moved:
             raise letters_ahead(self._feed, where=self._table)
         return step
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
-        """The unmarked letters that are meant, as the records that they were."""
-        chosen = self._sql(f"SELECT * FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
-        return with_bad_timestamp(chosen)
+        return with_bad_timestamp(self._sql(f"SELECT * FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice)))  # noqa: S608
 
     def drop(self, choice: DeadLetterFilter) -> int:
-        """Deletes the unmarked letters that are meant; returns how many."""
-        count = self._sql(f"SELECT replay FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice)).count()  # noqa: S608
-        self._change(f"DELETE FROM IDENTIFIER(:letters) {CHOSEN}", **_arguments(choice))  # noqa: S608
+        arguments = _arguments(choice)
+        count = self._sql(f"SELECT replay FROM IDENTIFIER(:letters) {CHOSEN}", **arguments).count()  # noqa: S608
+        self._change(f"DELETE FROM IDENTIFIER(:letters) {CHOSEN}", **arguments)  # noqa: S608
         return count
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
-        """Marks the letters at these (topic, partition, offset), in one commit."""
+        """Mark the letters at these (topic, partition, offset), in one commit."""
         positions.createOrReplaceTempView("lakefeed_replayed")
         self._change(
             "MERGE INTO IDENTIFIER(:letters) l USING lakefeed_replayed r "
@@ -200,30 +210,19 @@ class DeadLetterTable:
         )
 
     def marked(self, replay_id: str) -> DataFrame:
-        """The records of one replay."""
-        from pyspark.sql import functions as sf
-
-        return with_bad_timestamp(self._of_feed().filter(sf.col("replay") == replay_id))
+        of_replay = "SELECT * FROM IDENTIFIER(:letters) WHERE feed = :feed AND replay = :replay"
+        return with_bad_timestamp(self._sql(of_replay, replay=replay_id))
 
     def unmark(self, replay_id: str) -> None:
-        """Takes a replay's marks away."""
-        self._change(
-            "UPDATE IDENTIFIER(:letters) SET replay = NULL WHERE feed = :feed AND replay = :replay", replay=replay_id
-        )
+        update = "UPDATE IDENTIFIER(:letters) SET replay = NULL WHERE feed = :feed AND replay = :replay"
+        self._change(update, replay=replay_id)
 
     def delete_marked(self, replay_id: str) -> None:
-        """Deletes the letters of one replay."""
         self._change("DELETE FROM IDENTIFIER(:letters) WHERE feed = :feed AND replay = :replay", replay=replay_id)
 
     def open_replays(self) -> list[str]:
-        """Ids of the replays whose marks are still there."""
-        open_ = self._of_feed().filter("replay IS NOT NULL").select("replay").distinct()
-        return [row.replay for row in open_.collect()]
-
-    def _of_feed(self) -> DataFrame:
-        from pyspark.sql import functions as sf
-
-        return self._spark.table(self._table).filter(sf.col("feed") == self._feed)
+        open_ = "SELECT DISTINCT replay FROM IDENTIFIER(:letters) WHERE feed = :feed AND replay IS NOT NULL"
+        return [row.replay for row in self._sql(open_).collect()]
 
     def _change(self, statement: str, **arguments: Any) -> None:
         run_in_turn(self._table, lambda: self._sql(statement, **arguments), ask_for_quiet=self.ledger.ask_for_quiet)

@@ -1,4 +1,4 @@
-"""The dead-letter topic: each record that did not become a row, whole, in a topic of the cluster it came from.
+"""Keeps dead letters in a topic: each record that did not become a row, whole, in the cluster that it came from.
 
 Guarantee: none is lost, in step with the data; none is written twice, unless a Spark task is repeated that had sent
 some already, and then both have the same position. The letters of a batch are written right after the commit of its
@@ -9,22 +9,21 @@ They are read from Kafka again, and only where the batch had any: batches withou
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
 from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.kafka_options import PREFIX as KAFKA
-from lakefeed.config.kafka_options import PRODUCER, PRODUCER_DEFAULTS
+from lakefeed.config.kafka_options import PRODUCER_DEFAULTS
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import read_batch
-from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
-from lakefeed.sinks.dead_letters.store import SourceCommit, TopicCreation, with_bad_timestamp
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterStore, SourceCommit, TopicCreation, with_bad_timestamp
 from lakefeed.sinks.dead_letters.topic_reader import (
     LETTER,
     PREFIX,
@@ -34,9 +33,12 @@ from lakefeed.sinks.dead_letters.topic_reader import (
     TopicReader,
     note_headers,
 )
+from lakefeed.sinks.kafka import HEADERS_TYPE, header, source_options
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+    from lakefeed.sinks.dead_letters.store import Judge
 
 MOST_PARTITIONS = 3
 ROOM_FOR_HEADERS = 64 * 1024
@@ -47,16 +49,12 @@ RECORD_TYPES = (
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
 _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
-HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
-class DeadLetterTopic:
+class DeadLetterTopic(DeadLetterStore):
     """The dead letters of one feed, in a topic that several feeds may share.
 
     Args:
-        spark: the session.
-        topic: its name.
-        feed: the feed's name.
         source: where the records are read again; the topic is on the same cluster.
     """
 
@@ -69,7 +67,7 @@ class DeadLetterTopic:
         self._reader = TopicReader(topic, cluster=source)
 
     def ensure(self) -> None:
-        """Creates the topic if it is missing, so that it takes whatever the source's topics do, and keeps it.
+        """Create the topic if it is missing, so that it takes whatever the source's topics do, and keeps it.
 
         Raises:
             AccessDenied: these credentials may not.
@@ -80,75 +78,56 @@ class DeadLetterTopic:
             self._topics.create(new.topic, partitions=new.partitions, config=new.config, exist_ok=True)
 
     def change(self) -> TopicCreation | None:
-        """What ``ensure`` does; None if the topic is there."""
         existing = self._topics.list()
         if self._topic in existing:
             return None
-        sources = [each for each in existing if self._source.reads(each)]
-        partitions = max((len(self._topics.describe(each).partitions) for each in sources), default=1)
-        largest = [int(self._topics.setting(each, "max.message.bytes") or 0) for each in sources]
+        sources = [topic for topic in existing if self._source.reads(topic)]
+        partitions = max((len(self._topics.describe(topic).partitions) for topic in sources), default=1)
+        largest = [int(self._topics.setting(topic, "max.message.bytes") or 0) for topic in sources]
         config = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
         if largest:
             config["max.message.bytes"] = str(max(largest) + ROOM_FOR_HEADERS)
         return TopicCreation(topic=self._topic, partitions=min(MOST_PARTITIONS, partitions), config=config)
 
-    def write(
-        self,
-        judge: Callable[[DataFrame], DataFrame],
-        commit: SourceCommit,
-        *,
-        spans: Sequence[OffsetRange],
-        expected: int,
-    ) -> None:
-        """Sends the dead letters of a batch.
+    def write(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> None:
+        self._write(judge, commit, spans=spans, expected=expected, present=set())
 
-        Raises:
-            CheckpointMismatch: they were not as many as the batch had.
-        """
-        self._write(judge, commit, spans=spans, expected=expected, there=set())
-
-    def complete(
-        self,
-        judge: Callable[[DataFrame], DataFrame],
-        commit: SourceCommit,
-        *,
-        spans: Sequence[OffsetRange],
-        expected: int,
-    ) -> bool:
-        """Sends those dead letters of the last commit that the topic has not got, after a crash; False if it has all.
-
-        Raises:
-            CheckpointMismatch: they are not as many as the batch had.
-        """
-        there = self._reader.positions(self._feed, commit.batch_id, since=commit.committed_at)
-        within = {each for each in there if any(_holds(span, each) for span in spans)}
-        if len(within) >= expected:
+    def complete(self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int) -> bool:
+        written = self._reader.positions(self._feed, commit.batch_id, since=commit.committed_at)
+        present = {position for position in written if any(_contains(span, position) for span in spans)}
+        if len(present) >= expected:
             return False
-        self._write(judge, commit, spans=spans, expected=expected, there=within)
+        self._write(judge, commit, spans=spans, expected=expected, present=present)
         return True
 
     def _write(
-        self,
-        judge: Callable[[DataFrame], DataFrame],
-        commit: SourceCommit,
-        *,
-        spans: Sequence[OffsetRange],
-        expected: int,
-        there: set[Position],
+        self, judge: Judge, commit: SourceCommit, *, spans: Sequence[OffsetRange], expected: int, present: set[Position]
     ) -> None:
+        """Send the dead letters of a commit that are not present.
+
+        Raises:
+            CheckpointMismatch: with those that are present they are not as many as expected.
+        """
         from pyspark.sql import functions as sf
 
-        letters = judge(read_batch(self._spark, self._source, ranges=spans, headers=True)).filter(
-            sf.col(f"{RECORD}.reason").isNotNull()
-        )
-        if there:
-            written = self._spark.createDataFrame(sorted(there), "t STRING, p INT, o BIGINT")
+        records = read_batch(self._spark, self._source, ranges=spans, headers=True)
+        letters = judge(records).filter(sf.col(f"{RECORD}.reason").isNotNull())
+        if present:
+            known = self._spark.createDataFrame(sorted(present), "t STRING, p INT, o BIGINT")
             record = sf.col(f"{RECORD}.record")
             same = (record["topic"] == sf.col("t")) & (record["partition"] == sf.col("p"))
-            letters = letters.join(sf.broadcast(written), same & (record["offset"] == sf.col("o")), "left_anti")
+            letters = letters.join(sf.broadcast(known), same & (record["offset"] == sf.col("o")), "left_anti")
+        producer = {
+            **PRODUCER_DEFAULTS,
+            # A letter is never too large for the client.
+            "kafka.max.request.size": str(LARGEST_LETTER),
+            "kafka.buffer.memory": str(LARGEST_LETTER),
+            **source_options(self._source),
+            "kafka.bootstrap.servers": self._source.bootstrap_servers,
+        }
         before = self._topics.end_offsets(self._topic)
-        _sent(letters, commit).write.format("kafka").options(**self._producer()).option("topic", self._topic).save()
-        found = there | self._reader.positions(self._feed, commit.batch_id, starts=before)
+        _messages(letters, commit).write.format("kafka").options(**producer).option("topic", self._topic).save()
+        found = present | self._reader.positions(self._feed, commit.batch_id, starts=before)
         if len(found) != expected:
             raise CheckpointMismatch(
                 f"batch {commit.batch_id} of feed '{self._feed}' made {expected:,} dead letters, and reading its "
@@ -157,80 +136,61 @@ class DeadLetterTopic:
                 hint="a rule in expect that is not the same each time, or a schema that was changed meanwhile",
             )
 
-    def _producer(self) -> dict[str, str]:
-        """How the source is reached, and Kafka's safe defaults; a letter is never too large for the client."""
-        shared = {
-            key: str(value).lower() if isinstance(value, bool) else str(value)
-            for key, value in self._source.options.items()
-            if key.removeprefix(KAFKA) in PRODUCER
-        }
-        return {
-            **PRODUCER_DEFAULTS,
-            "kafka.max.request.size": str(LARGEST_LETTER),
-            "kafka.buffer.memory": str(LARGEST_LETTER),
-            **shared,
-            "kafka.bootstrap.servers": self._source.bootstrap_servers,
-        }
-
     def check(self, position: OffsetRanges | None, *, moved: bool) -> None:
-        """Nothing: see ``follow``."""
+        """Refuse nothing: a topic keeps no ledger."""
 
     def follow(self, position: OffsetRanges | None, *, moved: bool) -> int:
-        """Nothing: a topic keeps no ledger, and what it has of records that are read again it will have twice."""
+        """Remove nothing: letters of records that are read again are in the topic twice."""
         return 0
 
     def records(self, choice: DeadLetterFilter) -> DataFrame:
-        """The unmarked letters that are meant, as the records that they were."""
-        return self._records([each for each in self._reader.chosen(choice) if each.replay is None])
+        return self._read(self._unmarked(choice))
 
     def marked(self, replay_id: str) -> DataFrame:
-        """The records of one replay."""
-        return self._records(self._of_replay(replay_id))
+        return self._read(self._of_replay(replay_id))
 
     def drop(self, choice: DeadLetterFilter) -> int:
-        """Notes of the unmarked letters that are meant that they are gone; returns how many."""
-        unmarked = [each for each in self._reader.chosen(choice) if each.replay is None]
-        self._note(unmarked, state="gone", replay=None)
-        return len(unmarked)
+        """Send notes that the chosen letters are gone; return how many."""
+        letters = self._unmarked(choice)
+        self._send_notes(letters, state="gone", replay=None)
+        return len(letters)
 
     def mark(self, positions: DataFrame, replay_id: str) -> None:
-        """Marks the letters at these (topic, partition, offset)."""
         requested = {(row.topic, row.partition, row.offset) for row in positions.collect()}
-        letters = [
-            each for each in self._reader.letters(self._feed) if each.record in requested and each.replay is None
-        ]
-        self._note(letters, state="marked", replay=replay_id)
+        unmarked = self._unmarked(DeadLetterFilter(feed=self._feed))
+        letters = [letter for letter in unmarked if letter.record in requested]
+        self._send_notes(letters, state="marked", replay=replay_id)
 
     def unmark(self, replay_id: str) -> None:
-        """Takes a replay's marks away."""
-        self._note(self._of_replay(replay_id), state="unmarked", replay=replay_id)
+        self._send_notes(self._of_replay(replay_id), state="unmarked", replay=replay_id)
 
     def delete_marked(self, replay_id: str) -> None:
-        """Notes of the letters of one replay that they are gone."""
-        self._note(self._of_replay(replay_id), state="gone", replay=replay_id)
+        self._send_notes(self._of_replay(replay_id), state="gone", replay=replay_id)
 
     def open_replays(self) -> list[str]:
-        """Ids of the replays whose marks are still there."""
-        return sorted({each.replay for each in self._reader.letters(self._feed) if each.replay is not None})
+        return sorted({letter.replay for letter in self._reader.letters(self._feed) if letter.replay is not None})
+
+    def _unmarked(self, choice: DeadLetterFilter) -> list[DeadLetter]:
+        return [letter for letter in self._reader.chosen(choice) if letter.replay is None]
 
     def _of_replay(self, replay_id: str) -> list[DeadLetter]:
-        return [each for each in self._reader.letters(self._feed) if each.replay == replay_id]
+        return [letter for letter in self._reader.letters(self._feed) if letter.replay == replay_id]
 
-    def _records(self, letters: Sequence[DeadLetter]) -> DataFrame:
-        """The letters' records, from the places in the topic where they are."""
+    def _read(self, letters: Sequence[DeadLetter]) -> DataFrame:
+        """Read the letters' records, from the places in the topic where they are."""
         from pyspark.sql import functions as sf
 
         if not letters:
             return self._spark.createDataFrame([], RECORD_TYPES)
-        offsets: dict[int, list[int]] = {}
-        for each in letters:
-            offsets.setdefault(each.place[0], []).append(each.place[1])
-        spans = [OffsetRange(self._topic, partition, min(held), max(held) + 1) for partition, held in offsets.items()]
+        spans: dict[int, OffsetRange] = {}
+        for partition, offset in sorted(letter.place for letter in letters):
+            start = spans[partition].start if partition in spans else offset
+            spans[partition] = OffsetRange(self._topic, partition, start, offset + 1)
         requested = self._spark.createDataFrame(
-            [(*each.place, *each.record, each.timestamp, each.reason) for each in letters],
+            [(*letter.place, *letter.record, letter.timestamp, letter.reason) for letter in letters],
             "at_partition INT, at_offset BIGINT, topic STRING, partition INT, offset BIGINT, ms BIGINT, reason STRING",
         )
-        stored = read_batch(self._spark, self._source, ranges=spans, headers=True).select(
+        stored = read_batch(self._spark, self._source, ranges=list(spans.values()), headers=True).select(
             sf.col("partition").alias("stored_partition"), sf.col("offset").alias("stored_offset"),
             "key", "value", sf.col("headers").alias("stored_headers"),
         )  # fmt: skip
@@ -245,8 +205,8 @@ class DeadLetterTopic:
             .withColumn("headers", sf.when(sf.size(own) > 0, own))
         )
 
-    def _note(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None) -> None:
-        """Sends a note on each letter, to the letter's own partition: it never outlives its notes there."""
+    def _send_notes(self, letters: Iterable[DeadLetter], *, state: State, replay: str | None) -> None:
+        """Send a note on each letter, to the letter's own partition: it never outlives its notes there."""
         failed: list[Any] = []
         producer = Producer(
             {
@@ -260,13 +220,13 @@ class DeadLetterTopic:
             logger=_silence,
         )
         try:
-            for each in letters:
-                headers = note_headers(self._feed, each, state=state, replay=replay)
+            for letter in letters:
+                headers = note_headers(self._feed, letter, state=state, replay=replay)
                 while True:
                     try:
                         producer.produce(
                             self._topic,
-                            partition=each.place[0],
+                            partition=letter.place[0],
                             headers=headers,
                             on_delivery=lambda error, _: failed.append(error) if error else None,
                         )
@@ -283,8 +243,8 @@ class DeadLetterTopic:
             raise Unreachable(f"the broker did not take all notes on dead letters{why}", where=f"topic {self._topic}")
 
 
-def _sent(letters: DataFrame, commit: SourceCommit) -> DataFrame:
-    """Key, value and headers as they go to the topic."""
+def _messages(letters: DataFrame, commit: SourceCommit) -> DataFrame:
+    """Return key, value and headers as the topic gets them."""
     from pyspark.sql import functions as sf
 
     record = sf.col(f"{RECORD}.record")
@@ -299,19 +259,12 @@ def _sent(letters: DataFrame, commit: SourceCommit) -> DataFrame:
         sf.col(f"{RECORD}.schema_id"),
         sf.unix_millis(sf.current_timestamp()),
     )
-    ours = sf.array(*(_header(name, value) for name, value in zip(LETTER, values, strict=True))).cast(HEADERS_TYPE)
+    ours = sf.array(*(header(f"{PREFIX}{name}", value) for name, value in zip(LETTER, values, strict=True)))
     own = sf.coalesce(record["headers"].cast(HEADERS_TYPE), sf.array().cast(HEADERS_TYPE))
-    return letters.select(
-        record["key"].alias("key"), record["value"].alias("value"), sf.concat(own, ours).alias("headers")
-    )
+    headers = sf.concat(own, ours.cast(HEADERS_TYPE)).alias("headers")
+    return letters.select(record["key"].alias("key"), record["value"].alias("value"), headers)
 
 
-def _header(name: str, value: Column) -> Column:
-    from pyspark.sql import functions as sf
-
-    return sf.struct(sf.lit(f"{PREFIX}{name}").alias("key"), value.cast("string").cast("binary").alias("value"))
-
-
-def _holds(span: OffsetRange, position: Position) -> bool:
+def _contains(span: OffsetRange, position: Position) -> bool:
     topic, partition, offset = position
     return (topic, partition) == (span.topic, span.partition) and span.start <= offset < span.end

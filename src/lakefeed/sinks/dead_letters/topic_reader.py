@@ -1,4 +1,4 @@
-"""A dead-letter topic as it is to be read: letters, and later records that say what became of them.
+"""Reads a dead-letter topic: letters, and later records that say what became of them.
 
 A letter is the record as it was, with ``LETTER`` behind its own headers. A note has no value and the headers ``NOTE``:
 it says that a replay has ``marked`` or ``unmarked`` the letter, or that the letter is ``gone``. Replay ids are used
@@ -9,13 +9,13 @@ depend on their order, and a letter or note that is there twice counts once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.sinks.dead_letters.filter import DeadLetterFilter, time_of
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter, time_of
 
 PREFIX = "lakefeed."
 LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
@@ -24,6 +24,7 @@ CLOCKS_DIFFER_SECONDS = 300
 
 State = Literal["marked", "unmarked", "gone"]
 Position = tuple[str, int, int]
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,7 +35,7 @@ class DeadLetter:
         place: partition and offset in the dead-letter topic.
         record: topic, partition and offset of the record.
         timestamp: the record's, in ms since 1970; None if it has none.
-        failed_at: when it was written, in ms since 1970.
+        failed_at: when the letter was written, in ms since 1970.
         replay: id of the replay that has marked it.
     """
 
@@ -48,7 +49,7 @@ class DeadLetter:
     replay: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """As a row of the dead-letter table."""
+        """The letter as a row of the dead-letter table."""
         topic, partition, offset = self.record
         return {
             "topic": topic,
@@ -62,10 +63,20 @@ class DeadLetter:
             "replay": self.replay,
         }
 
+    def is_chosen(self, choice: DeadLetterFilter) -> bool:
+        topic, partition, offset = self.record
+        return (
+            choice.topic in (None, topic)
+            and choice.partition in (None, partition)
+            and choice.offset in (None, offset)
+            and choice.schema_id in (None, self.schema_id)
+            and choice.means(self.reason)
+        )
+
 
 @dataclass(slots=True)
 class _Notes:
-    """What the notes say of one letter."""
+    """The notes on one letter."""
 
     marked: set[str] = field(default_factory=set)
     unmarked: set[str] = field(default_factory=set)
@@ -73,10 +84,9 @@ class _Notes:
 
 
 class TopicReader:
-    """Looks at a dead-letter topic.
+    """Reads a dead-letter topic without Spark.
 
     Args:
-        name: the topic.
         cluster: brokers and client settings.
     """
 
@@ -87,10 +97,9 @@ class TopicReader:
         self._cluster = cluster
 
     def letters(self, feed: str) -> list[DeadLetter]:
-        """The letters of a feed that are not gone, by the position of their records.
+        """Return the letters of a feed that are not gone, by the position of their records.
 
-        Reads the topic to its end. Memory: what a ``DeadLetter`` holds, for each that was ever written and still is in
-        the topic.
+        Reads the topic to its end. Memory: a ``DeadLetter`` for each letter that is in the topic, the gone ones too.
 
         Raises:
             ResourceMissing: there is no such topic.
@@ -110,19 +119,28 @@ class TopicReader:
                     of_letter.gone = True
                 else:
                     (of_letter.marked if note["state"] == "marked" else of_letter.unmarked).add(note["replay"])
-        return sorted(_folded(latest, notes), key=lambda each: each.record)
+        present = []
+        for record in sorted(latest):
+            letter = latest[record]
+            of_letter = notes.get((record, letter.failed_at), _Notes())
+            if not of_letter.gone:
+                replay = min(of_letter.marked - of_letter.unmarked, default=None)
+                present.append(replace(letter, replay=replay))
+        return present
 
     def chosen(self, choice: DeadLetterFilter) -> list[DeadLetter]:
-        """The letters that are meant, marked ones too."""
-        return [each for each in self.letters(choice.feed) if _is_meant(each, choice)]
+        """Return the chosen letters, marked ones too."""
+        return [letter for letter in self.letters(choice.feed) if letter.is_chosen(choice)]
 
     def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
-        """The letters that are meant, by position; ``whole`` with key, value and headers, which may be large."""
+        """Return the chosen letters by position; ``whole`` with key, value and headers, which may be large."""
         found = self.chosen(choice)
         if not whole or not found:
-            return [each.as_dict() for each in found]
-        by_place = {each.place: each for each in found}
-        starts = {partition: min(offset for each, offset in by_place if each == partition) for partition, _ in by_place}
+            return [letter.as_dict() for letter in found]
+        by_place = {letter.place: letter for letter in found}
+        starts: dict[int, int] = {}
+        for partition, offset in by_place:
+            starts[partition] = min(offset, starts.get(partition, offset))
         rows = {}
         for message in scan(self._cluster, self.name, starts=starts):
             letter = by_place.pop((message.partition(), message.offset()), None)
@@ -137,33 +155,26 @@ class TopicReader:
                 }
             if not by_place:
                 break
-        return [rows[each.record] for each in found if each.record in rows]
+        return [rows[letter.record] for letter in found if letter.record in rows]
 
     def positions(
         self, feed: str, batch_id: int, *, starts: Mapping[int, int] | None = None, since: float | None = None
     ) -> set[Position]:
-        """The records of one batch that have a letter among those from an offset or a time on, gone ones too.
+        """Return the records of one batch that have a letter, gone ones too, from an offset or a time on.
 
         Args:
-            feed: its name.
-            batch_id: the batch.
             starts: first offset by partition of the topic.
             since: seconds since 1970.
         """
-        found = set()
-        for message in scan(
-            self._cluster, self.name, starts=starts, since=None if since is None else since - CLOCKS_DIFFER_SECONDS
-        ):
-            letter = _letter(message, message.headers() or (), feed)
-            if letter is not None and letter.batch_id == batch_id:
-                found.add(letter.record)
-        return found
+        since = None if since is None else since - CLOCKS_DIFFER_SECONDS
+        messages = scan(self._cluster, self.name, starts=starts, since=since)
+        letters = (_letter(message, message.headers() or (), feed) for message in messages)
+        return {letter.record for letter in letters if letter is not None and letter.batch_id == batch_id}
 
 
 def note_headers(
     feed: str, letter: DeadLetter, *, state: State, replay: str | None
 ) -> list[tuple[str, str | bytes | None]]:
-    """The headers of a note on a letter."""
     topic, partition, offset = letter.record
     values = (feed, topic, str(partition), str(offset), str(letter.failed_at), replay, state)
     return [
@@ -171,8 +182,8 @@ def note_headers(
     ]
 
 
-def _letter(message: Any, headers: Sequence[tuple[str, bytes | None]], feed: str) -> DeadLetter | None:
-    """None if it is another feed's, or no letter."""
+def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
+    """Read a letter; None if it is another feed's, or no letter."""
     ours = _ours(headers, LETTER, feed)
     if ours is None:
         return None
@@ -187,10 +198,10 @@ def _letter(message: Any, headers: Sequence[tuple[str, bytes | None]], feed: str
     )
 
 
-def _ours(headers: Sequence[tuple[str, bytes | None]], names: Sequence[str], feed: str) -> dict[str, str] | None:
-    """Our headers are the last ones: a letter may come from a topic that holds letters itself."""
+def _ours(headers: Headers, names: Sequence[str], feed: str) -> dict[str, str] | None:
+    """Read our headers, which are the last ones: a letter may come from a topic that holds letters itself."""
     last = headers[-len(names) :]
-    if len(last) < len(names) or any(key != f"{PREFIX}{name}" for (key, _), name in zip(last, names, strict=True)):
+    if [key for key, _ in last] != [f"{PREFIX}{name}" for name in names]:
         return None
     read = {name: (value or b"").decode("utf-8", "replace") for (_, value), name in zip(last, names, strict=True)}
     return read if read["feed"] == feed else None
@@ -198,26 +209,3 @@ def _ours(headers: Sequence[tuple[str, bytes | None]], names: Sequence[str], fee
 
 def _position(ours: Mapping[str, str]) -> Position:
     return sys.intern(ours["topic"]), int(ours["partition"]), int(ours["offset"])
-
-
-def _folded(
-    latest: Mapping[Position, DeadLetter], notes: Mapping[tuple[Position, int], _Notes]
-) -> Iterator[DeadLetter]:
-    for letter in latest.values():
-        said = notes.get((letter.record, letter.failed_at))
-        if said is None:
-            yield letter
-        elif not said.gone:
-            open_ = said.marked - said.unmarked
-            yield replace(letter, replay=min(open_)) if open_ else letter
-
-
-def _is_meant(letter: DeadLetter, choice: DeadLetterFilter) -> bool:
-    topic, partition, offset = letter.record
-    return (
-        choice.topic in (None, topic)
-        and choice.partition in (None, partition)
-        and choice.offset in (None, offset)
-        and choice.schema_id in (None, letter.schema_id)
-        and choice.means(letter.reason)
-    )

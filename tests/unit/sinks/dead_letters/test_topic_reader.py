@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.sinks.dead_letters import topic_reader
-from lakefeed.sinks.dead_letters.filter import DeadLetterFilter
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter
 from lakefeed.sinks.dead_letters.topic_reader import LETTER, PREFIX, DeadLetter, TopicReader, note_headers
 
 FEED = "taxi"
