@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.records.decode import RECORD, DecodeSpec, RecordPolicy, decoded, judged
-from lakefeed.records.schema.fit import StorableRows
+from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema
-from lakefeed.records.transform.steps import RowTransform, split_by_topic
+from lakefeed.records.transform.steps import split_by_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

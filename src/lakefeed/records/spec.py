@@ -1,4 +1,4 @@
-"""How the values of a topic are encoded, as plain facts: what the decoder needs and nothing of Spark."""
+"""The encodings of a topic's values: plain facts for the decoder, without Spark."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ class RegisteredFormat:
         registry_url: address of a registry with Confluent's REST API, without credentials in it.
         reader_schema: Avro schema (JSON) of the result; writers' schemas are resolved to it. For those that are
             not Avro, ``lakefeed.records.decode.avro_schema.avro_schema_of`` has one.
-        credentials: name under which ``lakefeed.jvm.put_credentials`` has put them; None for none.
-        registry_patience_seconds: how long a task keeps asking a registry that does not answer, before it
-            fails. Default 300.
+        credentials: name under which ``lakefeed.jvm.put_credentials`` has put them.
+        registry_patience_seconds: how long a task retries a registry that does not answer, before it fails.
         accept: whose records are read: ``schema.accept`` of a pipeline file.
         subjects: a schema id that is registered under none of them is refused. Default: any subject.
     """
@@ -42,7 +41,7 @@ class ConfluentAvro(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentProtobuf(RegisteredFormat):
-    """Protobuf in Confluent's wire format: behind the id, message indexes say which message of the schema it is.
+    """Protobuf in Confluent's wire format: after the id, message indexes name the message of the schema.
 
     The message has the name of the reader's record, as Avro compares them: without namespace.
     """
@@ -61,11 +60,9 @@ class ConfluentJson(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainAvro:
-    """Avro without a header, such as Spark's ``to_avro`` writes: all values have one given schema.
+    """Avro without a header, such as Spark's ``to_avro`` writes: all values have the writer's schema, as JSON.
 
-    Attributes:
-        writer_schema: Avro schema (JSON) that the values were written with.
-        reader_schema: Avro schema (JSON) of the result. Default: the writer's.
+    The reader's schema is that of the result. Default: the writer's.
     """
 
     writer_schema: str
@@ -96,7 +93,7 @@ class Json:
 
     Attributes:
         schema: of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the JSON
-            of a Spark ``StructType``. Fields that it declares not null must be there.
+            of a Spark ``StructType``. Fields that it declares not null are required.
         sampled: whether the schema was guessed from records; then a feed keeps it.
         lenient: whether numbers and booleans as text, NaN and Infinity, whole numbers with more digits than a double
             keeps, and half surrogate pairs are read. Default: each is an error.
@@ -113,10 +110,9 @@ class Csv:
 
     Attributes:
         schema: of the result, columns in the order of the line; as for ``Json``, but flat.
-        delimiter: between two values, one character.
         quote: around a value that has the delimiter, the quote or a line end in it.
         escape: before a quote in quotes. Default: the quote itself, doubled.
-        null_value: what stands for null where it is not in quotes.
+        null_value: the text of null where it is not in quotes.
     """
 
     schema: str
@@ -145,14 +141,13 @@ class Raw:
 
 
 DecodeSpec = ConfluentAvro | ConfluentProtobuf | ConfluentJson | PlainAvro | PlainProtobuf | Json | Csv | String | Raw
-"""Any of the encodings."""
 
 
 def registry_address(url: str) -> str:
-    """``url`` without a slash at its end.
+    """Return ``url`` without a slash at its end.
 
     Raises:
-        ConfigError: not http(s), no host, or credentials inside (they would stand in Spark's settings).
+        ConfigError: not http(s), no host, or credentials inside, which Spark's settings would show.
     """
     parts = urlsplit(url)
     if "@" in parts.netloc:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.schema.parse import parse_part
+from lakefeed.records.schema.parse import parse_any
 
 _NAMED = {"record", "error", "enum", "fixed"}
 
@@ -33,7 +33,7 @@ def inlined(text: str, referred: Sequence[str]) -> str:
     except (ValueError, KeyError, TypeError, AttributeError):
         # Read alone, the one that is wrong says what is wrong.
         for each in (*referred, text):
-            parse_part(each)
+            parse_any(each, is_part=True)
         raise ConfigError("the Avro schema and those that it refers to do not fit together") from None
 
 

@@ -1,7 +1,8 @@
-"""The columns that a schema means, said without a JVM: for an Avro record schema, and for an Iceberg table."""
+"""The columns of an Avro record schema, and of an Iceberg table, found without a JVM."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra
@@ -9,24 +10,55 @@ from lakefeed.records.schema.avro import Array, AvroSchema, Fixed, Map, Primitiv
 from lakefeed.records.schema.parse import parse
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
+
+# Spark's names of types in the JSON of a schema.
+_OF_LOGICAL = {
+    "date": "date",
+    "timestamp-millis": "timestamp",
+    "timestamp-micros": "timestamp",
+    "local-timestamp-millis": "timestamp_ntz",
+    "local-timestamp-micros": "timestamp_ntz",
+}
+_PLAIN = {"int": "integer", **{name: name for name in ("boolean", "long", "float", "double", "string")}}
+_OF_ICEBERG = {
+    **_PLAIN,
+    **{name: name for name in ("binary", "date")},
+    "uuid": "string",
+    "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp",
+    "unknown": "void",
+}
 
 
 def columns_of(text: str) -> StructType:
-    """The columns of an Avro record schema, as the decoder makes them (``io.lakefeed.decode.AvroTypes``).
+    """Return the columns of an Avro record schema, as the decoder makes them (``io.lakefeed.decode.AvroTypes``).
 
     Raises:
         ConfigError: it is no Avro record schema.
         MissingExtra: PySpark is not installed.
     """
-    spark_types()
+    types = spark_types()
     schema = parse(text)
-    assert isinstance(schema.root, Ref)  # parse lets nothing else through.
-    return _struct(schema, schema.root, frozenset())
+    columns: StructType = types.StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
+    return columns
+
+
+def columns_of_table(iceberg: Any) -> StructType:
+    """Return the columns of an Iceberg table as Spark shows them.
+
+    Args:
+        iceberg: pyiceberg's ``table.schema()``.
+
+    Raises:
+        ConfigError: it has a type that Spark does not have.
+    """
+    columns: StructType = spark_types().StructType.fromJson(_iceberg_type(iceberg.as_struct()))
+    return columns
 
 
 def spark_types() -> Any:
-    """PySpark's types, which need no JVM.
+    """Import PySpark's types, which need no JVM.
 
     Raises:
         MissingExtra: PySpark is not installed.
@@ -38,126 +70,66 @@ def spark_types() -> Any:
     return types
 
 
-def _struct(schema: AvroSchema, ref: Ref, around: frozenset[str]) -> StructType:
-    record = schema.named(ref)
-    assert isinstance(record, Record)
-    inside = around | {record.name}
-    t = spark_types()
-    struct: StructType = t.StructType(
-        [t.StructField(each.name, _type(schema, each.type, inside), nullable(each.type)) for each in record.fields]
-    )
-    return struct
-
-
-def _type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType:
-    t = spark_types()
-    made: DataType
+def _avro_type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> Any:
     flat = members(type_)
     if not flat:
-        made = t.NullType()
-    elif len(flat) > 1:
-        made = t.StructType(
-            [t.StructField(f"member{at}", _type(schema, each, around), True) for at, each in enumerate(flat)]
-        )
-    else:
-        made = _single(schema, flat[0], around)
-    return made
-
-
-def _single(schema: AvroSchema, type_: Type, around: frozenset[str]) -> DataType:
-    t = spark_types()
-    made: DataType
-    match type_:
-        case Array():
-            made = t.ArrayType(_type(schema, type_.items, around), nullable(type_.items))
-        case Map():
-            made = t.MapType(t.StringType(), _type(schema, type_.values, around), nullable(type_.values))
-        case Primitive():
-            made = _leaf(type_)
-        case Ref():
-            named = schema.named(type_)
+        return "void"
+    if len(flat) > 1:
+        return _struct((f"member{at}", _avro_type(schema, member, around), True) for at, member in enumerate(flat))
+    match flat[0]:
+        case Array(items):
+            return _array(_avro_type(schema, items, around), nullable(items))
+        case Map(values):
+            return _map("string", _avro_type(schema, values, around), nullable(values))
+        case Primitive() as plain:
+            return _primitive(plain)
+        case Ref() as ref:
+            named = schema.named(ref)
             if isinstance(named, Fixed):
-                made = _leaf(named.logical)
-            elif isinstance(named, Record) and named.name not in around:
-                made = _struct(schema, type_, around)
-            else:
-                # An enum; or a record inside itself, as JSON: a table's type has an end.
-                made = t.StringType()
-        case _:
-            raise TypeError(type_)
-    return made
+                return _primitive(named.logical)
+            if isinstance(named, Record) and named.name not in around:
+                inside = around | {named.name}
+                return _struct(
+                    (field.name, _avro_type(schema, field.type, inside), nullable(field.type)) for field in named.fields
+                )
+    # An enum; or a record inside itself, as JSON: the type of a table's column is finite.
+    return "string"
 
 
-def _leaf(type_: Primitive) -> DataType:
-    t = spark_types()
-    made: DataType
+def _primitive(type_: Primitive) -> str:
     if type_.logical == "decimal":
-        made = t.DecimalType(type_.precision, type_.scale)
-    elif type_.logical == "date":
-        made = t.DateType()
-    elif type_.logical in {"timestamp-millis", "timestamp-micros"}:
-        made = t.TimestampType()
-    elif type_.logical in {"local-timestamp-millis", "local-timestamp-micros"}:
-        made = t.TimestampNTZType()
-    else:
-        plain = {
-            "boolean": t.BooleanType,
-            "int": t.IntegerType,
-            "long": t.LongType,
-            "float": t.FloatType,
-            "double": t.DoubleType,
-            "string": t.StringType,
-        }
-        made = plain.get(type_.name, t.BinaryType)()
-    return made
+        return f"decimal({type_.precision},{type_.scale})"
+    return _OF_LOGICAL.get(type_.logical or "") or _PLAIN.get(type_.name, "binary")
 
 
-def columns_of_table(iceberg: Any) -> StructType:
-    """The columns of an Iceberg table as Spark shows them.
+def _iceberg_type(type_: Any) -> Any:
+    import pyiceberg.types as iceberg
 
-    Args:
-        iceberg: pyiceberg's ``table.schema()``.
-
-    Raises:
-        ConfigError: it has a type that Spark has not.
-    """
-    struct: StructType = _of_iceberg(iceberg.as_struct())  # type: ignore[assignment]
-    return struct
-
-
-def _of_iceberg(type_: Any) -> DataType:
-    import pyiceberg.types as i
-
-    t = spark_types()
-    made: DataType
     match type_:
-        case i.StructType():
-            made = t.StructType(
-                [t.StructField(each.name, _of_iceberg(each.field_type), not each.required) for each in type_.fields]
-            )
-        case i.ListType():
-            made = t.ArrayType(_of_iceberg(type_.element_type), not type_.element_required)
-        case i.MapType():
-            made = t.MapType(_of_iceberg(type_.key_type), _of_iceberg(type_.value_type), not type_.value_required)
-        case i.DecimalType():
-            made = t.DecimalType(type_.precision, type_.scale)
-        case _:
-            plain: dict[Any, Any] = {
-                i.BooleanType: t.BooleanType,
-                i.IntegerType: t.IntegerType,
-                i.LongType: t.LongType,
-                i.FloatType: t.FloatType,
-                i.DoubleType: t.DoubleType,
-                i.StringType: t.StringType,
-                i.UUIDType: t.StringType,
-                i.BinaryType: t.BinaryType,
-                i.FixedType: t.BinaryType,
-                i.DateType: t.DateType,
-                i.TimestampType: t.TimestampNTZType,
-                i.TimestamptzType: t.TimestampType,
-                i.UnknownType: t.NullType,
-            }
-            if type(type_) not in plain:
-                raise ConfigError(f"Spark has no type for the table's {type_}")
-            made = plain[type(type_)]()
-    return made
+        case iceberg.StructType():
+            return _struct((field.name, _iceberg_type(field.field_type), not field.required) for field in type_.fields)
+        case iceberg.ListType():
+            return _array(_iceberg_type(type_.element_type), not type_.element_required)
+        case iceberg.MapType():
+            values = _iceberg_type(type_.value_type)
+            return _map(_iceberg_type(type_.key_type), values, not type_.value_required)
+        case iceberg.DecimalType():
+            return f"decimal({type_.precision},{type_.scale})"
+        case iceberg.FixedType():
+            return "binary"
+    if str(type_) not in _OF_ICEBERG:
+        raise ConfigError(f"Spark has no type for the table's {type_}")
+    return _OF_ICEBERG[str(type_)]
+
+
+def _struct(fields: Iterable[tuple[str, Any, bool]]) -> dict[str, Any]:
+    documents = [{"name": name, "type": type_, "nullable": null, "metadata": {}} for name, type_, null in fields]
+    return {"type": "struct", "fields": documents}
+
+
+def _array(items: Any, null: bool) -> dict[str, Any]:
+    return {"type": "array", "elementType": items, "containsNull": null}
+
+
+def _map(keys: Any, values: Any, null: bool) -> dict[str, Any]:
+    return {"type": "map", "keyType": keys, "valueType": values, "valueContainsNull": null}

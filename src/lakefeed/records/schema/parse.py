@@ -1,7 +1,7 @@
-"""Reads Avro schemas as others have registered them: every mistake in one is an error with words, never a traceback.
+"""Reads Avro schemas as others have registered them: a mistake in one is an error with a message, never a traceback.
 
-As lenient as the decoder is (``io.lakefeed.decode.AvroTypes``): names may be odd, a logical type that does not fit its
-type means nothing, and a default that is no value of its field is none.
+As lenient as the decoder is (``io.lakefeed.decode.AvroTypes``): names may be odd, and logical types and defaults that
+do not fit their type are ignored.
 """
 
 from __future__ import annotations
@@ -30,64 +30,60 @@ from lakefeed.records.schema.avro import (
     Ref,
     Type,
     Union,
-    full_name,
     require_bounded,
     short_name,
     too_deep,
     union,
 )
 
-_REAL = (Primitive("float"), Primitive("double"))
 _NUMBER = re.compile(r"[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)", re.ASCII)
 _DIGITS = 38
 """Of a decimal, as Spark and Iceberg have them."""
+_RANGES = {"int": range(-(2**31), 2**31), "long": range(-(2**63), 2**63)}
 
 
 def parse(text: str, *, prefix: str = "") -> AvroSchema:
-    """Reads an Avro schema of a record.
+    """Read an Avro schema of a record.
 
     Args:
         text: JSON.
-        prefix: put before each key, so that the types of two schemas can stand in one mapping.
+        prefix: put before each key, so that one mapping can have the types of two schemas.
 
     Raises:
-        ConfigError: it is no Avro schema, its outermost type is not a record, or it is too large (``schema.limits``).
+        ConfigError: it is no Avro schema, its outermost type is not a record, or it is too large.
     """
     schema = parse_any(text, prefix=prefix)
     if not isinstance(schema.root, Ref) or not isinstance(schema.named(schema.root), Record):
         raise ConfigError(
             "the Avro schema is not that of a record, so it has no columns",
-            where=_clipped(text),
+            where=_clip(text, 80),
             hint='give a schema with "type": "record"',
         )
     return schema
 
 
-def parse_any(text: str, *, prefix: str = "") -> AvroSchema:
-    """Reads an Avro schema of any type; otherwise as ``parse``."""
-    return _parsed(text, prefix, alone=True)
+def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSchema:
+    """Read an Avro schema of any type; otherwise as ``parse``.
 
-
-def _parsed(text: str, prefix: str, *, alone: bool) -> AvroSchema:
+    Args:
+        text: JSON.
+        prefix: put before each key.
+        is_part: the schema may refer to types that other schemas define.
+    """
     try:
-        schema = _Parser(prefix, alone=alone).schema(json.loads(text))
+        schema = _Parser(prefix, is_part=is_part).schema(json.loads(text))
         require_bounded(schema)
     except ConfigError as error:
-        raise ConfigError(error.what, where=_clipped(text), hint=error.hint) from None
+        raise ConfigError(error.what, where=_clip(text, 80), hint=error.hint) from None
     except RecursionError:
-        raise ConfigError(too_deep().what, where=_clipped(text), hint=too_deep().hint) from None
+        raise ConfigError(too_deep().what, where=_clip(text, 80), hint=too_deep().hint) from None
     except ValueError as error:
-        raise ConfigError(f"not an Avro schema: {error}", where=_clipped(text)) from None
+        raise ConfigError(f"not an Avro schema: {error}", where=_clip(text, 80)) from None
     return schema
 
 
-def parse_part(text: str) -> None:
-    """Checks a schema that may use types of others, which it refers to; errors are those of ``parse_any``."""
-    _parsed(text, "", alone=False)
-
-
 def require_usable(text: str) -> None:
-    """Checks a schema that a table is to be made of: also that its columns are not the same to Spark.
+    """Refuse a schema that no table can be made of.
 
     Raises:
         ConfigError: it is no Avro schema, it is too large, or names of one record differ in case only.
@@ -98,27 +94,31 @@ def require_usable(text: str) -> None:
 
 
 def refuse_same_but_for_case(record: Record, path: str) -> None:
-    """Refuses two fields of a record that Spark would take for one.
+    """Refuse two fields of a record that Spark would take for one.
 
     Raises:
         SchemaIncompatible: names both.
     """
     seen: dict[str, str] = {}
-    for each in record.fields:
-        first = seen.setdefault(each.name.lower(), each.name)
-        if first != each.name:
-            names = [f"{path}.{name}" if path else name for name in (first, each.name)]
+    for field in record.fields:
+        first = seen.setdefault(field.name.lower(), field.name)
+        if first != field.name:
             raise SchemaIncompatible(
-                f"the fields {names[0]} and {names[1]} differ in case only",
+                f"the fields {child_path(path, first)} and {child_path(path, field.name)} differ in case only",
                 where=f"record {record.name}",
                 hint="Spark takes both for one column: give one of them another name",
             )
 
 
+def child_path(path: str, name: str) -> str:
+    """Return the path of a field inside the one at a path; the outermost record has the empty path."""
+    return f"{path}.{name}" if path else name
+
+
 class _Parser:
-    def __init__(self, prefix: str, *, alone: bool) -> None:
+    def __init__(self, prefix: str, *, is_part: bool) -> None:
         self._prefix = prefix
-        self._alone = alone
+        self._is_part = is_part
         self._types: dict[str, Named] = {}
 
     def schema(self, document: Any) -> AvroSchema:
@@ -135,10 +135,12 @@ class _Parser:
         if isinstance(document, str):
             return Primitive(document) if document in PRIMITIVES else self._reference(document, namespace, where)
         if isinstance(document, list):
-            return union(_distinct([self._type(each, namespace, where, depth + 1) for each in document], where))
+            types = [self._type(member, namespace, where, depth + 1) for member in document]
+            _require_distinct(types, where)
+            return union(types)
         if not isinstance(document, dict):
-            raise ValueError(f"the type of {where} is {_shown(document)}, neither a name nor an object nor a union")
-        kind = document.get("type")
+            raise ValueError(f"the type of {where} is {_show(document)}, neither a name nor an object nor a union")
+        kind = _part(document, "type", where)
         if kind == "array":
             items = _part(document, "items", where)
             return Array(self._type(items, namespace, f"the items of {where}", depth + 1))
@@ -148,26 +150,27 @@ class _Parser:
         if kind in ("record", "error", "enum", "fixed"):
             return self._named(document, namespace, where, depth)
         if isinstance(kind, str) and kind in PRIMITIVES:
-            return _logical(kind, document, where)
-        if "type" not in document:
-            raise ValueError(f"{where} has no type")
+            return _logical_type(kind, document, where)
         return self._type(kind, namespace, where, depth + 1)
 
     def _reference(self, name: str, namespace: str, where: str) -> Ref:
-        for full in (full_name(name, namespace), name):
+        for full in (_full_name(name, namespace), name):
             if self._prefix + full in self._types:
                 return Ref(self._prefix + full)
-        if not self._alone:
-            self._types[self._prefix + name] = Record(name, [])
-            return Ref(self._prefix + name)
-        raise ValueError(f"the type {name!r} of {where} is used, but defined nowhere before")
+        if not self._is_part:
+            raise ValueError(f"the type {name!r} of {where} is used, but defined nowhere before")
+        self._types[self._prefix + name] = Record(name, [])
+        return Ref(self._prefix + name)
 
     def _named(self, document: Mapping[str, Any], namespace: str, where: str, depth: int) -> Ref:
         kind = document["type"]
         name = _name(document, f"a type of kind {kind} ({where})")
-        full = full_name(name, _text(document, "namespace", namespace, where))
+        own = document.get("namespace", namespace)
+        if own is not None and not isinstance(own, str):
+            raise ValueError(f"the namespace of {where} is {_show(own)}, not a text")
+        full = _full_name(name, own or "")
         inside = full.rpartition(".")[0]
-        aliases = [full_name(alias, inside).removeprefix(".") for alias in _texts(document, "aliases", full)]
+        aliases = [_full_name(alias, inside).removeprefix(".") for alias in _texts(document, "aliases", full)]
         key = self._prefix + full
         if key in self._types:
             raise ValueError(f"the type {full!r} is defined twice")
@@ -181,37 +184,38 @@ class _Parser:
         elif kind == "fixed":
             size = document.get("size")
             if not _is_int(size) or not 0 <= size < 2**31:
-                raise ValueError(f"the size of the fixed {full!r} is {_shown(size)}, not a number of bytes")
-            self._types[key] = Fixed(full, size, _logical("fixed", document, where), aliases)
+                raise ValueError(f"the size of the fixed {full!r} is {_show(size)}, not a number of bytes")
+            self._types[key] = Fixed(full, size, _logical_type("fixed", document, where), aliases)
         else:
             record = Record(full, [], aliases, _extra(document, "fields"))
             self._types[key] = record  # Before its fields: they may refer to it.
-            self._fields(record, _part(document, "fields", f"the record {full!r}"), inside, depth)
+            self._add_fields(record, _part(document, "fields", f"the record {full!r}"), inside, depth)
         return Ref(key)
 
-    def _fields(self, record: Record, documents: Any, namespace: str, depth: int) -> None:
+    def _add_fields(self, record: Record, documents: Any, namespace: str, depth: int) -> None:
         if not isinstance(documents, list):
-            raise ValueError(f"the fields of the record {record.name!r} are {_shown(documents)}, not a list")
+            raise ValueError(f"the fields of the record {record.name!r} are {_show(documents)}, not a list")
         seen: set[str] = set()
-        for each in documents:
-            if not isinstance(each, dict):
-                raise ValueError(f"a field of the record {record.name!r} is {_shown(each)}, not an object")
-            name = _name(each, f"a field of the record {record.name!r}")
+        for document in documents:
+            if not isinstance(document, dict):
+                raise ValueError(f"a field of the record {record.name!r} is {_show(document)}, not an object")
+            name = _name(document, f"a field of the record {record.name!r}")
             where = f"{record.name}.{name}"
             if name in seen:
                 raise ValueError(f"the record {record.name!r} has the field {name!r} twice")
             seen.add(name)
-            field = Field(
-                name=name,
-                type=self._type(_part(each, "type", where), namespace, where, depth + 1),
-                default=each.get("default", NO_DEFAULT),
-                aliases=_texts(each, "aliases", where),
-                extra=_extra(each, "default"),
-            )
-            if field.type in _REAL and isinstance(field.default, str) and not _is_number(field.default):
+            type_ = self._type(_part(document, "type", where), namespace, where, depth + 1)
+            default = document.get("default", NO_DEFAULT)
+            is_real = type_ in (Primitive("float"), Primitive("double"))
+            if is_real and isinstance(default, str) and not _NUMBER.fullmatch(default):
                 # Avro's own parser makes a number of it, or refuses the schema.
-                raise ValueError(f"the default of {where} is {_shown(field.default)}, not a number")
-            record.fields.append(field)
+                raise ValueError(f"the default of {where} is {_show(default)}, not a number")
+            aliases = _texts(document, "aliases", where)
+            record.fields.append(Field(name, type_, default, aliases, _extra(document, "default")))
+
+
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def _part(document: Mapping[str, Any], key: str, where: str) -> Any:
@@ -223,7 +227,7 @@ def _part(document: Mapping[str, Any], key: str, where: str) -> Any:
 def _name(document: Mapping[str, Any], where: str) -> str:
     name = _part(document, "name", where)
     if not isinstance(name, str) or not name:
-        raise ValueError(f"the name of {where} is {_shown(name)}, not a text")
+        raise ValueError(f"the name of {where} is {_show(name)}, not a text")
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -231,38 +235,37 @@ def _name(document: Mapping[str, Any], where: str) -> str:
     return name
 
 
-def _text(document: Mapping[str, Any], key: str, otherwise: str, where: str) -> str:
-    found = document.get(key, otherwise)
-    if found is not None and not isinstance(found, str):
-        raise ValueError(f"the {key} of {where} is {_shown(found)}, not a text")
-    return found or ""
-
-
 def _texts(document: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> list[str]:
     found = document.get(key, None if required else [])
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise ValueError(f"the {key} of {where} are {_shown(found)}, not a list of texts")
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise ValueError(f"the {key} of {where} are {_show(found)}, not a list of texts")
     return list(found)
 
 
-def _distinct(found: list[Type], where: str) -> list[Type]:
+def _require_distinct(types: list[Type], where: str) -> None:
     kinds: set[str] = set()
-    for each in found:
-        if isinstance(each, Union):
-            raise ValueError(f"a union is a member of the union of {where}")
-        kind = each.name if isinstance(each, Primitive) else each.key if isinstance(each, Ref) else type(each).__name__
+    for type_ in types:
+        match type_:
+            case Union():
+                raise ValueError(f"a union is a member of the union of {where}")
+            case Primitive():
+                kind = type_.name
+            case Ref():
+                kind = type_.key
+            case _:
+                kind = type(type_).__name__.lower()
         if kind in kinds:
             raise ValueError(f"the union of {where} has {kind.lower()} twice")
         kinds.add(kind)
-    return found
 
 
 def _extra(document: Mapping[str, Any], *known: str) -> dict[str, Any]:
-    """Attributes that are kept as they are, such as ``doc``."""
-    return {key: each for key, each in document.items() if key not in {"name", "namespace", "type", "aliases", *known}}
+    """Return the attributes that are kept as they are, such as ``doc``."""
+    known = (*known, "name", "namespace", "type", "aliases")
+    return {key: value for key, value in document.items() if key not in known}
 
 
-def _logical(kind: str, document: Mapping[str, Any], where: str) -> Primitive:
+def _logical_type(kind: str, document: Mapping[str, Any], where: str) -> Primitive:
     logical = document.get("logicalType")
     if not isinstance(logical, str) or logical not in LOGICAL.get(kind, ()):
         return Primitive(kind)
@@ -283,54 +286,40 @@ def _is_int(value: Any) -> TypeGuard[int]:
 
 
 def _is_value(value: Any, type_: Type, schema: AvroSchema) -> bool:
-    """Whether a default, as JSON, is a value of the type. Of a union any member will do, as for Avro's own reader."""
+    """Return whether a default, as JSON, is a value of the type; of any member of a union, as for Avro's reader."""
     match type_:
+        case Primitive(name="null"):
+            return value is None
+        case Primitive(name="boolean"):
+            return isinstance(value, bool)
+        case Primitive(name="int" | "long"):
+            return _is_int(value) and value in _RANGES[type_.name]
+        case Primitive(name="float" | "double"):
+            if isinstance(value, str):
+                return bool(_NUMBER.fullmatch(value))
+            return _is_int(value) or isinstance(value, float)
         case Primitive():
-            return _is_primitive(value, type_.name)
+            return isinstance(value, str)
         case Array():
-            return isinstance(value, list) and all(_is_value(each, type_.items, schema) for each in value)
+            return isinstance(value, list) and all(_is_value(item, type_.items, schema) for item in value)
         case Map():
-            return isinstance(value, dict) and all(_is_value(each, type_.values, schema) for each in value.values())
+            return isinstance(value, dict) and all(_is_value(item, type_.values, schema) for item in value.values())
         case Union():
-            return any(_is_value(value, each, schema) for each in type_.members)
+            return any(_is_value(value, member, schema) for member in type_.members)
     named = schema.named(type_)
     if isinstance(named, Enum):
         return value in named.symbols
     if isinstance(named, Fixed):
         return isinstance(value, str)
     return isinstance(value, dict) and all(
-        _is_value(value[each.name], each.type, schema) if each.name in value else each.default is not NO_DEFAULT
-        for each in named.fields
+        _is_value(value[field.name], field.type, schema) if field.name in value else field.default is not NO_DEFAULT
+        for field in named.fields
     )
 
 
-def _is_primitive(value: Any, name: str) -> bool:
-    match name:
-        case "null":
-            return value is None
-        case "boolean":
-            return isinstance(value, bool)
-        case "int":
-            return _is_int(value) and -(2**31) <= value < 2**31
-        case "long":
-            return _is_int(value) and -(2**63) <= value < 2**63
-        case "float" | "double":
-            return (
-                _is_int(value)
-                or isinstance(value, float)
-                or (isinstance(value, str) and bool(_NUMBER.fullmatch(value)))
-            )
-    return isinstance(value, str)
+def _show(value: Any) -> str:
+    return _clip(json.dumps(value), 40)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, str) and _NUMBER.fullmatch(value) is not None
-
-
-def _shown(value: Any) -> str:
-    shown = json.dumps(value)
-    return shown if len(shown) <= 40 else f"{shown[:39]}…"
-
-
-def _clipped(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:79]}…"
+def _clip(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

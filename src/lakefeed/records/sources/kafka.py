@@ -1,4 +1,4 @@
-"""Spark's Kafka source: as a stream, or as a batch of explicit offset ranges."""
+"""Spark's Kafka source, as a stream or as a batch of explicit offset ranges; and the topics that it reads."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from lakefeed.offsets.sets import layers
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
 FORMAT = "io.lakefeed.kafka.KafkaRecords"
 """Spark's Kafka source, but for records whose timestamp it cannot hold: those stop Spark's own."""
-
 BAD_TIMESTAMP = "bad_timestamp"
 """The timestamp in milliseconds of a record where Spark cannot hold it; its ``timestamp`` is null."""
+RECORDS_PER_TASK = 50_000
+"""A fraction of a second's work: with fewer records, more tasks save no time, and write more and smaller files."""
+COPY = "lakefeed_copy"
+"""Whether a record is a copy of an earlier one."""
+REQUIRED = ("key", "value", "topic", "partition", "headers")
 
 
 def read_stream(
@@ -36,9 +39,9 @@ def read_stream(
     gather: bool = True,
     bounded: bool = True,
 ) -> DataFrame:
-    """The records of the source's topics as a streaming DataFrame, undecoded.
+    """Read the records of the source's topics as a streaming DataFrame, undecoded.
 
-    Columns: key, value, topic, partition, offset, timestamp, timestampType, bad_timestamp, and headers if asked for.
+    Columns: key, value, topic, partition, offset, timestamp, timestampType, bad_timestamp, and headers if requested.
 
     Args:
         spark: the session.
@@ -46,38 +49,29 @@ def read_stream(
         headers: whether headers are requested.
         starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
             the source says.
-        gather: wait for ``min_records_per_batch``. Not where the query ends with what there is: Spark would leave the
-            rest unread.
+        gather: wait for ``min_records_per_batch``. Not where the query ends with the records that exist: Spark would
+            leave the rest unread.
         bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
     """
-    reader = spark.readStream.format(FORMAT).options(**_client(source)).options(**_subscription(source))
+    reader = spark.readStream.format(FORMAT).options(**_client(source), **_subscription(source))
     if gather and source.min_records_per_batch is not None:
         reader = reader.option("minOffsetsPerTrigger", source.min_records_per_batch)
         reader = reader.option("maxTriggerDelay", f"{source.max_wait_seconds}s")
     if bounded:
         reader = reader.option("maxOffsetsPerTrigger", source.max_records_per_batch)
-    return (
-        reader.option("startingOffsets", source.start if starting is None else json.dumps(starting))
-        .option("failOnDataLoss", "true")
-        .option("includeHeaders", headers)
-        .load()
-    )
+    start = source.start if starting is None else json.dumps(starting)
+    return reader.options(startingOffsets=start, failOnDataLoss="true", includeHeaders=headers).load()
 
 
 def read_batch(
-    spark: SparkSession,
-    source: KafkaSource,
-    *,
-    ranges: Sequence[OffsetRange] | None = None,
-    headers: bool = False,
+    spark: SparkSession, source: KafkaSource, *, ranges: Sequence[OffsetRange] | None = None, headers: bool = False
 ) -> DataFrame:
-    """The records of explicit offset ranges, or all that the topics hold now, as a batch DataFrame, undecoded.
+    """Read the records of explicit offset ranges, or all that the topics hold now, as a batch, undecoded.
 
     A partition may have several ranges; records of offsets that are in two of them come twice.
     """
-    reader = spark.read.format(FORMAT).options(**_client(source)).option("includeHeaders", headers)
-    reader = reader.option("failOnDataLoss", "true")
-    frames = [reader.options(**_assignment(each)).load() for each in layers(ranges or ())]
+    reader = spark.read.format(FORMAT).options(**_client(source), includeHeaders=headers, failOnDataLoss="true")
+    frames = [reader.options(**_assignment(layer)).load() for layer in layers(ranges or ())]
     if frames:
         return reduce(lambda frame, other: frame.union(other), frames)
     everything = reader.options(**_subscription(source)).load()
@@ -85,12 +79,9 @@ def read_batch(
 
 
 def newest_per_key(records: DataFrame) -> DataFrame:
-    """Of each key in each partition the record with the highest offset, unless its value is null: then the key is gone.
+    """Keep of each key in each partition the newest record of a batch, unless its value is null: then the key is gone.
 
-    What a compacted topic would hold if it were compacted to its end. Records without a key stay as they are.
-
-    Args:
-        records: a batch, undecoded.
+    A topic that is compacted to its end has the same records. Records without a key stay as they are.
     """
     from pyspark.sql import functions as sf
 
@@ -107,50 +98,44 @@ def newest_per_key(records: DataFrame) -> DataFrame:
 
 
 def batch_ranges(spark: SparkSession, query_name: str) -> OffsetRanges:
-    """The offset ranges of the micro-batch that a query is working on, from inside its ``foreachBatch``.
+    """Return the offset ranges of the micro-batch that a query is working on, from inside its ``foreachBatch``.
 
     Spark decides them before the batch begins and has written them to its offset log; a replay has the same.
     They are taken from the batch's own plan (``StreamExecution.lastExecution``), the only place that has both
     ends without reading the checkpoint again.
     """
-    queries = [query for query in spark.streams.active if query.name == query_name]
-    execution: Any = queries[0]._jsq.streamingQuery().lastExecution()
-    leaves = execution.logical().collectLeaves().iterator()
+    query: Any = next(query for query in spark.streams.active if query.name == query_name)
+    leaves = query._jsq.streamingQuery().lastExecution().logical().collectLeaves().iterator()
     starts: list[str] = []
     ends: list[str] = []
-    read = False
+    is_read = False
     while leaves.hasNext():
         leaf = leaves.next()
         if leaf.getClass().getSimpleName() != "StreamingDataSourceV2ScanRelation":
             continue
-        read = True
-        for option, into in ((leaf.startOffset(), starts), (leaf.endOffset(), ends)):
+        is_read = True
+        for option, texts in ((leaf.startOffset(), starts), (leaf.endOffset(), ends)):
             if option.isDefined():
-                into.append(option.get().json())
-    if not read:
+                texts.append(option.get().json())
+    if not is_read:
         # A batch for the watermark alone, whose plan does not name its source.
-        for span in json.loads(jvm.java(spark).query.RunningBatch.spans(queries[0]._jsq)):
+        for span in json.loads(jvm.java(spark).query.RunningBatch.spans(query._jsq)):
             starts.append(span["start"] or "{}")
             ends.append(span["end"] or "{}")
     begins = {key: mark for text in starts for key, mark in spark_marks(text).items()}
     marks = {key: (begins.get(key, OLDEST), mark) for text in ends for key, mark in spark_marks(text).items()}
-    return OffsetRanges.between(_offsets(starts), _offsets(ends), marks=marks)
-
-
-def _offsets(texts: Sequence[str]) -> dict[str, dict[int, int]]:
-    return {topic: offsets for text in texts for topic, offsets in spark_offsets(text).items()}
+    start, end = ({key: at for text in texts for key, at in spark_offsets(text).items()} for texts in (starts, ends))
+    return OffsetRanges.between(start, end, marks=marks)
 
 
 def query_id(spark: SparkSession, query_name: str) -> str:
-    """Spark's id of a running query, which is the checkpoint's."""
+    """Return Spark's id of a running query, which is the checkpoint's."""
     return next(str(query.id) for query in spark.streams.active if query.name == query_name)
 
 
 def _client(source: KafkaSource) -> dict[str, str]:
-    options: dict[str, Any] = {"kafka.bootstrap.servers": source.bootstrap_servers}
-    given = {**CONSUMER_DEFAULTS, **source.options}
-    options |= {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
-    return options
+    given = {"kafka.bootstrap.servers": source.bootstrap_servers, **CONSUMER_DEFAULTS, **source.options}
+    return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
 
 
 def _subscription(source: KafkaSource) -> dict[str, str]:
@@ -160,67 +145,49 @@ def _subscription(source: KafkaSource) -> dict[str, str]:
 
 
 def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
-    """Offsets for the source, which takes one range of each partition."""
+    """Write offsets for the source, which takes one range of each partition."""
     partitions: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}
-    for each in OffsetRanges(tuple(ranges)).ranges:
-        partitions.setdefault(each.topic, []).append(each.partition)
-        starts.setdefault(each.topic, {})[str(each.partition)] = each.start
-        ends.setdefault(each.topic, {})[str(each.partition)] = each.end
-    return {
-        "assign": json.dumps(partitions),
-        "startingOffsets": json.dumps(starts),
-        "endingOffsets": json.dumps(ends),
-    }
-
-
-RECORDS_PER_TASK = 50_000
-"""So many are a fraction of a second's work: with fewer, more tasks save no time, and write more and smaller files."""
+    for span in OffsetRanges(tuple(ranges)).ranges:
+        partitions.setdefault(span.topic, []).append(span.partition)
+        starts.setdefault(span.topic, {})[str(span.partition)] = span.start
+        ends.setdefault(span.topic, {})[str(span.partition)] = span.end
+    offsets = {"assign": partitions, "startingOffsets": starts, "endingOffsets": ends}
+    return {key: json.dumps(value) for key, value in offsets.items()}
 
 
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
-    """How many tasks a batch is worth: one for each partition at most, and few where it is small.
+    """Return how many tasks read and write a batch: one for each partition at most, and few where it is small.
 
     Args:
         ranges: of the batch.
         most: records of a batch as large as it may be. That one is spread over all partitions, whatever its records
             weigh; a smaller one over as many as is its share.
     """
-    filled = sum(each.records > 0 for each in ranges.ranges)
+    filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
         return max(1, filled)
-    each_task = max(1, min(RECORDS_PER_TASK, most // filled))
-    return min(filled, -(-ranges.records // each_task))
+    per_task = max(1, min(RECORDS_PER_TASK, most // filled))
+    return min(filled, -(-ranges.records // per_task))
 
 
 def coalesce_small(batch: DataFrame, ranges: OffsetRanges, *, most: int) -> DataFrame:
-    """The records of a batch, read by as many tasks as it is worth.
-
-    Args:
-        batch: read with a task for each partition.
-        ranges: of the batch.
-        most: see ``task_count``.
-    """
+    """Read a small batch with fewer tasks than one for each partition, because each task writes files of its own."""
     count = task_count(ranges, most=most)
-    filled = sum(each.records > 0 for each in ranges.ranges)
+    filled = sum(span.records > 0 for span in ranges.ranges)
     return batch if count >= filled else batch.coalesce(count)
 
 
-COPY = "lakefeed_copy"
-"""Whether a record is a copy of one that came before."""
-REQUIRED = ("key", "value", "topic", "partition", "headers")
-
-
 def deduplicated(records: DataFrame) -> DataFrame:
-    """A topic's records without copies: of those that lakefeed's Kafka sink has sent twice, each comes once.
+    """Leave out the duplicates of a topic's records: of those that lakefeed's Kafka sink has sent twice, one stays.
 
-    They are recognized by their headers; records of other writers go through as they are. A stream remembers, for each
+    They are recognized by their headers; records of other writers stay as they are. A stream remembers, for each
     partition of the topic, the rows of the writer's newest batch: the state is as large as that. A query that groups
     after it runs in append mode only.
 
     Args:
-        records: what Spark's Kafka source gives with ``includeHeaders``; a batch or a stream, in a session from
+        records: from Spark's Kafka source with ``includeHeaders``; a batch or a stream, in a session from
             ``lakefeed.session``.
 
     Raises:
@@ -237,7 +204,7 @@ def deduplicated(records: DataFrame) -> DataFrame:
 
 
 def mark_copies(records: DataFrame) -> DataFrame:
-    """All records, with one boolean column more, ``COPY``; see ``deduplicated``."""
+    """Add the boolean column ``COPY`` to the records; see ``deduplicated``."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     if missing := [name for name in REQUIRED if name not in records.columns]:
@@ -251,7 +218,7 @@ def mark_copies(records: DataFrame) -> DataFrame:
 
 
 class SourceTopics:
-    """The topics that a source reads."""
+    """The topics that a source reads, with the brokers' ids (KIP-516): a recreated topic is not the old one."""
 
     def __init__(self, source: KafkaSource) -> None:
         self._source = source
@@ -259,7 +226,7 @@ class SourceTopics:
         self._ids: dict[str, str] = {}
 
     def names(self) -> list[str]:
-        """Those that are named, or else match now, in one request.
+        """List the topics that are named, or else match now, in one request.
 
         Raises:
             Unreachable: no broker answers.
@@ -267,31 +234,26 @@ class SourceTopics:
         return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Each of them as it is now; None for one that is named and not there.
+        """Describe each topic as it is now; None for one that is named and does not exist.
 
         Args:
-            position: where the feed stands; for sources that cannot tell what they have without it.
+            position: where the feed is; for sources that cannot tell what they have without it.
 
         Raises:
             Unreachable: no broker answers.
         """
-        names = self._source.topics or [name for name in self._topics.list() if self._source.reads(name)]
-        there = self._topics.describe_all(names)
-        found = {name: there.get(name) for name in sorted(names)}
-        self.expect({name: each.topic_id for name, each in found.items() if each is not None})
-        return found
-
-    def expect(self, ids: Mapping[str, str]) -> None:
-        """The ids that the topics have, and have to keep."""
-        self._ids = dict(ids)
+        names = self.names()
+        existing = self._topics.describe_all(names)
+        self._ids = {name: topic.topic_id for name, topic in existing.items()}
+        return {name: existing.get(name) for name in names}
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """The same ranges with the ids of their topics, asked for now: one request.
+        """Add the ids of their topics to the ranges, from one request.
 
         Raises:
             RecordsLost: a topic was recreated since the last look.
         """
-        ids = self._topics.ids(sorted({each.topic for each in ranges.ranges}))
+        ids = self._topics.ids(sorted({span.topic for span in ranges.ranges}))
         for name, topic_id in ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:
                 raise RecordsLost(

@@ -1,4 +1,4 @@
-"""A stream of Kinesis: as a source of Spark's, and as what a start holds a feed's position against."""
+"""A stream of Kinesis: as a source of Spark's, and to compare with a feed's position at a start."""
 
 from __future__ import annotations
 
@@ -19,31 +19,23 @@ if TYPE_CHECKING:
 FORMAT = "io.lakefeed.kinesis.KinesisSource"
 CLIENT = "software/amazon/awssdk/services/kinesis/KinesisClient.class"
 ENDLESS = 2**63 - 1
-"""Where a shard ends is not known; no feed has read so far."""
+"""The end of a shard is unknown; no feed has read so far."""
 
 
 class KinesisStream:
-    """One stream, in one session.
-
-    Args:
-        spark: the session.
-        source: the stream's block in the pipeline file.
-        access: how Kinesis is reached.
-
-    Raises:
-        ConfigError: the session was started without the client for Kinesis.
-    """
+    """One stream, in one session that was started with the client for Kinesis."""
 
     def __init__(self, spark: SparkSession, source: KinesisSource, access: KinesisAccess) -> None:
         self._spark = spark
         self._source = source
         self._id: str | None = None
-        self._options = _options(source, access)
+        self._options = {"stream": source.stream, "region": access.region or "us-east-1"}
+        if access.endpoint is not None:
+            self._options["endpoint"] = access.endpoint
         _require_client(spark)
         if access.access_key is not None and access.secret_key is not None:
-            keys = [
-                each.get_secret_value() for each in (access.access_key, access.secret_key, access.session_token) if each
-            ]
+            secrets = (access.access_key, access.secret_key, access.session_token)
+            keys = [secret.get_secret_value() for secret in secrets if secret]
             # By a name of the keys' own: two feeds in one session may have others.
             name = f"kinesis {keys[0]}@{access.endpoint or access.region}"
             jvm.java(spark).Secrets.put(name, "\n".join(keys))
@@ -52,14 +44,14 @@ class KinesisStream:
     def read_stream(
         self, *, starting: Mapping[str, Mapping[int, int]] | None = None, marks: Mapping[Partition, str] | None = None
     ) -> DataFrame:
-        """The records as a streaming DataFrame, undecoded.
+        """Read the records as a streaming DataFrame, undecoded.
 
         Columns: those of the Kafka source, and sequence_number. ``offset`` numbers the records of a shard as the feed
         has read them, ``partition`` is the shard's number, ``key`` the partition key.
 
         Args:
             starting: where a query without a checkpoint begins. Default: where the source says.
-            marks: what Kinesis calls these places; a shard without is found by itself.
+            marks: the sequence numbers of these places; a shard without one is found by itself.
         """
         reader = self._spark.readStream.format(FORMAT).options(**self._options)
         reader = reader.option("max-records", self._source.max_records_per_batch).option("start", self._source.start)
@@ -68,37 +60,32 @@ class KinesisStream:
         return reader.load()
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
-        """Some records of a commit again, as a batch DataFrame, undecoded.
-
-        Args:
-            spans: which of them.
-            of: the commit's ranges.
-        """
-        begins = {(each.topic, each.partition): each for each in of.ranges}
+        """Read some records of a commit again, as a batch DataFrame, undecoded."""
+        committed = {(span.topic, span.partition): span for span in of.ranges}
         ranges = []
-        for each in spans:
-            whole = begins[each.topic, each.partition]
+        for span in spans:
+            whole = committed[span.topic, span.partition]
             if whole.marks is not None:
-                place = {"shard": each.partition, "at": whole.start, "mark": whole.marks[0]}
-                ranges.append({**place, "from": each.start, "to": each.end})
+                place = {"shard": span.partition, "at": whole.start, "mark": whole.marks[0]}
+                ranges.append({**place, "from": span.start, "to": span.end})
         return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """The stream as it is now, its shards as partitions.
+        """Describe the stream as it is now, its shards as partitions.
 
         Args:
-            position: where the feed stands: of these places it is asked whether what comes after is still there.
+            position: of the feed: each of its shards is described with whether the records after it still exist.
 
         Raises:
-            Py4JJavaError: there is no such stream, or it cannot be asked.
+            Py4JJavaError: there is no such stream, or it does not answer.
         """
         stream = self._source.stream
         offset = None
-        if position is not None and any(each.marks for each in position.ranges.ranges):
-            at = {each.partition: each.end for each in position.ranges.ranges if each.topic == stream}
-            known = {(each.topic, each.partition): each.marks[1] for each in position.ranges.ranges if each.marks}
+        if position is not None and any(span.marks for span in position.ranges.ranges):
+            at = {span.partition: span.end for span in position.ranges.ranges if span.topic == stream}
+            marks = {(span.topic, span.partition): span.marks[1] for span in position.ranges.ranges if span.marks}
             if position.ranges.topic_ids.get(stream) == self._current_id():
-                offset = json.dumps(_offset(stream, {stream: at}, known))
+                offset = json.dumps(_offset(stream, {stream: at}, marks))
         found = json.loads(str(jvm.java(self._spark).kinesis.StreamState.of(self._java_options(), offset)))
         self._id = str(found["id"])
         shards = tuple(
@@ -108,7 +95,7 @@ class KinesisStream:
         return {stream: TopicDescription(name=stream, topic_id=self._id, partitions=shards)}
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """The same ranges with the stream's id, asked for now.
+        """Add the stream's present id to the ranges.
 
         Raises:
             RecordsLost: the stream was recreated since the last look.
@@ -129,14 +116,8 @@ class KinesisStream:
     def _java_options(self) -> Any:
         gateway: Any = self._spark._jvm
         options = gateway.java.util.HashMap()
-        for key, value in self._options.items():
-            options[key] = value
+        options.putAll(self._options)
         return options
-
-
-def _options(source: KinesisSource, access: KinesisAccess) -> dict[str, str]:
-    options = {"stream": source.stream, "region": access.region or "us-east-1"}
-    return options if access.endpoint is None else {**options, "endpoint": access.endpoint}
 
 
 def _offset(

@@ -13,57 +13,39 @@ if TYPE_CHECKING:
 
 
 def read_rows(spark: SparkSession, source: Source) -> DataFrame:
-    """The source's rows as a streaming DataFrame.
-
-    Args:
-        spark: the session.
-        source: of another kind than Kafka.
+    """Read the rows of a source, of another kind than Kafka and Kinesis, as a streaming DataFrame.
 
     Raises:
         ConfigError: a point in time that is none.
     """
+    reader = spark.readStream
     match getattr(source, source.kind):
-        case FilesSource() as files:
-            return _files(spark, files)
         case RateSource() as rate:
-            return spark.readStream.format("rate").option("rowsPerSecond", rate.rows_per_second).load()
+            return reader.format("rate").option("rowsPerSecond", rate.rows_per_second).load()
         case SocketSource() as socket:
-            return (
-                spark.readStream.format("socket")
-                .options(host=socket.host, port=socket.port, includeTimestamp=True)
-                .load()
-            )
+            return reader.format("socket").options(host=socket.host, port=socket.port, includeTimestamp=True).load()
         case IcebergSource() as iceberg:
-            return _table(spark, iceberg)
-        case FormatSource() as some:
-            reader = spark.readStream.format(some.name).options(**some.options)
-            reader = reader.schema(some.schema_ddl) if some.schema_ddl is not None else reader
-            return reader.load(some.path) if some.path is not None else reader.load()
-    raise AssertionError(source.kind)
-
-
-def _files(spark: SparkSession, source: FilesSource) -> DataFrame:
-    reader = (
-        spark.readStream.format(source.format)
-        .options(**source.options)
-        .option("maxFilesPerTrigger", source.max_files_per_batch)
-        .option("cleanSource", {"keep": "off"}.get(source.done, source.done))
-    )
-    if source.archive is not None:
-        reader = reader.option("sourceArchiveDir", source.archive)
-    if source.schema_ddl is not None:
-        reader = reader.schema(source.schema_ddl)
-    return reader.load(source.path)
-
-
-def _table(spark: SparkSession, source: IcebergSource) -> DataFrame:
-    reader = spark.readStream.format("iceberg").option(
-        "streaming-max-files-per-micro-batch", source.max_files_per_batch
-    )
-    if source.since is not None:
-        reader = reader.option("stream-from-timestamp", int(moment(source.since).timestamp() * 1000))
-    if source.skip_overwrites:
-        reader = reader.option("streaming-skip-overwrite-snapshots", True).option(
-            "streaming-skip-delete-snapshots", True
-        )
-    return reader.load(source.table)
+            reader = reader.format("iceberg")
+            reader = reader.option("streaming-max-files-per-micro-batch", iceberg.max_files_per_batch)
+            if iceberg.since is not None:
+                reader = reader.option("stream-from-timestamp", int(moment(iceberg.since).timestamp() * 1000))
+            if iceberg.skip_overwrites:
+                reader = reader.option("streaming-skip-overwrite-snapshots", True)
+                reader = reader.option("streaming-skip-delete-snapshots", True)
+            return reader.load(iceberg.table)
+        case FilesSource() as files:
+            reader = reader.format(files.format).options(**files.options)
+            reader = reader.option("maxFilesPerTrigger", files.max_files_per_batch)
+            reader = reader.option("cleanSource", {"keep": "off"}.get(files.done, files.done))
+            if files.archive is not None:
+                reader = reader.option("sourceArchiveDir", files.archive)
+            path: str | None = files.path
+            schema_ddl = files.schema_ddl
+        case FormatSource() as other:
+            reader = reader.format(other.name).options(**other.options)
+            path, schema_ddl = other.path, other.schema_ddl
+        case _:
+            raise AssertionError(source.kind)
+    if schema_ddl is not None:
+        reader = reader.schema(schema_ddl)
+    return reader.load(path)

@@ -1,10 +1,10 @@
-"""How Spark would run a transform as a stream: what it remembers from batch to batch, and whether it can at all."""
+"""Finds how Spark would run a transform as a stream: what it keeps from batch to batch, and whether it can at all."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import ndiff
@@ -18,11 +18,8 @@ from lakefeed.config.transform import OutputMode
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
 
 HINTS = {
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "group by window(…) or session_window(…), or use a deduplicate step",
@@ -39,11 +36,11 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """What a transform keeps from batch to batch.
+    """The state that a transform keeps from batch to batch.
 
     Attributes:
-        state: each operator that keeps state, and what it keeps, as ``io.lakefeed.query.StreamingPlan`` says it; empty
-            if every row is made of one record alone.
+        state: each operator that keeps state, and what it keeps, in the words of ``io.lakefeed.query.StreamingPlan``;
+            empty if every row is made of one record alone.
     """
 
     state: tuple[str, ...] = ()
@@ -55,12 +52,12 @@ class QueryPlan:
 
     @classmethod
     def of(cls, frame: DataFrame, *, output_mode: OutputMode = "append", streams: int = 0) -> QueryPlan:
-        """Looks at a streaming DataFrame: at what Spark made of it, never at the text.
+        """Analyze Spark's plan of a streaming DataFrame, never the text of the transform.
 
         Args:
             frame: the transformed stream.
-            output_mode: what a batch hands to the sink.
-            streams: how many topics it takes apart from each other; 0 if it has one view of all.
+            output_mode: the rows that a batch hands to the sink.
+            streams: the number of topics that it reads separately; 0 if it has one view of all.
 
         Raises:
             ConfigError: Spark cannot run it as a stream in this output mode, with the reason.
@@ -69,11 +66,11 @@ class QueryPlan:
 
         java = jvm.java(frame.sparkSession).query.StreamingPlan
         dataset: Any = frame
-        kept = iter([declared(each) for each in java.processors(dataset._jdf)])
-        message = [str(each) for each in java.state(dataset._jdf)]
-        plan = cls(tuple(f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each for each in message))
+        kept = iter([state_variables(each) for each in java.processors(dataset._jdf)])
+        operators = [str(operator) for operator in java.state(dataset._jdf)]
+        plan = cls(tuple(f"{each}; {next(kept)}" if each.startswith(PROCESSOR) else each for each in operators))
         where = f"transform, output_mode: {output_mode}"
-        if any(each.startswith("distinct") for each in plan.state):
+        if any(operator.startswith("distinct") for operator in plan.state):
             raise ConfigError(
                 "SELECT DISTINCT over a stream would remember every row for ever",
                 where=where,
@@ -88,7 +85,7 @@ class QueryPlan:
                 hint="read it once: group it, or explode each row into several; to join topics with each other name "
                 "them in transform.streams, and read each of these once",
             )
-        if output_mode != "append" and not any(each.startswith("aggregate") for each in plan.state):
+        if output_mode != "append" and not any(operator.startswith("aggregate") for operator in plan.state):
             raise ConfigError(
                 f"output_mode: {output_mode} is for aggregates, and the transform has none: no row of it changes later",
                 where=where,
@@ -98,24 +95,24 @@ class QueryPlan:
             with quietly():
                 java.check(dataset._jdf, output_mode)
         except PySparkException as error:
-            said = " ".join(str(error).split("\n")[0].split(";"))
+            reason = " ".join(str(error).split("\n")[0].split(";"))
             hint = next((hint for text, hint in HINTS.items() if text in str(error)), None)
-            raise ConfigError(f"Spark cannot run this as a stream: {said}", where=where, hint=hint) from None
+            raise ConfigError(f"Spark cannot run this as a stream: {reason}", where=where, hint=hint) from None
         return plan
 
     @contextmanager
     def settings(self, spark: SparkSession) -> Iterator[None]:
-        """Gives a query that is started inside the settings that its state requires, where ``spark:`` names none.
+        """Give a query that is started inside the settings that its state requires, where ``spark:`` names none.
 
         Parts: each is a PUT of every batch, and Spark's default is 200. Store: Spark's default has one kind of value
         for each operator. A query that has a checkpoint keeps the parts and the store that it has begun with.
         """
         requested = {}
-        said = spark.conf.getAll
-        if self.state and PARTS not in said:
+        given = spark.conf.getAll
+        if self.state and PARTS not in given:
             requested[PARTS] = str(max(LEAST_PARTS, min(MOST_PARTS, 2 * spark.sparkContext.defaultParallelism)))
-        needs_variables = any(each.startswith("transformWithState") for each in self.state)
-        if needs_variables and "HDFSBackedStateStore" in said.get(STATE_STORE, "HDFSBackedStateStore"):
+        needs_variables = any(operator.startswith("transformWithState") for operator in self.state)
+        if needs_variables and "HDFSBackedStateStore" in given.get(STATE_STORE, "HDFSBackedStateStore"):
             requested[STATE_STORE] = ROCKSDB
         for key, value in requested.items():
             spark.conf.set(key, value)
@@ -123,21 +120,17 @@ class QueryPlan:
             yield
         finally:
             for key in requested:
-                spark.conf.unset(key) if key not in said else spark.conf.set(key, said[key])
+                spark.conf.unset(key) if key not in given else spark.conf.set(key, given[key])
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
-        """Refuses to resume with state that another transform has made.
-
-        Args:
-            noted: the state as the checkpoint location has it noted.
-            checkpoint: that location.
+        """Refuse to resume a checkpoint whose noted state another transform has made.
 
         Raises:
-            CheckpointMismatch: naming what is another, line by line.
+            CheckpointMismatch: names the differences, line by line.
         """
         if tuple(noted) == self.state:
             return
-        lines = [each for each in ndiff(list(noted), list(self.state)) if not each.startswith("?")]
+        lines = [line for line in ndiff(list(noted), list(self.state)) if not line.startswith("?")]
         raise CheckpointMismatch(
             "the transform keeps other state than the checkpoint has:\n    " + "\n    ".join(lines),
             where=checkpoint,
@@ -146,27 +139,20 @@ class QueryPlan:
         )
 
 
-class Declared:
-    """Stands in for Spark's ``StatefulProcessorHandle`` while ``init`` is asked which variables there are.
+class _StateVariables:
+    """Stands in for Spark's ``StatefulProcessorHandle`` while ``init`` declares its variables.
 
     Attributes:
-        variables: each with its kind, name, types and time to live, sorted.
+        texts: each variable with its kind, name, types and time to live.
     """
 
     def __init__(self) -> None:
-        self._described: list[str] = []
-
-    @property
-    def variables(self) -> list[str]:
-        """In an order that does not hang on the code's."""
-        return sorted(self._described)
+        self.texts: list[str] = []
 
     def getValueState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> None:
-        """See ``StatefulProcessorHandle.getValueState``."""
         self._add("value", stateName, [schema], ttlDurationMs)
 
     def getListState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> None:
-        """See ``StatefulProcessorHandle.getListState``."""
         self._add("list", stateName, [schema], ttlDurationMs)
 
     def getMapState(
@@ -176,19 +162,22 @@ class Declared:
         valueSchema: StructType | str,
         ttlDurationMs: int | None = None,
     ) -> None:
-        """See ``StatefulProcessorHandle.getMapState``."""
         self._add("map", stateName, [userKeySchema, valueSchema], ttlDurationMs)
 
     def deleteIfExists(self, stateName: str) -> None:
-        """A removed variable is not reported."""
+        """Accept a removed variable, which is not reported."""
 
     def _add(self, kind: str, name: str, schemas: list[StructType | str], ttl: int | None) -> None:
-        types = " to ".join(_text(each) for each in schemas)
-        self._described.append(f"{kind} {name} {types}{f', for {ttl} ms' if ttl else ''}")
+        from pyspark.sql.types import DataType
+
+        # The same types have the same text, however they are written.
+        types = [schema if isinstance(schema, DataType) else DataType.fromDDL(schema) for schema in schemas]
+        text = " to ".join(type_.simpleString() for type_ in types)
+        self.texts.append(f"{kind} {name} {text}{f', for {ttl} ms' if ttl else ''}")
 
 
-def declared(pickled: bytes) -> str:
-    """The variables of a stateful processor; asked as Spark asks it, by its ``init``.
+def state_variables(pickled: bytes) -> str:
+    """List the variables of a stateful processor; its ``init`` declares them, as it does for Spark.
 
     Args:
         pickled: the function of the operator, as PySpark hands it to the JVM.
@@ -204,9 +193,9 @@ def declared(pickled: bytes) -> str:
         # Larger than a megabyte: PySpark hands out a broadcast in its place.
         command = serializer.loads(command.value)
     processor = command[0].__self__._stateful_processor
-    handle = Declared()
+    variables = _StateVariables()
     try:
-        processor.init(handle)
+        processor.init(variables)
     except LakefeedError:
         raise
     except Exception as error:
@@ -215,48 +204,39 @@ def declared(pickled: bytes) -> str:
             where="transform",
             hint="init only declares variables: getValueState, getListState, getMapState, deleteIfExists",
         ) from error
-    return "; ".join(handle.variables) or "nothing"
-
-
-def _text(schema: StructType | str) -> str:
-    """The same text for the same types, however they are written."""
-    from pyspark.sql.types import DataType
-
-    kind = schema if isinstance(schema, DataType) else DataType.fromDDL(schema)
-    return kind.simpleString()
+    # Sorted: the order of the declarations does not matter.
+    return "; ".join(sorted(variables.texts)) or "nothing"
 
 
 def keeps_no_state(config: PipelineConfig) -> bool:
-    """Whether the pipeline file alone says that the query keeps nothing from batch to batch."""
-    kafka = config.source.kafka
-    copies = kafka is not None and kafka.deduplicate
-    return config.transform is None and config.source.numbered is not None and not copies
+    """Return whether the pipeline file alone shows that the query keeps nothing from batch to batch."""
+    return config.transform is None and config.source.numbered is not None and not _deduplicates(config)
 
 
 def transform_id(config: PipelineConfig, *, folder: Path | None) -> str | None:
-    """What a transform is known by; None where the pipeline file alone says that there is no state.
+    """Identify the transform, without Spark; None where the pipeline file alone shows that there is no state.
 
     Two transforms with the same id keep the same state. A function in Python may import others, whose change is not
-    seen here: the next start sees it.
-
-    Args:
-        config: the pipeline.
-        folder: where the pipeline file is; Python functions are looked for there.
+    noticed here but by the next start. Python functions are looked up in the folder of the pipeline file.
     """
     if keeps_no_state(config):
         return None
-    found: dict[str, Any] = {"deduplicate": config.source.kafka is not None and config.source.kafka.deduplicate}
+    found: dict[str, Any] = {"deduplicate": _deduplicates(config)}
     if (transform := config.transform) is not None:
         # Options of static tables hold no state, and may hold secrets: so may texts among a function's options.
         found |= transform.model_dump(exclude={"tables": {"__all__": {"options"}}, "steps": {"__all__": {"options"}}})
         for name, step in transform.all_steps.items():
             plain = {key: value for key, value in step.options.items() if not isinstance(value, str)}
-            found[f"{name}."] = [plain, _source(step.python, folder)]
+            found[f"{name}."] = [plain, _hash_source(step.python, folder)]
     text = json.dumps(found, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _source(function: str | None, folder: Path | None) -> str | None:
+def _deduplicates(config: PipelineConfig) -> bool:
+    return config.source.kafka is not None and config.source.kafka.deduplicate
+
+
+def _hash_source(function: str | None, folder: Path | None) -> str | None:
     if function is None or folder is None:
         return None
     module = folder.joinpath(*function.partition(":")[0].split("."))

@@ -1,4 +1,4 @@
-"""A user's own functions and classes, by dotted path."""
+"""Runs a transform over decoded rows: steps in Spark SQL and in a user's Python, on a stream and on a batch alike."""
 
 from __future__ import annotations
 
@@ -17,142 +17,109 @@ from lakefeed.errors import ConfigError, LakefeedError, MissingExtra
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
 # What a pandas function or a transformWithState needs beside PySpark; the longer names first.
 PANDAS = ("pyarrow", "protobuf", "google.protobuf", "numpy", "pandas")
 
 
-def missing_pandas(package: str, *, where: str) -> MissingExtra:
-    """The error for a function that needs what ``lakefeed[pandas]`` brings."""
-    return MissingExtra(
-        f"the function needs the Python package {package}, which is not installed",
-        where=where,
-        hint="pip install 'lakefeed[pandas]', in the driver's environment and in the executors'",
-    )
+class TransformSteps:
+    """A pipeline's transform of rows from the view that it names, with the functions of the pipeline's folder."""
+
+    def __init__(self, transform: Transform | None, *, view: str, folder: Path | None = None) -> None:
+        self._transform = transform
+        self._view = view
+        self._functions = {
+            name: Function(step.python, step.options, where=f"transform.steps.{name}", folder=folder)
+            for name, step in (transform.all_steps.items() if transform else ())
+            if step.python is not None
+        }
+
+    @property
+    def streams(self) -> Mapping[str, str]:
+        """The topic of each stream that the transform joins, by the stream's name; empty if it has but one view."""
+        return {name: stream.topic for name, stream in self._transform.streams.items()} if self._transform else {}
+
+    def __call__(self, rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
+        """Transform all decoded rows, or those of each stream by its name; static tables are looked up now."""
+        views = rows if isinstance(rows, Mapping) else {self._view: rows}
+        result = next(iter(views.values()))
+        transform = self._transform
+        if transform is None:
+            return result
+        frames: dict[str, DataFrame] = {}
+        for name, view in views.items():
+            stream = transform.streams.get(name)
+            where, late = (f"transform.streams.{name}", stream) if stream else ("transform", transform)
+            _add_view(frames, name, _with_watermark(view, late.watermark, where=where))
+        result = next(iter(frames.values()))
+        for name, table in transform.tables.items():
+            with _explained(f"transform.tables.{name}", frames):
+                _add_view(frames, name, _read_table(result.sparkSession, table))
+        for name, step in transform.all_steps.items():
+            where = "transform.sql" if transform.sql is not None else f"transform.steps.{name}"
+            with _explained(where, frames):
+                result = _with_watermark(self._run(name, step, result, frames), step.watermark, where=where)
+                if transform.sql is None:
+                    _add_view(frames, name, result)
+        return result
+
+    def _run(self, name: str, step: Step, before: DataFrame, frames: dict[str, DataFrame]) -> DataFrame:
+        if step.sql is not None:
+            return before.sparkSession.sql(step.sql)
+        if step.deduplicate is not None:
+            keys = list(step.deduplicate)
+            _require_columns(before, keys, where=f"transform.steps.{name}.deduplicate")
+            return before.dropDuplicatesWithinWatermark(keys) if before.isStreaming else before.dropDuplicates(keys)
+        return self._functions[name](before, frames)
+
+
+def split_by_topic(
+    records: DataFrame, streams: Mapping[str, str], read: Callable[[DataFrame], DataFrame]
+) -> DataFrame | Mapping[str, DataFrame]:
+    """Read the rows of all records; or where a transform joins streams, of each stream's topic by its name.
+
+    The topics are separated before anything is read out of a record: each is then decoded, classified and counted once.
+    """
+    from pyspark.sql import functions as sf
+
+    if not streams:
+        return read(records)
+    return {name: read(records.where(sf.col("topic") == topic)) for name, topic in streams.items()}
 
 
 def load(path: str, *, where: str, folder: Path | None = None) -> Any:
-    """What ``package.module:name`` names.
+    """Import what ``package.module:name`` names.
 
-    A module beside the pipeline file travels to the executors by value: they need not have it.
-
-    Args:
-        path: module and name.
-        where: the setting that it stands in, for messages.
-        folder: where the pipeline file is; looked in first.
-
-    Raises:
-        ConfigError: there is no such module or name, or the module cannot be imported.
-        MissingExtra: it imports pandas or what belongs to it, which is not installed.
+    The folder of the pipeline file is looked in first. A module in it is sent to the executors by value: they need
+    not have it.
     """
     from pyspark import cloudpickle
 
     module_name, _, name = path.partition(":")
+    place = f"{where}: {path}"
     with _importing_from(folder):
         try:
             module = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if error.name in PANDAS:
-                raise missing_pandas(error.name, where=f"{where}: {path}") from None
+                raise _missing_pandas(error.name, where=place) from None
             looked = f"{folder} and PYTHONPATH" if folder else "PYTHONPATH"
-            missing = error.name or module_name
             raise ConfigError(
-                f"there is no Python module {missing}",
-                where=f"{where}: {path}",
+                f"there is no Python module {error.name or module_name}",
+                where=place,
                 hint=f"looked in {looked}; write package.module:name",
             ) from None
         except Exception as error:
-            raise ConfigError(
-                f"the module {module_name} cannot be imported: {type(error).__name__}: {error}",
-                where=f"{where}: {path}",
-            ) from error
+            what = f"the module {module_name} cannot be imported: {type(error).__name__}: {error}"
+            raise ConfigError(what, where=place) from error
     found = getattr(module, name, None)
     if found is None:
-        names = [each for each in vars(module) if not each.startswith("_") and callable(getattr(module, each))]
-        raise ConfigError(
-            f"the module {module_name} has no {name}",
-            where=f"{where}: {path}",
-            hint=f"it has {', '.join(names) or 'nothing to call'}",
-        )
+        names = [name for name, value in vars(module).items() if not name.startswith("_") and callable(value)]
+        hint = f"it has {', '.join(names) or 'nothing to call'}"
+        raise ConfigError(f"the module {module_name} has no {name}", where=place, hint=hint)
     file = getattr(module, "__file__", None)
     if folder is not None and file is not None and Path(file).is_relative_to(folder.absolute()):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return found
-
-
-class Function:
-    """A function that takes DataFrames and returns one.
-
-    A parameter that is called like an earlier step, a table or the pipeline gets that; the first one that is not gets
-    the rows of the step before. ``options`` are given by name.
-
-    Args:
-        path: ``package.module:function``.
-        options: further arguments.
-        where: the setting that it stands in, for messages.
-        folder: where the pipeline file is.
-
-    Raises:
-        ConfigError: there is no such function, or it does not take these options.
-    """
-
-    def __init__(self, path: str, options: Mapping[str, Any], *, where: str, folder: Path | None = None) -> None:
-        self._where = f"{where}: {path}"
-        self._call = load(path, where=where, folder=folder)
-        self._options = dict(options)
-        if not callable(self._call):
-            raise ConfigError("this is no function", where=self._where)
-        self._parameters = inspect.signature(self._call).parameters
-        takes_any = any(each.kind is each.VAR_KEYWORD for each in self._parameters.values())
-        for name in self._options:
-            if name not in self._parameters and not takes_any:
-                raise ConfigError(
-                    f"the function takes no argument {name}",
-                    where=self._where,
-                    hint=f"it takes {', '.join(self._parameters) or 'nothing'}",
-                )
-
-    def __call__(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> DataFrame:
-        """What the function makes of the rows of the step before, or of the frames that it names.
-
-        Raises:
-            ConfigError: it requires something that does not exist, failed, or returned no DataFrame.
-            MissingExtra: it needs pandas or what belongs to it, which is not installed.
-        """
-        from pyspark.errors import AnalysisException, ParseException, PySparkImportError
-        from pyspark.sql import DataFrame
-
-        given: dict[str, Any] = {}
-        rows: DataFrame | None = before
-        for name, each in self._parameters.items():
-            if name in self._options or each.kind in (each.VAR_KEYWORD, each.VAR_POSITIONAL):
-                continue
-            if name in frames:
-                given[name] = frames[name]
-            elif rows is not None and each.default is each.empty:
-                given[name], rows = rows, None
-            elif each.default is each.empty:
-                raise ConfigError(
-                    f"the function requires {name}, and nothing is called so",
-                    where=self._where,
-                    hint=f"there are {', '.join(frames)}; other arguments belong in options",
-                )
-        try:
-            result = self._call(**given, **self._options)
-        except (AnalysisException, ParseException, LakefeedError):
-            raise
-        except (ModuleNotFoundError, PySparkImportError) as error:
-            text = str(error).lower()
-            if package := next((each for each in PANDAS if each in text), None):
-                raise missing_pandas(package, where=self._where) from None
-            raise ConfigError(f"the function needs a module that is missing: {error}", where=self._where) from None
-        except Exception as error:
-            raise ConfigError(f"the function failed: {type(error).__name__}: {error}", where=self._where) from error
-        if not isinstance(result, DataFrame):
-            raise ConfigError(
-                f"the function returned {type(result).__name__}, and a DataFrame is expected", where=self._where
-            )
-        return result
 
 
 @contextmanager
@@ -168,103 +135,90 @@ def _importing_from(folder: Path | None) -> Iterator[None]:
         sys.path.remove(place)
 
 
-class TransformSteps:
-    """A pipeline's transform.
+def _missing_pandas(package: str, *, where: str) -> MissingExtra:
+    return MissingExtra(
+        f"the function needs the Python package {package}, which is not installed",
+        where=where,
+        hint="pip install 'lakefeed[pandas]', in the driver's environment and in the executors'",
+    )
 
-    Args:
-        transform: its block in the pipeline file; None if rows stay as they are.
-        view: what the decoded rows are called.
-        folder: where the pipeline file is: Python modules are looked for there too.
 
-    Raises:
-        ConfigError: a function that is not there, or does not take its options.
+class Function:
+    """A function that takes DataFrames and returns one.
+
+    A parameter with the name of an earlier step, a table or the pipeline gets that; the first other one gets the rows
+    of the step before. ``options`` are passed by name.
     """
 
-    def __init__(self, transform: Transform | None, *, view: str, folder: Path | None = None) -> None:
-        self._transform = transform
-        self._view = view
-        self._functions = {
-            name: Function(each.python, each.options, where=f"transform.steps.{name}", folder=folder)
-            for name, each in (transform.all_steps.items() if transform else ())
-            if each.python is not None
-        }
+    def __init__(self, path: str, options: Mapping[str, Any], *, where: str, folder: Path | None = None) -> None:
+        self._where = f"{where}: {path}"
+        self._call = load(path, where=where, folder=folder)
+        self._options = dict(options)
+        if not callable(self._call):
+            raise ConfigError("this is no function", where=self._where)
+        self._parameters = inspect.signature(self._call).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in self._parameters.values())
+        for name in self._options:
+            if name not in self._parameters and not takes_any:
+                hint = f"it takes {', '.join(self._parameters) or 'nothing'}"
+                raise ConfigError(f"the function takes no argument {name}", where=self._where, hint=hint)
 
-    @property
-    def streams(self) -> Mapping[str, str]:
-        """The topic of each stream that the transform joins, by the stream's name; empty if it has but one view."""
-        return {name: each.topic for name, each in self._transform.streams.items()} if self._transform else {}
+    def __call__(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> DataFrame:
+        """Call the function with the rows of the step before, or with the frames that it names."""
+        from pyspark.errors import AnalysisException, ParseException, PySparkImportError
+        from pyspark.sql import DataFrame
 
-    def __call__(self, rows: DataFrame | Mapping[str, DataFrame]) -> DataFrame:
-        """What the transform makes of decoded rows; static tables are looked up now.
-
-        Args:
-            rows: all, or those of each stream by its name: see ``split_by_topic``.
-
-        Raises:
-            ConfigError: with Spark's reason, if a step does not fit the rows.
-        """
-        views = rows if isinstance(rows, Mapping) else {self._view: rows}
-        result = next(iter(views.values()))
-        if self._transform is None:
-            return result
-        frames: dict[str, DataFrame] = {}
-        for name, each in views.items():
-            stream = self._transform.streams.get(name)
-            where, late = (f"transform.streams.{name}", stream) if stream else ("transform", self._transform)
-            frames[name] = _late(each, late.watermark, where=where)
-            frames[name].createOrReplaceTempView(name)
-        for name, table in self._transform.tables.items():
-            with _explained(f"transform.tables.{name}", frames):
-                frames[name] = _static(result.sparkSession, table)
-                frames[name].createOrReplaceTempView(name)
-        result = next(iter(frames.values()))
-        for name, step in self._transform.all_steps.items():
-            where = "transform.sql" if self._transform.sql is not None else f"transform.steps.{name}"
-            with _explained(where, frames):
-                made = self._made(name, step, result, frames)
-                result = _late(made, step.watermark, where=where)
-                if self._transform.sql is None:
-                    frames[name] = result
-                    result.createOrReplaceTempView(name)
+        arguments = self._arguments(before, frames)
+        try:
+            result = self._call(**arguments, **self._options)
+        except (AnalysisException, ParseException, LakefeedError):
+            raise
+        except (ModuleNotFoundError, PySparkImportError) as error:
+            text = str(error).lower()
+            if package := next((name for name in PANDAS if name in text), None):
+                raise _missing_pandas(package, where=self._where) from None
+            raise ConfigError(f"the function needs a module that is missing: {error}", where=self._where) from None
+        except Exception as error:
+            raise ConfigError(f"the function failed: {type(error).__name__}: {error}", where=self._where) from error
+        if not isinstance(result, DataFrame):
+            what = f"the function returned {type(result).__name__}, and a DataFrame is expected"
+            raise ConfigError(what, where=self._where)
         return result
 
-    def _made(self, name: str, step: Step, before: DataFrame, frames: dict[str, DataFrame]) -> DataFrame:
-        if step.sql is not None:
-            return before.sparkSession.sql(step.sql)
-        if step.deduplicate is not None:
-            keys = list(step.deduplicate)
-            _require(before, keys, where=f"transform.steps.{name}.deduplicate")
-            return before.dropDuplicatesWithinWatermark(keys) if before.isStreaming else before.dropDuplicates(keys)
-        return self._functions[name](before, frames)
+    def _arguments(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        arguments: dict[str, DataFrame] = {}
+        rows: DataFrame | None = before
+        for name, parameter in self._parameters.items():
+            if name in self._options or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            if name in frames:
+                arguments[name] = frames[name]
+            elif parameter.default is not parameter.empty:
+                continue
+            elif rows is not None:
+                arguments[name], rows = rows, None
+            else:
+                raise ConfigError(
+                    f"the function requires {name}, and nothing is called so",
+                    where=self._where,
+                    hint=f"there are {', '.join(frames)}; other arguments belong in options",
+                )
+        return arguments
 
 
-def split_by_topic(
-    records: DataFrame, streams: Mapping[str, str], read: Callable[[DataFrame], DataFrame]
-) -> DataFrame | Mapping[str, DataFrame]:
-    """The rows of all records; or where a transform joins streams, of each stream's topic by the stream's name.
-
-    The topics are separated before anything is read out of a record: each is then decoded, judged and counted once.
-
-    Args:
-        records: with the column topic.
-        streams: see ``Steps.streams``.
-        read: from records to rows.
-    """
-    from pyspark.sql import functions as sf
-
-    if not streams:
-        return read(records)
-    return {name: read(records.where(sf.col("topic") == topic)) for name, topic in streams.items()}
+def _add_view(frames: dict[str, DataFrame], name: str, frame: DataFrame) -> None:
+    frames[name] = frame
+    frame.createOrReplaceTempView(name)
 
 
-def _late(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFrame:
-    """The rows with their watermark; in a batch nothing is late."""
+def _with_watermark(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFrame:
+    """Give the rows their watermark; in a batch nothing is late."""
     from pyspark.sql.types import TimestampType
 
     if watermark is None:
         return rows
     place = f"{where}.watermark"
-    _require(rows, [watermark.column], where=place)
+    _require_columns(rows, [watermark.column], where=place)
     found = rows.select(watermark.column).schema.fields[0].dataType
     if not isinstance(found, TimestampType):
         raise ConfigError(
@@ -275,25 +229,25 @@ def _late(rows: DataFrame, watermark: Watermark | None, *, where: str) -> DataFr
     return rows.withWatermark(watermark.column, watermark.delay) if rows.isStreaming else rows
 
 
-def _require(rows: DataFrame, columns: list[str], *, where: str) -> None:
-    have = {each.lower() for each in rows.columns}
+def _require_columns(rows: DataFrame, columns: list[str], *, where: str) -> None:
+    have = {name.lower() for name in rows.columns}
     for column in columns:
         if column.lower() not in have:
             raise ConfigError(f"there is no column {column}", where=where, hint=f"there are {', '.join(rows.columns)}")
 
 
-def _static(spark: SparkSession, table: StaticTable) -> DataFrame:
+def _read_table(spark: SparkSession, table: StaticTable) -> DataFrame:
     if table.table is not None:
         return spark.table(table.table)
     reader = spark.read.format(table.format or "").options(**table.options)
     if table.schema_ddl is not None:
         reader = reader.schema(table.schema_ddl)
-    return reader.load(table.path) if table.path is not None else reader.load()
+    return reader.load(table.path)
 
 
 @contextmanager
 def _explained(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
-    """Reports Spark's reason and the columns that exist."""
+    """Report Spark's reason and the columns that exist."""
     from pyspark.errors import AnalysisException, ParseException
 
     try:
@@ -301,12 +255,5 @@ def _explained(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
             yield
     except (AnalysisException, ParseException) as error:
         columns = "; ".join(f"{name}: {', '.join(frame.columns)}" for name, frame in frames.items())
-        raise ConfigError(f"{where} does not fit the rows: {_reason(error)}", where=f"columns of {columns}") from None
-
-
-def _reason(error: Exception) -> str:
-    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-RowTransform = Callable[[Any], "DataFrame"]
-"""From decoded rows, or those of each stream by its name, to the sink's."""
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise ConfigError(f"{where} does not fit the rows: {reason}", where=f"columns of {columns}") from None

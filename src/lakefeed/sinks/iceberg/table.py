@@ -115,7 +115,7 @@ class IcebergTable(BaseSink):
                 *([set_properties(self._sink.table, changed)] if changed else []),
                 *ddl.statements(self._sink.table, have=have, want=rows, changes=known, grow=self._evolves),
             )
-            renamed = ddl.renamed_columns(have=have, want=rows, changes=known, grow=self._evolves)
+            renamed, _ = ddl.find_renames(have, rows, known if self._evolves else ())
             laid_out = self._laid_out(have=layout.FileLayout.of_table(self.ledger.loaded()).renamed(renamed), want=want)
         change = TableChange(
             table=self._sink.table,

@@ -13,15 +13,15 @@ from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.schema import inference
-from lakefeed.records.schema.inference import Inference, infer_schema
+from lakefeed.records.schema.inference import InferredSchema, infer_schema
 from lakefeed.records.schema.parse import parse
 
 
-def of(*documents: Any) -> Inference:
+def of(*documents: Any) -> InferredSchema:
     return infer_schema([json.dumps(each).encode() for each in documents])
 
 
-def said(guess: Inference) -> list[str]:
+def said(guess: InferredSchema) -> list[str]:
     return [str(each) for each in guess.conflicts]
 
 
