@@ -108,7 +108,7 @@ class _Plan:
 
     def compare_fields(self, have: StructType, want: StructType, path: Path) -> None:
         known = by_name(have)
-        wanted = {name: column for name, column in by_name(want).items() if carries_data(column.dataType)}
+        expected = {name: column for name, column in by_name(want).items() if carries_data(column.dataType)}
         for column in want.fields:
             own = known.get(column.name.lower())
             if not carries_data(column.dataType):
@@ -119,7 +119,7 @@ class _Plan:
                 null = own.nullable, column.nullable
                 self._compare(own.dataType, column.dataType, (*path, own.name), null=null)
         for column in have.fields:
-            if not column.nullable and column.name.lower() not in wanted:
+            if not column.nullable and column.name.lower() not in expected:
                 self.optional.append((*path, column.name))
 
     def _compare(self, have: DataType, want: DataType, path: Path, *, null: tuple[bool, bool]) -> None:

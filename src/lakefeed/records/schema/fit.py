@@ -156,11 +156,11 @@ def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> 
 def _fit_fields(column_of: Callable[[str], Column], have: StructType, want: StructType, path: str) -> Iterator[Column]:
     from pyspark.sql import functions as sf
 
-    wanted, known = by_name(want), by_name(have)
+    expected, known = by_name(want), by_name(have)
     extra = [
         child_path(path, field.name)
         for field in have.fields
-        if field.name.lower() not in wanted and carries_data(field.dataType)
+        if field.name.lower() not in expected and carries_data(field.dataType)
     ]
     if extra:
         raise SchemaIncompatible(
