@@ -29,13 +29,12 @@ from lakefeed.feed.progress.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.streaming import run_multi_table, run_stream
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.backfill import Backfilled, BackfillJob, Portion
-from lakefeed.operations.missing import BackfillRequest
+from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
 from lakefeed.operations.plan.make import plan_run
 from lakefeed.operations.plan.plan import Plans
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.read import BatchRead, batch_read_of
-from lakefeed.operations.replay import Replay, Replayed
+from lakefeed.operations.replay import Replayed, replay
 from lakefeed.operations.rewind.execute import RewindPlan, execute_rewind, plan_rewind
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verify_feed
@@ -291,7 +290,7 @@ class Pipeline:
             sink = self.feed.ledger_table(spark)
             letters = self.dead_letter_store(spark)
             writer = self.feed.begin_writer(spark, sink, letters.records(choice), fenced=False)
-            return Replay(letters, feed=self.config.name).run(writer, sink, choice, step=step)
+            return replay(letters, choice, feed=self.config.name, writer=writer, table=sink, step=step)
 
     def backfill(
         self,
@@ -300,9 +299,9 @@ class Pipeline:
         spark: SparkSession | None = None,
         dry_run: bool = False,
         stop: threading.Event | None = None,
-        on_commit: Callable[[Portion], None] = lambda portion: None,
+        on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
         step: Callable[[str], None] = lambda done: None,
-    ) -> Backfilled:
+    ) -> BackfillSummary:
         """Lands old records that the table has not and the feed will never read; may run beside the feed.
 
         Args:
@@ -333,7 +332,7 @@ class Pipeline:
                 dead_letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
             )
             if dry_run:
-                return job.tell(requested or BackfillRequest())
+                return job.predict(requested or BackfillRequest())
             job.plan(requested or BackfillRequest())  # Before anything is made or changed.
             writer = self.feed.begin_writer(spark, sink, job.records(), fenced=False)
             return job.run(

@@ -14,8 +14,7 @@ import pytest
 from lakefeed.errors import CheckpointMismatch, ConfigError, ErrorBudgetExceeded, LakefeedError, ResourceMissing
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.backfill import Backfilled
-from lakefeed.operations.missing import BackfillRequest
+from lakefeed.operations.backfill import BackfillRequest, BackfillSummary
 from lakefeed.pipeline import Pipeline
 from tests.support.cli import Running, lakefeed
 from tests.support.feed import Feed
@@ -175,7 +174,7 @@ def test_one_that_was_cut_off_resumes_and_its_dead_letters_are_neither_lost_nor_
 @pytest.mark.quick
 def test_of_two_at_once_the_later_one_lands_the_rest(lake: SparkSession, feed: Feed) -> None:
     pipeline = begun_at_latest(lake, feed, size=20)
-    second: list[Backfilled] = []
+    second: list[BackfillSummary] = []
 
     def overtaken(step: str) -> None:
         if not second:

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from lakefeed.cli.main import root
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import DecodeError
-from lakefeed.operations.missing import BackfillRequest
+from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
 from lakefeed.sinks.dead_letters.query import DeadLetterFilter
 from tests.support.feed import Feed

@@ -12,8 +12,7 @@ from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.feed.progress.terminal import ProgressView
 
 if TYPE_CHECKING:
-    from lakefeed.operations.backfill import Backfilled, Portion
-    from lakefeed.operations.missing import BackfillRequest
+    from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary
 
 MOST_RANGES_SHOWN = 20
 
@@ -72,13 +71,13 @@ def backfill(
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
 
-        def show(portion: Portion) -> None:
-            for note in portion.notes:
+        def show(commit: BackfillCommit) -> None:
+            for note in commit.notes:
                 view.note(note)
             view.note(
-                f"commit {portion.number} of {portion.of} · in {portion.counts.records:,} · out {portion.rows:,}"
-                + (f" · dead letters {portion.counts.dead_letters:,}" if portion.counts.dead_letters else "")
-                + f" · {portion.seconds:.1f} s"
+                f"commit {commit.number} of {commit.of} · in {commit.counts.records:,} · out {commit.rows:,}"
+                + (f" · dead letters {commit.counts.dead_letters:,}" if commit.counts.dead_letters else "")
+                + f" · {commit.seconds:.1f} s"
             )
 
         with stop_on_signals(view.note) as stop:
@@ -89,7 +88,7 @@ def backfill(
 def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
     from lakefeed.clients.kafka.selection import moment
     from lakefeed.offsets.ranges import OffsetRange
-    from lakefeed.operations.missing import BackfillRequest
+    from lakefeed.operations.backfill import BackfillRequest
 
     chosen = tuple(OffsetRange.parse(each) for each in ranges) or None
     if start == "earliest":
@@ -99,7 +98,7 @@ def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
     return BackfillRequest(ranges=chosen, since=moment(start))
 
 
-def _print(feed: str, done: Backfilled) -> None:
+def _print(feed: str, done: BackfillSummary) -> None:
     if done.settled:
         echo(f"{done.settled:,} dead letters of a backfill that was cut off are written now")
     if not done.planned.offsets:

@@ -126,8 +126,9 @@ def _print_survey(found: FeedStatus) -> None:
         echo(f"a start {found.start}", fg="green", bold=True)
     else:
         echo("a start would be refused", fg="red", bold=True)
-    if found.batch_id is not None:
-        echo(f"  the checkpoint has batch {found.batch_id} {'done' if found.committed else 'planned'}")
+    if found.checkpoint.batch_id is not None:
+        done = "done" if found.checkpoint.committed else "planned"
+        echo(f"  the checkpoint has batch {found.checkpoint.batch_id} {done}")
     lines: list[tuple[str, ...]] = [
         ("partition", "checkpoint", "table", "group", "in the topic", "lag", "the table has")
     ]

@@ -1,4 +1,4 @@
-"""Old records into a feed's table beside the running feed: in bounded commits, each record once, the feed untouched.
+"""Land old records in a feed's table beside the running feed: in bounded commits, each record once.
 
 Guarantee: exactly-once, as the feed's. Each commit carries its offset ranges; it is refused if the table has one of
 these offsets, or the feed is yet to read them, or another backfill has begun since. Whatever ends a backfill, the next
@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.kafka.selection import topics_of
-from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.kafka.selection import require_held, topics_of
+from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts, total
 from lakefeed.ledger.snapshot_summary import Backfill
-from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.offsets.sets import portions
-from lakefeed.operations.missing import BackfillRequest, Missing, missing
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.offsets.sets import common, portions, subtracted, united
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin, DeadLetterStore
 from lakefeed.sinks.protocol import LedgerTable
@@ -34,18 +34,54 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Portion:
-    """One commit of a backfill.
+class BackfillRequest:
+    """A choice among the missing records; without any, all of them.
 
     Attributes:
-        number: of how many it is which, from 1.
-        of: how many there are.
-        ranges: what it landed.
-        counts: what became of the records.
-        rows: rows that it added.
-        seconds: how long it took.
-        notes: what one should hear of.
+        ranges: those of these ranges, each of which the topic must still have if the table has not.
+        start: or those from this offset on, in each partition.
+        since: or those from the first record with this timestamp or a later one.
     """
+
+    ranges: tuple[OffsetRange, ...] | None = None
+    start: int | None = None
+    since: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if sum(each is not None for each in (self.ranges, self.start, self.since)) > 1:
+            raise ConfigError("offset ranges and a start exclude each other", hint="give one of the two")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillPlan:
+    """The records that a backfill lands, and those that it cannot land any more.
+
+    Attributes:
+        ranges: to be landed, in as few ranges as possible.
+        gone: in neither the table nor the topic any more.
+    """
+
+    ranges: tuple[OffsetRange, ...] = ()
+    gone: tuple[OffsetRange, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def offsets(self) -> int:
+        """Offsets that are to be landed."""
+        return sum(each.records for each in self.ranges)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the document of ``--output json``."""
+        return {
+            "offsets": self.offsets,
+            "ranges": [str(each) for each in self.ranges],
+            "gone": [str(each) for each in self.gone],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillCommit:
+    """One commit of a backfill, the ``number``-th ``of`` all, from 1."""
 
     number: int
     of: int
@@ -57,24 +93,17 @@ class Portion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backfilled:
-    """What a backfill did, or with ``dry_run`` what it would do.
+class BackfillSummary:
+    """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
     Attributes:
-        dry_run: nothing was written.
-        planned: what there was to do.
-        commits: how many commits were made, or would be.
-        records: records that were landed.
         rows: rows that the commits added.
-        dead_letters: of the records.
-        skipped: of the records, those left out because the pipeline says so.
         settled: dead letters of an earlier backfill that was cut off, written now.
         stopped: it was asked to stop before the end; the next one resumes.
-        seconds: how long it took.
     """
 
     dry_run: bool = False
-    planned: Missing
+    planned: BackfillPlan
     commits: int = 0
     records: int = 0
     rows: int = 0
@@ -85,7 +114,7 @@ class Backfilled:
     seconds: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
+        """Return the document of ``--output json``."""
         return {**asdict(self), "planned": self.planned.as_dict()}
 
 
@@ -94,11 +123,7 @@ class BackfillJob:
     """Backfills one feed.
 
     Attributes:
-        spark: the session.
-        feed: the feed's name.
-        source: its topics.
-        table: its table.
-        headers: whether the rows want the records' headers.
+        headers: whether the rows need the records' headers.
         dead_letters: where they go; None if a bad record stops the backfill.
     """
 
@@ -109,11 +134,11 @@ class BackfillJob:
     headers: bool
     dead_letters: DeadLetterStore | None
 
-    def plan(self, request: BackfillRequest) -> Missing:
-        """What there is to land now.
+    def plan(self, request: BackfillRequest) -> BackfillPlan:
+        """Plan what there is to land now.
 
         Raises:
-            LakefeedError: see ``lakefeed.operations.missing``; or the feed has landed nothing yet.
+            LakefeedError: as ``find_missing``; or the feed has landed nothing yet.
         """
         position = self._position()
         topics = topics_of(self.source)
@@ -122,15 +147,16 @@ class BackfillJob:
             cluster = Topics(self.source.bootstrap_servers, options=dict(self.source.options))
             for name in topics:
                 starts |= {(name, at): offset for at, offset in cluster.offsets_at(name, request.since).items()}
-        return missing(position, topics, request, starts=starts, where=self.source.bootstrap_servers)
+        return find_missing(position, topics, request, starts=starts, where=self.source.bootstrap_servers)
 
-    def tell(self, request: BackfillRequest) -> Backfilled:
-        """What ``run`` would do now."""
+    def predict(self, request: BackfillRequest) -> BackfillSummary:
+        """Return what ``run`` would do now."""
         planned = self.plan(request)
-        return Backfilled(dry_run=True, planned=planned, commits=len(list(self._cut(planned))))
+        commits = len(list(portions(planned.ranges, self.source.max_records_per_batch)))
+        return BackfillSummary(dry_run=True, planned=planned, commits=commits)
 
     def records(self, ranges: Sequence[OffsetRange] | None = None) -> DataFrame:
-        """The records of these ranges, undecoded, as the feed reads them; of all that there are."""
+        """Read the records of these ranges, or all, undecoded."""
         return read_batch(self.spark, self.source, ranges=ranges, headers=self.headers)
 
     def run(
@@ -139,10 +165,10 @@ class BackfillJob:
         request: BackfillRequest,
         *,
         stop: threading.Event,
-        on_commit: Callable[[Portion], None] = lambda portion: None,
+        on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
         step: Callable[[str], None] = lambda done: None,
-    ) -> Backfilled:
-        """Lands what is missing.
+    ) -> BackfillSummary:
+        """Land what is missing.
 
         Args:
             writer: the feed's, begun.
@@ -159,31 +185,34 @@ class BackfillJob:
         fence = self.table.take_fence(BACKFILLS)
         settled = self._settle(writer)
         planned = self.plan(request)
-        cut = list(self._cut(planned))
+        cut = list(portions(planned.ranges, self.source.max_records_per_batch))
         counts, rows, commits = ZERO, 0, 0
         for number, ranges in enumerate(cut, 1):
             if stop.is_set():
                 break
             began = time.monotonic()
-            commit = Backfill(self.feed, planned.commit(ranges), fence)
+            ids = {span.topic: planned.topic_ids[span.topic] for span in ranges}
+            commit = Backfill(self.feed, OffsetRanges(tuple(ranges), ids), fence)
             committed = writer.write_unbatched(self.records(ranges), commit)
             added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
-            if outcomes.counts.dead_letters:
-                self._write_letters(writer, commit, spans=outcomes.dead_ranges, expected=outcomes.counts.dead_letters)
+            if expected := outcomes.counts.dead_letters:
+                assert self.dead_letters is not None  # Without a place for them no record becomes one.
+                landed = next(each for each in self.table.ledger.backfills() if each.ranges == commit.ranges)
+                origin = BackfillOrigin(self.feed, landed.number, landed.committed_at)
+                self.dead_letters.write(writer.rows.classify, origin, spans=outcomes.dead_ranges, expected=expected)
             commits, counts, rows = commits + 1, counts + outcomes.counts, rows + added
-            on_commit(
-                Portion(
-                    number=number,
-                    of=len(cut),
-                    ranges=tuple(ranges),
-                    counts=outcomes.counts,
-                    rows=added,
-                    seconds=round(time.monotonic() - began, 3),
-                    notes=writer.notes(),
-                )
+            done = BackfillCommit(
+                number=number,
+                of=len(cut),
+                ranges=tuple(ranges),
+                counts=outcomes.counts,
+                rows=added,
+                seconds=round(time.monotonic() - began, 3),
+                notes=writer.notes(),
             )
-        return Backfilled(
+            on_commit(done)
+        return BackfillSummary(
             planned=planned,
             commits=commits,
             records=counts.records,
@@ -194,9 +223,6 @@ class BackfillJob:
             stopped=commits < len(cut),
             seconds=round(time.monotonic() - started, 3),
         )
-
-    def _cut(self, planned: Missing) -> Iterator[list[OffsetRange]]:
-        return portions(planned.ranges, self.source.max_records_per_batch)
 
     def _position(self) -> Position:
         if not self.spark.catalog.tableExists(self.table.name):
@@ -211,7 +237,7 @@ class BackfillJob:
         return position
 
     def _settle(self, writer: BatchWriter) -> int:
-        """Writes the dead letters of the newest backfill, if it was cut off before; returns how many it wrote.
+        """Write the dead letters of the newest backfill, if it was cut off before; return how many were written.
 
         Only the newest can lack them: each commit's letters are written before the next commit, and this driver's fence
         keeps all others from making one.
@@ -221,14 +247,95 @@ class BackfillJob:
         if newest is None or self.dead_letters is None or not expected:
             return 0
         spans = [
-            each for each in newest.ranges.ranges if newest.counts.get((each.topic, each.partition), ZERO).dead_letters
+            span for span in newest.ranges.ranges if newest.counts.get((span.topic, span.partition), ZERO).dead_letters
         ]
         origin = BackfillOrigin(self.feed, newest.number, newest.committed_at)
         written = self.dead_letters.complete(writer.rows.classify, origin, spans=spans, expected=expected)
         return expected if written else 0
 
-    def _write_letters(self, writer: BatchWriter, commit: Backfill, *, spans: list[OffsetRange], expected: int) -> None:
-        assert self.dead_letters is not None  # Without a place for them no record becomes one.
-        landed = next(each for each in self.table.ledger.backfills() if each.ranges == commit.ranges)
-        origin = BackfillOrigin(self.feed, landed.number, landed.committed_at)
-        self.dead_letters.write(writer.rows.classify, origin, spans=spans, expected=expected)
+
+def find_missing(
+    position: Position,
+    topics: Mapping[str, TopicDescription],
+    requested: BackfillRequest,
+    *,
+    starts: Mapping[tuple[str, int], int | None] | None = None,
+    where: str,
+) -> BackfillPlan:
+    """Find records that the table has not, the topic still has, and the feed will never read.
+
+    Args:
+        position: where the feed stands in its table.
+        topics: the topics as they are now.
+        requested: which of the missing ones.
+        starts: for ``since``, the offset by topic and partition at that time; None where there is none so late.
+        where: the brokers, for errors.
+
+    Raises:
+        CheckpointMismatch: it is not known what the table has, or a range is of a topic that was recreated.
+        ConfigError: a range is of a partition that the feed does not know, or reaches beyond where it stands.
+        ResourceMissing: a range has offsets that neither the table nor the topic has.
+    """
+    if position.covered is None:
+        raise CheckpointMismatch(
+            "it is not known which records the table has: it was rolled back by an engine that is not lakefeed, or "
+            "its newest commits are of a version that did not note it",
+            where=where,
+            hint="lakefeed read shows or copies old records without touching the feed's table",
+        )
+    known = position.ranges.topic_ids
+    same = {name: found for name, found in topics.items() if known.get(name, found.topic_id) == found.topic_id}
+    has = [
+        OffsetRange(topic, partition, start, end)
+        for (topic, partition), intervals in position.covered.intervals.items()
+        for start, end in intervals
+    ]
+    ends = {(span.topic, span.partition): span.end for span in position.ranges.ranges}
+    below = [OffsetRange(*key, 0, end) for key, end in ends.items()]
+    held = [
+        OffsetRange(name, each.id, each.start_offset, max(each.start_offset, each.end_offset))
+        for name, found in same.items()
+        for each in found.partitions
+        if (name, each.id) in ends
+    ]
+    absent = subtracted(below, has)
+    if requested.ranges is not None:
+        _require_behind(requested.ranges, ends, where=where)
+        absent = subtracted(requested.ranges, has)
+        _require_same({span.topic for span in absent}, known, topics, where=where)
+        require_held(absent, same, where=where)
+    elif requested.start is not None or requested.since is not None:
+        first = {key: (starts or {}).get(key) if requested.start is None else requested.start for key in ends}
+        later = [OffsetRange(*key, at, ends[key]) for key, at in first.items() if at is not None and at < ends[key]]
+        absent = common(absent, later)
+    return BackfillPlan(
+        ranges=tuple(common(absent, held)),
+        gone=tuple(subtracted(absent, held)),
+        topic_ids={name: found.topic_id for name, found in same.items()},
+    )
+
+
+def _require_same(
+    names: Iterable[str], ids: Mapping[str, str], topics: Mapping[str, TopicDescription], *, where: str
+) -> None:
+    for name in sorted(names):
+        known, found = ids.get(name), topics.get(name)
+        if found is None or known not in (None, found.topic_id):
+            now = "there is none" if found is None else f"it has the id {found.topic_id}"
+            raise CheckpointMismatch(
+                f"the feed has read a topic {name} with the id {known}, now {now}: what the table lacks of it is gone",
+                where=where,
+            )
+
+
+def _require_behind(ranges: Sequence[OffsetRange], ends: Mapping[tuple[str, int], int], *, where: str) -> None:
+    for span in united(ranges):
+        end = ends.get((span.topic, span.partition))
+        if end is None:
+            raise ConfigError(f"the feed does not know {span.topic}-{span.partition}", where=f"{where}, range {span}")
+        if span.end > end:
+            raise ConfigError(
+                f"the feed stands at {end} in {span.topic}-{span.partition} and reads what comes after it itself",
+                where=f"range {span}",
+                hint=f"end the range at {end}",
+            )

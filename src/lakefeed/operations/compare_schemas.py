@@ -1,4 +1,4 @@
-"""What the registry has beside what the table has, and what the latest version would change."""
+"""Compare the registry's schemas with the table's columns, and predict the effect of the latest version."""
 
 from __future__ import annotations
 
@@ -30,14 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TableState:
-    """A table as its catalog has it.
-
-    Attributes:
-        name: catalog.namespace.table.
-        columns: as Spark shows them.
-        history: what became of them.
-        properties: the table's.
-    """
+    """A table as its catalog has it: its columns in Spark's types, and their history."""
 
     name: str
     columns: StructType
@@ -47,7 +40,7 @@ class TableState:
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaComparison:
-    """A column on both sides; None where it is not."""
+    """The type of a column on both sides; None where it is missing."""
 
     path: str
     registry: str | None
@@ -56,16 +49,14 @@ class SchemaComparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Outlook:
-    """What would happen if the latest version came now.
+    """The effect of the latest version if it came now.
 
     Attributes:
-        latest: the version.
         changes: of the reader's schema; those of the columns alone if the feed has not run yet.
         ddl: statements for the table; None if only Spark could say, or there is no table yet.
         note: what else there is to know; None if nothing.
     """
 
-    latest: RegisteredSchema
     changes: tuple[Change, ...]
     ddl: tuple[str, ...] | None
     note: str | None
@@ -75,7 +66,7 @@ KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
 
 
 def registered(config: PipelineConfig) -> list[RegisteredSchema]:
-    """All versions of the pipeline's subject, oldest first, each as the Avro record schema that says the same.
+    """Return all versions of the pipeline's subject, oldest first, each as an equivalent Avro record schema.
 
     Protobuf is translated by the JVM, which is started for it.
 
@@ -110,7 +101,7 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
 
 
 def table_state(name: str, *, connections: Connections) -> TableState:
-    """The table as it is now.
+    """Read a table's columns and their history.
 
     Raises:
         ResourceMissing: there is no such table.
@@ -121,16 +112,12 @@ def table_state(name: str, *, connections: Connections) -> TableState:
     spark_types()
     table = open_table(name, connections=connections)
     properties = dict(table.properties)
-    return TableState(
-        name=name,
-        columns=columns_of_table(table.schema()),
-        history=read_history(properties),
-        properties=properties,
-    )
+    columns = columns_of_table(table.schema())
+    return TableState(name=name, columns=columns, history=read_history(properties), properties=properties)
 
 
 def existing_table(config: PipelineConfig, *, connections: Connections) -> TableState | None:
-    """The pipeline's table; None if it has another sink, or the table is not there yet."""
+    """Read the pipeline's table; None if it has another sink, or the table is not there yet."""
     if (name := config.sink.chosen.snapshot_table) is None:
         return None
     try:
@@ -140,7 +127,7 @@ def existing_table(config: PipelineConfig, *, connections: Connections) -> Table
 
 
 def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[SchemaComparison]:
-    """Every column of the latest version and of the table, nested ones too, in the order of the version."""
+    """List every column of the latest version and of the table, nested ones too, in the order of the version."""
     ours = dict(_leaves(columns_of(latest.text), ""))
     theirs = dict(_leaves(table.columns, "")) if table else {}
     spelt = {path.lower(): path for path in theirs}
@@ -152,7 +139,7 @@ def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Sch
 
 
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
-    """What the latest version would change.
+    """Predict what the latest version would change.
 
     Raises:
         SchemaIncompatible: no reader's schema, or no table, takes both.
@@ -165,10 +152,10 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
         reader, changes = merge.schema, merge.changes
     want = with_metadata(columns_of(reader), config)
     if table is None:
-        return Outlook(latest=latest, changes=(), ddl=None, note="the table is not there yet: lakefeed run creates it")
+        return Outlook(changes=(), ddl=None, note="the table is not there yet: lakefeed run creates it")
     if config.transform is not None:
         note = "transform.sql makes the columns of these fields, so only Spark could say what the table needs"
-        return Outlook(latest=latest, changes=changes, ddl=None, note=note)
+        return Outlook(changes=changes, ddl=None, note=note)
     if recorded is None:
         changes = tuple(
             Change("added", each.name, None, each.dataType.simpleString())
@@ -182,11 +169,11 @@ def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState 
             "ignore": "schema.on_change is ignore: new columns would not come, nor old ones change their names",
             "fail": "schema.on_change is fail: the feed would stop instead",
         }[policy]
-    return Outlook(latest=latest, changes=changes, ddl=ddl, note=note)
+    return Outlook(changes=changes, ddl=ddl, note=note)
 
 
 def with_metadata(columns: StructType, config: PipelineConfig) -> StructType:
-    """The columns that rows without a transform have, beside those of their values."""
+    """Add the columns that rows without a transform have beside those of their values."""
     t = spark_types()
     header = t.StructType([t.StructField("key", t.StringType()), t.StructField("value", t.BinaryType())])
     kinds = {

@@ -1,8 +1,9 @@
-"""Reads chosen records once: offset ranges, a time, or the newest record of each key; decoded, judged, written."""
+"""Read chosen records once: offset ranges, a time, or the newest record of each key."""
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,7 +20,7 @@ from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
-from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.records.decode import RecordPolicy
 from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
 from lakefeed.records.schema.reader import ChangePolicy as OnChange
@@ -35,19 +36,15 @@ OnError = Literal["fail", "skip"]
 
 @dataclass(frozen=True)
 class ReadSummary:
-    """What one read did.
+    """The result of one read.
 
     Attributes:
-        target: where the rows went.
-        ranges: the offsets that were read.
-        whole: whether all of them were read; if not, enough rows were shown before, and the counts are not known.
-        records: records that they held; with the newest of each key, only these. None if that is not known.
+        whole: whether all ranges were read; if not, enough rows were shown before, and the counts are not known.
+        records: records of the ranges; with the newest of each key, only these. None if that is not known.
         unreadable: of the records, those that could not be read, or broke a rule whose records are set aside.
         skipped: of the records, those left out because the pipeline says so.
         rows: rows written or shown; None if the target does not say.
         reasons: why records could not be read, the commonest first.
-        notes: what one should hear of.
-        seconds: how long it took.
     """
 
     target: str
@@ -63,23 +60,21 @@ class ReadSummary:
 
     @property
     def offsets(self) -> int:
-        """How many offsets the ranges span."""
+        """Offsets that the ranges span."""
         return sum(each.records for each in self.ranges)
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
+        """Return the document of ``--output json``."""
         return {**asdict(self), "offsets": self.offsets, "ranges": [str(each) for each in self.ranges]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchRead:
-    """How records are read: a pipeline's way, or that of a topic without one.
+    """The way to read records: a pipeline's, or that of a topic without one.
 
     Attributes:
         name: the pipeline's, or the topic's.
-        source: the topics.
-        decode: how values become columns.
-        policy: what becomes of records that are not as they should be; what would be dead letters is only counted.
+        policy: the fate of records that are not as they should be; would-be dead letters are only counted.
         on_change: whether new fields of writers' schemas become columns.
         accept: whose records are read at all.
         transform: from decoded rows to the requested ones.
@@ -94,7 +89,7 @@ class BatchRead:
     transform: Callable[[DataFrame], DataFrame] = lambda rows: rows
 
     def on_error(self, choice: OnError) -> BatchRead:
-        """The same, but records that cannot be read or break a rule stop the read, or are left out and counted."""
+        """Return a read that is stopped by a record that cannot be read or breaks a rule, or that only counts it."""
         if choice == "skip":
             return replace(self, policy=replace(self.policy, on_error="dead_letter"))
         expect = tuple(
@@ -105,12 +100,12 @@ class BatchRead:
         return replace(self, policy=replace(self.policy, on_error="fail", on_null=on_null, expect=expect))
 
     def records(self, spark: SparkSession, ranges: list[OffsetRange], *, latest: bool = False) -> DataFrame:
-        """The records of these ranges, undecoded; with ``latest`` the newest of each key."""
+        """Read the records of these ranges, undecoded; with ``latest`` the newest of each key."""
         records = read_batch(spark, self.source, ranges=ranges, headers="headers" in self.decode.metadata)
         return newest_per_key(records) if latest else records
 
     def to(self, target: Target, selection: Selection, *, spark: SparkSession, latest: bool = False) -> ReadSummary:
-        """Reads the chosen records into a target.
+        """Read the chosen records into a target.
 
         Args:
             target: where the rows go.
@@ -175,45 +170,39 @@ class BatchRead:
         )
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:
-        """Holds what was counted against the offsets, and where it is less against what the broker says.
+        """Compare the counts with the offsets, and where they are less, with the broker's records.
 
         Transactions and compaction leave offsets without a record; a topic may be compacted while it is read.
         """
-        counted = outcomes.by_partition
-        spans: dict[tuple[str, int], list[OffsetRange]] = {}
-        for each in ranges:
-            spans.setdefault((each.topic, each.partition), []).append(each)
-        fewer = [
-            each
-            for key, of_partition in spans.items()
-            if counted.get(key, Counts()).records < sum(each.records for each in of_partition)
-            for each in of_partition
-        ]
+        spans: dict[Partition, list[OffsetRange]] = defaultdict(list)
+        for span in ranges:
+            spans[span.topic, span.partition].append(span)
+        read = {key: outcomes.by_partition.get(key, Counts()).records for key in spans}
+        fewer = {key: here for key, here in spans.items() if read[key] < sum(span.records for span in here)}
         cluster = Topics(self.source.bootstrap_servers, options=dict(self.source.options))
-        topics = {name: cluster.describe(name) for name in sorted({each.topic for each in fewer})}
+        topics = {name: cluster.describe(name) for name in sorted({name for name, _ in fewer})}
         compacted = {name for name in topics if "compact" in (cluster.setting(name, "cleanup.policy") or "")}
-        asked = [each for each in fewer if each.topic not in compacted]
-        held = records_held(self.source, asked, topics=topics)
-        for key in sorted({(each.topic, each.partition) for each in asked}):
-            there = sum(held[each] or 0 for each in spans[key])
-            if there > (read := counted.get(key, Counts()).records):
+        fewer = {key: here for key, here in fewer.items() if key[0] not in compacted}
+        held = records_held(self.source, [span for here in fewer.values() for span in here], topics=topics)
+        for key, here in sorted(fewer.items()):
+            there = sum(held[span] or 0 for span in here)
+            if there > read[key]:
                 raise JobFailed(
-                    f"{read:,} records were read of partition {key[1]}, the broker holds {there:,}",
-                    where=", ".join(str(each) for each in spans[key]),
+                    f"{read[key]:,} records were read of partition {key[1]}, the broker holds {there:,}",
+                    where=", ".join(str(span) for span in here),
                     hint="read them again; if it happens again, it is a fault worth reporting",
                 )
 
 
 class _NoProperties:
-    """What a commit carries that is no feed's."""
+    """The properties of a commit that is no feed's."""
 
     def properties(self) -> dict[str, str]:
-        """Nothing."""
         return {}
 
 
 def batch_read_of(feed: Feed) -> BatchRead:
-    """How a feed reads records, to read some of them into something else than its sink."""
+    """Return a feed's way to read records, to read some of them into something else than its sink."""
     config = feed.config
     return BatchRead(
         name=config.name,

@@ -1,4 +1,4 @@
-"""The way back: dead letters decoded with today's schema and policy, landed once, and removed; or just removed.
+"""Land dead letters with today's schema and policy, once, and remove them.
 
 A replay is three steps: the letters that can be rows now are marked with the replay's id; their rows are appended to
 the feed's table in one commit that carries the id; the marked letters are deleted. Wherever it is cut off, the next
@@ -28,7 +28,7 @@ REPLAYS = ".replays"
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay did.
+    """The result of a replay.
 
     Attributes:
         replay_id: marks its commit in the table; None if there was nothing to land.
@@ -47,75 +47,64 @@ class Replayed:
 
 @dataclass(frozen=True)
 class ReplayProperties:
-    """What the commit of a replay carries; no offset ranges, since it moves no position."""
+    """The properties of a replay's commit; no offset ranges, since it moves no position."""
 
     feed: str
     replay_id: str
     fence: str
 
     def properties(self) -> dict[str, str]:
-        """For the snapshot's summary."""
+        """Return the properties for the snapshot's summary."""
         return {REPLAY: self.replay_id, REPLAY_OF: self.feed, FENCE: self.fence}
 
 
-class Replay:
-    """Replays the dead letters of one feed.
+def replay(
+    letters: DeadLetterStore,
+    choice: DeadLetterFilter,
+    *,
+    feed: str,
+    writer: BatchWriter,
+    table: LedgerTable,
+    step: Callable[[str], None] = lambda done: None,
+) -> Replayed:
+    """Land the chosen dead letters of one feed that can be rows now.
 
     Args:
         letters: where they are kept.
+        choice: which letters.
         feed: the feed's name.
+        writer: the feed's, begun.
+        table: the feed's.
+        step: called when a step is done; for tests that cut a replay off.
     """
+    # Taking the fence stops any earlier replay, so its marks can be cleared.
+    fence = table.take_fence(REPLAYS)
+    finished = _finish_earlier(letters, table.ledger)
+    classified = writer.rows.classify(letters.records(choice))
+    verdicts = classified.select(
+        *(f"{RECORD}.record.{name}" for name in ("topic", "partition", "offset")),
+        f"{RECORD}.reason",
+    ).localCheckpoint()
+    good = verdicts.filter("reason IS NULL")
+    landable, chosen = good.count(), verdicts.count()
+    if landable == 0:
+        return Replayed(None, 0, 0, chosen, finished)
+    replay_id = uuid.uuid4().hex
+    letters.mark(good.select("topic", "partition", "offset"), replay_id)
+    step("marked")
+    committed = writer.write_unbatched(letters.marked(replay_id), ReplayProperties(feed, replay_id, fence))
+    step("landed")
+    letters.delete_marked(replay_id)
+    return Replayed(replay_id, committed.rows or 0, committed.outcomes.counts.skipped, chosen - landable, finished)
 
-    def __init__(self, letters: DeadLetterStore, *, feed: str) -> None:
-        self._letters = letters
-        self._feed = feed
 
-    def run(
-        self,
-        writer: BatchWriter,
-        table: LedgerTable,
-        choice: DeadLetterFilter,
-        *,
-        step: Callable[[str], None] = lambda done: None,
-    ) -> Replayed:
-        """Lands what can be landed now.
-
-        Args:
-            writer: the feed's, begun.
-            table: the feed's.
-            choice: which letters.
-            step: called when a step is done; for tests that cut a replay off.
-        """
-        # Taking the fence stops any earlier replay, so its marks can be cleared.
-        fence = table.take_fence(REPLAYS)
-        finished = self.settle(table.ledger)
-        judged = writer.rows.classify(self._letters.records(choice))
-        verdicts = judged.select(
-            *(f"{RECORD}.record.{name}" for name in ("topic", "partition", "offset")),
-            f"{RECORD}.reason",
-        ).localCheckpoint()
-        good = verdicts.filter("reason IS NULL")
-        landable, all_letters = good.count(), verdicts.count()
-        if landable == 0:
-            return Replayed(None, 0, 0, all_letters, finished)
-        replay_id = uuid.uuid4().hex
-        self._letters.mark(good.select("topic", "partition", "offset"), replay_id)
-        step("marked")
-        commit = ReplayProperties(self._feed, replay_id, fence)
-        committed = writer.write_unbatched(self._letters.marked(replay_id), commit)
-        step("landed")
-        self._letters.delete_marked(replay_id)
-        return Replayed(
-            replay_id, committed.rows or 0, committed.outcomes.counts.skipped, all_letters - landable, finished
-        )
-
-    def settle(self, ledger: IcebergLedger) -> int:
-        """Ends a replay that was cut off; returns how many letters it had landed."""
-        finished = 0
-        for replay_id in self._letters.open_replays():
-            if ledger.has_replay(replay_id):
-                finished += self._letters.marked(replay_id).count()
-                self._letters.delete_marked(replay_id)
-            else:
-                self._letters.unmark(replay_id)
-        return finished
+def _finish_earlier(letters: DeadLetterStore, ledger: IcebergLedger) -> int:
+    """Finish replays that were cut off; return how many letters they had landed."""
+    finished = 0
+    for replay_id in letters.open_replays():
+        if ledger.has_replay(replay_id):
+            finished += letters.marked(replay_id).count()
+            letters.delete_marked(replay_id)
+        else:
+            letters.unmark(replay_id)
+    return finished

@@ -1,4 +1,4 @@
-"""Reads where a feed stands, from checkpoint, table, group and topics, and decides what a start would do."""
+"""Read where a feed stands, from checkpoint, table, group and topics, and decide what a start would do."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.kafka.monitoring import MonitoringGroup
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.connections import Connections
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.facts import Facts, FeedIdentity, Start, collect_facts
@@ -35,13 +34,10 @@ class PartitionStatus:
     """The status of one partition; None for what is not known.
 
     Attributes:
-        topic: its name.
-        partition: the partition.
         checkpoint: up to where the checkpoint takes the records for landed.
         table: up to where the table's ledger has them.
-        group: what the monitoring group is set to.
-        topic_start: the first offset that the topic still has.
-        topic_end: one more than its last.
+        group: the offset of the monitoring group.
+        topic_start: the first offset that the topic still has; ``topic_end`` is one more than its last.
         covered: the offsets that the table has.
     """
 
@@ -57,8 +53,8 @@ class PartitionStatus:
     @property
     def lag(self) -> int | None:
         """Offsets that are in the topic and not landed; transactions leave some without a record."""
-        stands = self.checkpoint if self.table is None else self.table
-        return None if stands is None or self.topic_end is None else max(0, self.topic_end - stands)
+        reached = self.checkpoint if self.table is None else self.table
+        return None if reached is None or self.topic_end is None else max(0, self.topic_end - reached)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +62,7 @@ class FeedStatus:
     """The status of a feed.
 
     Attributes:
-        feed: its name.
         sink: its table or path.
-        batch_id: the newest batch that the checkpoint has planned; None without any.
-        committed: whether the checkpoint has it as done.
         partitions: all that checkpoint, table or topics know of.
         start: what a start would do now, as a message.
         refusal: why a start would be refused; None if it would not.
@@ -77,15 +70,12 @@ class FeedStatus:
         is_position_known: whether the table has the feed's position; not after some rollbacks.
         topics: those that the pipeline reads.
         decided: how a start would begin; None if it would be refused, or if that is not decided.
-        checkpoint: how far the checkpoint has come.
-        note: what lakefeed has noted beside it; None if there is none yet.
+        note: what lakefeed has noted beside the checkpoint; None if there is none yet.
         logged: the newest batch in the log of a sink without a ledger.
     """
 
     feed: str
     sink: str
-    batch_id: int | None
-    committed: bool
     partitions: tuple[PartitionStatus, ...]
     start: str
     refusal: LakefeedError | None
@@ -98,16 +88,26 @@ class FeedStatus:
     logged: int | None
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
+        """Return the document of ``--output json``."""
         return {
             "feed": self.feed,
             "sink": self.sink,
-            "batch_id": self.batch_id,
-            "committed": self.committed,
+            "batch_id": self.checkpoint.batch_id,
+            "committed": self.checkpoint.committed,
             "start": self.start,
             "refusal": self.refusal.as_dict() if self.refusal else None,
             "partitions": [{**asdict(each), "lag": each.lag} for each in self.partitions],
         }
+
+
+def feed_status(feed: Feed, spark: Callable[[], SparkSession]) -> FeedStatus:
+    """Read a feed's status; ``spark`` is called only if the transform has changed, and may keep other state now."""
+    return read_status(
+        feed.config,
+        connections=feed.connections,
+        folder=feed.folder,
+        query_plan=lambda: feed.plan(spark()),
+    )
 
 
 def read_status(
@@ -134,13 +134,13 @@ def read_status(
         MissingExtra: pyiceberg and pyarrow are not installed.
     """
     feed = FeedIdentity.of(config, folder=folder)
-    found, files = None, None
+    note, files = None, None
     if config.checkpoint:
         files = StoredCheckpoint(config.checkpoint, s3=connections.s3)
-        found = noted(files, where=config.checkpoint)
-        owned(found, feed.owner, where=config.checkpoint)
-    never = keeps_no_state(config)
-    state = checkpoint_state(files, with_query_id=not never) if files is not None else CheckpointState()
+        note = noted(files, where=config.checkpoint)
+        owned(note, feed.owner, where=config.checkpoint)
+    stateless = keeps_no_state(config)
+    state = checkpoint_state(files, with_query_id=not stateless) if files is not None else CheckpointState()
     topics = SourceTopics(config.kafka).describe()
     sink = sink_of(config, connections, folder=folder).state()
     logged, position = sink.logged(), None
@@ -149,23 +149,27 @@ def read_status(
     letters: Position | None = None
     letters_refusal: LakefeedError | None = None
     # As in a run: letters follow a feed only by its ledger, and a topic of letters has none.
-    kept = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
-    if kept is not None:
+    letters_table = config.dead_letters.table if config.dead_letters and sink.keeps_ledger else None
+    if letters_table is not None:
         try:
-            letters = stored_letters(kept, config.name, connections=connections)
+            letters = stored_letters(letters_table, config.name, connections=connections)
         except (CheckpointMismatch, ConfigError) as unknown:
             letters_refusal = unknown
-    stateful = False if never else _known_statefulness(feed, state, found)
+    stateful: bool | None = False
+    if not stateless:
+        # The state is noted before the first batch is planned, so that the note counts from then on.
+        is_noted = state.batch_id is not None and note is not None and note.transform == feed.transform_id
+        stateful = bool(note and note.state) if is_noted else None
     try:
         facts = collect_facts(
             feed,
             sink,
             checkpoint=state,
-            note=found,
+            note=note,
             topics=topics,
             stateful=bool(stateful),
             letters=letters.ranges if letters else None,
-            letters_table=kept or "",
+            letters_table=letters_table or "",
         )
     except CheckpointMismatch as unknown:
         is_position_known, refusal = False, unknown
@@ -173,7 +177,7 @@ def read_status(
         is_position_known, position = True, facts.last
         if stateful is None:
             decided, refusal = _decide_by_plan(
-                facts, files, query_plan, noted_state=found.state if found else (), checkpoint=config.checkpoint
+                facts, files, query_plan, noted_state=note.state if note else (), checkpoint=config.checkpoint
             )
         else:
             decided, refusal = _decide(facts, files, stateful=stateful)
@@ -182,9 +186,7 @@ def read_status(
     return FeedStatus(
         feed=config.name,
         sink=feed.owner.sink,
-        batch_id=state.batch_id,
-        committed=state.committed,
-        partitions=_partition_statuses(config.kafka, state, position, topics),
+        partitions=_partition_statuses(config, state, position, topics),
         start=_start_text(config, decided, is_new=state.batch_id is None and position is None),
         refusal=refusal,
         position=position,
@@ -192,17 +194,9 @@ def read_status(
         topics=topics,
         decided=decided,
         checkpoint=state,
-        note=found,
+        note=note,
         logged=logged,
     )
-
-
-def _known_statefulness(feed: FeedIdentity, state: CheckpointState, note: Note | None) -> bool | None:
-    """Whether the query keeps state, as its last start noted; None if its transform has changed since."""
-    # The state is noted before the first batch is planned, so that the note counts from then on.
-    if state.batch_id is None or note is None or note.transform != feed.transform_id:
-        return None
-    return bool(note.state)
 
 
 def _decide(
@@ -250,7 +244,7 @@ def _start_text(config: PipelineConfig, start: Start | None, *, is_new: bool) ->
 
 
 def _partition_statuses(
-    source: KafkaSource,
+    config: PipelineConfig,
     state: CheckpointState,
     position: Position | None,
     topics: Mapping[str, TopicDescription | None],
@@ -261,8 +255,8 @@ def _partition_statuses(
     covered = position.covered.intervals if position and position.covered else None
     known = sorted({*there, *checkpoint, *table})
     group: Mapping[Partition, int] = {}
-    if source.monitoring_group is not None:
-        group = MonitoringGroup(source, source.monitoring_group).offsets(known) or {}
+    if config.kafka.monitoring_group is not None:
+        group = MonitoringGroup(config.kafka, config.kafka.monitoring_group).offsets(known) or {}
     return tuple(
         PartitionStatus(
             topic=key[0],
@@ -275,19 +269,4 @@ def _partition_statuses(
             covered=None if covered is None else tuple(covered.get(key, ())),
         )
         for key in known
-    )
-
-
-def feed_status(feed: Feed, spark: Callable[[], SparkSession]) -> FeedStatus:
-    """Read where the feed stands, and decide what a start would do now.
-
-    Args:
-        feed: the feed.
-        spark: gives a session; called only if the transform has changed, and may keep other state now.
-    """
-    return read_status(
-        feed.config,
-        connections=feed.connections,
-        folder=feed.folder,
-        query_plan=lambda: feed.plan(spark()),
     )

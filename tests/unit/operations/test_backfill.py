@@ -14,7 +14,7 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.ledger.feed_position import Covered, Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.offsets.sets import united
-from lakefeed.operations.missing import BackfillRequest, Missing, missing
+from lakefeed.operations.backfill import BackfillPlan, BackfillRequest, find_missing
 
 TOPIC, ID = "trips", "id-one"
 
@@ -39,8 +39,8 @@ def offsets(ranges: Iterable[OffsetRange]) -> set[tuple[int, int]]:
     return {(each.partition, offset) for each in ranges for offset in range(each.start, each.end)}
 
 
-def of(*args: object, **kwargs: object) -> Missing:
-    return missing(*args, **kwargs, where="broker")  # type: ignore[arg-type]
+def of(*args: object, **kwargs: object) -> BackfillPlan:
+    return find_missing(*args, **kwargs, where="broker")  # type: ignore[arg-type]
 
 
 partitions = st.integers(0, 2)
@@ -93,7 +93,7 @@ def test_from_a_time_on() -> None:
 def test_ranges_are_taken_as_they_are_or_refused() -> None:
     topics, stands = described({0: (10, 100)}), position({0: 50}, [(0, 0, 5), (0, 30, 50)])
 
-    def span(start: int, end: int, *, partition: int = 0) -> Missing:
+    def span(start: int, end: int, *, partition: int = 0) -> BackfillPlan:
         return of(stands, topics, BackfillRequest(ranges=(OffsetRange(TOPIC, partition, start, end),)))
 
     assert span(20, 40).ranges == (OffsetRange(TOPIC, 0, 20, 30),)
