@@ -15,9 +15,10 @@ from click.testing import CliRunner, Result
 from lakefeed.cli.check import check
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.loading.load import load
+from lakefeed.config.problem import raise_first_error
 from lakefeed.errors import AccessDenied
 from lakefeed.local import Endpoints
-from lakefeed.operations.preflight.connect import preflight, raise_first_error
+from lakefeed.operations.preflight.connect import preflight
 from lakefeed.records.decode.registry import SchemaRegistry
 
 SCHEMA = '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}'

@@ -12,7 +12,7 @@ from lakefeed.cli.check import check
 from lakefeed.config.loading.load import read
 from lakefeed.config.problem import errors_of
 from lakefeed.errors import AccessDenied, CheckpointMismatch, ConfigError, Unreachable
-from lakefeed.operations.analysis import analysed
+from lakefeed.operations.preflight.analysis import analyze
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.pipeline import Pipeline
 from tests.support.feed import Feed
@@ -140,7 +140,7 @@ def test_what_is_wrong_is_found_before_a_run(feed: Feed, search: OpenSearch, ope
         if (config := reading.config) is not None:
             connections = config.connections(environment)
             found += preflight(config, connections=connections)
-            found += analysed(config, connections=connections, spark=lambda: lake, connect=True)
+            found += analyze(config, connections=connections, spark=lambda: lake, connect=True)
         assert [each.error for each in errors_of(found)][:1] == [status]
         text = " ".join(map(str, found))
         assert opened.password not in text

@@ -10,7 +10,7 @@ import pytest
 
 from lakefeed.errors import ConfigError
 from lakefeed.local import Endpoints
-from lakefeed.operations.analysis import analysed
+from lakefeed.operations.preflight.analysis import analyze
 from lakefeed.operations.preflight.connect import preflight
 from tests.support.feed import Feed
 from tests.support.sink_cases import DECODE, OWN, Case, beside, blocks, iceberg, of_files, of_table, path
@@ -88,7 +88,7 @@ def test_check_reports_what_only_spark_knows(
 ) -> None:
     named = json.loads(json.dumps(changed).replace("{name}", feed.name))
     pipeline = feed.pipeline(**{"decode": DECODE, **named})
-    found = analysed(
+    found = analyze(
         pipeline.config, connections=feed.connections, spark=lambda: lake, folder=feed.folder, connect=False
     )
     assert [each.key for each in found] == [key]

@@ -93,9 +93,9 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
         ]
     problems += _sql(reading, environment)
     if not errors_of(problems):
-        from lakefeed.operations.analysis import analysed
+        from lakefeed.operations.preflight.analysis import analyze
 
-        found = analysed(
+        found = analyze(
             reading.config,
             connections=connections,
             spark=lambda: _spark(connections),
@@ -109,7 +109,7 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
 def _sql(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
     """SQL that Spark's parser refuses, whatever else is wrong with the file."""
     from lakefeed.errors import LakefeedError
-    from lakefeed.operations.preflight.statements import unparsed
+    from lakefeed.operations.preflight.analysis import parse_sql
 
     mistakes = reading.mistakes
     if mistakes is None or mistakes.config is None:
@@ -117,7 +117,7 @@ def _sql(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
     config = mistakes.config
     try:
         connections = (reading.config or config).connections(environment)
-        found = unparsed(config, spark=lambda: _spark(connections))
+        found = parse_sql(config, spark=lambda: _spark(connections))
     except LakefeedError:
         if reading.config is not None:
             raise

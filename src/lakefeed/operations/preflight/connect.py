@@ -1,4 +1,4 @@
-"""What a pipeline points at: whether broker, topics, registry, buckets and catalog are there, without Spark.
+"""Check that broker, topics, registry, buckets, catalog and tables of a pipeline can be used, without Spark.
 
 The same checks serve ``lakefeed check --connect`` and the start of ``lakefeed run``. All of them run at once, each
 with a timeout of a few seconds, so that the answer is complete and quick even if nothing answers.
@@ -10,7 +10,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -30,21 +30,24 @@ from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.problem import Problem, raise_first_error
+from lakefeed.config.names import catalog_of
+from lakefeed.config.problem import Problem
 from lakefeed.config.tls import JavaOnly
+from lakefeed.config.topic_tables import config_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
-from lakefeed.operations.preflight import table_probe
+from lakefeed.sinks.factory import sinks_of
+from lakefeed.sinks.table_kinds import require_dead_letters, require_rows
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["preflight", "raise_first_error"]
+    from lakefeed.records.decode.registry import SchemaRegistry
 
 Check = Callable[[], list[Problem]]
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
-    """Every problem with what the pipeline points at; none but warnings if a run can begin.
+    """Return every problem with what the pipeline points at; none but warnings if a run can begin.
 
     Args:
         config: the pipeline.
@@ -54,12 +57,13 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
     if connections is None:
         connections = config.connections(os.environ)
     checks = [*_kafka(config), *_buckets(config, connections), *_catalog(config, connections)]
-    checks += [*_sinks(config, connections), *_columns(config)]
+    checks += [check for sink in sinks_of(config, connections) for check in sink.preflight(lambda: _rows(config))]
+    checks += _columns(config)
     with ThreadPoolExecutor(max_workers=len(checks), thread_name_prefix="preflight") as pool:
         problems = [problem for found in pool.map(lambda check: check(), checks) for problem in found]
     # A catalog that fails its own check is named there; opening tables through it would fail in more words.
     if tables and not any(each.key.startswith("catalogs.") for each in problems):
-        problems += table_probe.problems(config, connections)
+        problems += _table_problems(config, connections)
     waiting = tuple(f"sinks.{name}." for name, each in config.sinks.items() if each.can_lag)
     return [
         replace(each, severity="warning", hint="the feed continues without it, and it catches up by itself")
@@ -83,15 +87,14 @@ def _checked(key: str, ask: Callable[[], object]) -> Check:
 
 
 def _kafka(config: PipelineConfig) -> list[Check]:
-    checks: list[Check] = []
-    if (source := config.source.kafka) is not None:
-        kafka = source
-        checks.append(lambda: _topics(kafka, may_come=config.has_many_tables))
-        # With many tables a topic without a schema fails alone, and may get one while the others land.
-        topic = None if config.has_many_tables else next(iter(kafka.topics or ()), None)
-        checks += _subjects(config.decode, "decode", "value", topic)
-        if config.decode.key is not None:
-            checks += _subjects(config.decode.key, "decode.key", "key", topic)
+    if (source := config.source.kafka) is None:
+        return []
+    # With many tables a topic without a schema fails alone, and may get one while the others land.
+    topic = None if config.has_many_tables else next(iter(source.topics or ()), None)
+    checks: list[Check] = [partial(_topics, source, may_come=config.has_many_tables)]
+    checks += _subjects(config.decode, "decode", "value", topic)
+    if config.decode.key is not None:
+        checks += _subjects(config.decode.key, "decode.key", "key", topic)
     return checks
 
 
@@ -128,12 +131,14 @@ def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
     return [replace(each, severity="warning") if may_come else each for each in found]
 
 
-# What a format's subject holds, and what the format for it is called.
-_KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json_schema": "JSON"}
+def _registry(settings: Registry) -> SchemaRegistry:
+    from lakefeed.records.decode.registry import SchemaRegistry
+
+    return SchemaRegistry(settings.url, username=settings.username, password=settings.password)
 
 
 def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> list[Check]:
-    """Whether the registry has the schema that the table is to have; answers at all, if it is not known which."""
+    """Check that the registry has the schema that the table is to have; that it answers, if it is not known which."""
     if (registry := encoded.registry) is None:
         return []
     key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
@@ -148,18 +153,18 @@ def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> lis
 
 
 def _subject(registry: Registry, subject: str | None, kind: str) -> None:
+    from lakefeed.operations.compare_schemas import KINDS
     from lakefeed.records.decode.avro_schema import table_schema
-    from lakefeed.records.decode.registry import SchemaRegistry
 
-    client = SchemaRegistry(registry.url, username=registry.username, password=registry.password)
+    client = _registry(registry)
     if subject is None:
         client.subjects()
         return
     latest = client.latest(subject)
-    if latest.kind != _KINDS[kind]:
-        called = next((name for name, each in _KINDS.items() if each == latest.kind), None)
+    if latest.kind != KINDS[kind]:
+        called = next((name for name, each in KINDS.items() if each == latest.kind), None)
         raise ConfigError(
-            f"the subject {subject} holds a schema of kind {latest.kind}, not {_KINDS[kind]}",
+            f"the subject {subject} holds a schema of kind {latest.kind}, not {KINDS[kind]}",
             where=registry.url,
             hint=f"decode it as {called}" if called else None,
         )
@@ -179,17 +184,14 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
         parts = urlsplit(place)
         if parts.scheme in ("s3", "s3a"):
             buckets.setdefault(parts.netloc, key)
-    s3 = connections.s3
-    keys = _keys(s3)
-    checks = [_bucket(bucket, key, s3=s3, keys=keys) for bucket, key in buckets.items()]
+    keys = _keys(connections.s3)
+    checks = [
+        _checked(key, partial(require_bucket, bucket, s3=connections.s3, keys=keys)) for bucket, key in buckets.items()
+    ]
     if keys is None and buckets:
         what = "no S3 keys are given: Spark will use the AWS default chain, which this check cannot follow"
         checks.append(lambda: [Problem(what=what, key="s3", severity="warning")])
     return checks
-
-
-def _bucket(bucket: str, key: str, *, s3: S3, keys: Keys | None) -> Check:
-    return _checked(key, lambda: require_bucket(bucket, s3=s3, keys=keys))
 
 
 def _keys(s3: S3) -> Keys | None:
@@ -208,16 +210,8 @@ def _keys(s3: S3) -> Keys | None:
     )
 
 
-def _sinks(config: PipelineConfig, connections: Connections) -> list[Check]:
-    """The requests of each sink: whether its server answers, and its table fits."""
-    from lakefeed.sinks.factory import sinks_of
-
-    sinks = sinks_of(config, connections)
-    return [check for sink in sinks for check in sink.preflight(lambda: _rows(config))]
-
-
 def _columns(config: PipelineConfig) -> list[Check]:
-    """Whether the registry's schema has the columns that settings name; a warning, since a table keeps old columns."""
+    """Warn of columns that settings name and the registry's schema lacks: the table may keep old ones."""
     if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
         return []
 
@@ -234,9 +228,8 @@ def _columns(config: PipelineConfig) -> list[Check]:
 
 
 def _registered_columns(config: PipelineConfig) -> list[str] | None:
-    """The fields of the subject's latest schema; None where only Spark can tell, or others of these checks do."""
+    """Return the fields of the subject's latest schema; None where only Spark knows them, or another check fails."""
     from lakefeed.records.decode import json_schema
-    from lakefeed.records.decode.registry import SchemaRegistry
 
     known, decode = config.decode.registry, config.decode
     topics = config.source.numbered.topics if config.source.numbered is not None else None
@@ -244,7 +237,7 @@ def _registered_columns(config: PipelineConfig) -> list[str] | None:
     if known is None or subject is None or (decode.avro is None and decode.json_schema is None):
         return None
     try:
-        latest = SchemaRegistry(known.url, username=known.username, password=known.password).latest(subject)
+        latest = _registry(known).latest(subject)
         text = latest.text
         if decode.json_schema is not None:
             text = json_schema.avro_schema(text, {each.name: each.text for each in latest.references})
@@ -254,12 +247,11 @@ def _registered_columns(config: PipelineConfig) -> list[str] | None:
 
 
 def _rows(config: PipelineConfig) -> StructType | None:
-    """The rows' columns; None where only Spark can tell, or others of these checks say what is wrong."""
+    """Return the rows' columns; None where only Spark knows them, or another check fails."""
     avro = config.decode.avro
     if config.transform is not None or avro is None:
         return None
     from lakefeed.operations.compare_schemas import with_metadata
-    from lakefeed.records.decode.registry import SchemaRegistry
     from lakefeed.records.schema.columns import columns_of
 
     try:
@@ -267,9 +259,8 @@ def _rows(config: PipelineConfig) -> StructType | None:
             return with_metadata(columns_of(avro.schema_file.read_text("utf-8")), config)
         if (known := config.decode.registry) is None:
             return None
-        registry = SchemaRegistry(known.url, username=known.username, password=known.password)
         subject = config.decode.subject or f"{(config.kafka.topics or [''])[0]}-value"
-        return with_metadata(columns_of(registry.latest(subject).text), config)
+        return with_metadata(columns_of(_registry(known).latest(subject).text), config)
     except (LakefeedError, OSError):
         return None
 
@@ -280,13 +271,12 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     if name not in connections.catalogs:
         return [_checked(f"sink.{config.sink.kind}.table", lambda: connections.catalog(name))]
     catalog = connections.catalogs[name]
+    key = f"catalogs.{name}.uri"
     if catalog.type == "glue":
         return []  # AWS itself; the buckets' check has shown whether the keys are right.
-    key = f"catalogs.{name}.uri"
     if (file := catalog.sqlite_file) is not None:
-        return [_checked(key, lambda: _sqlite(file))]
-    ask = ask_rest_catalog if catalog.type == "rest" else _server
-    return [_checked(key, lambda: ask(catalog))]
+        return [_checked(key, partial(_sqlite, file))]
+    return [_checked(key, partial(ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
 
 
 def _sqlite(path: Path) -> None:
@@ -309,10 +299,7 @@ def _sqlite(path: Path) -> None:
 
 
 def _server(catalog: Catalog) -> None:
-    """A database or metastore server: whether it listens; PostgreSQL also whether one may log in.
-
-    Without a client for the database, who may log in is said by its driver when Spark opens the catalog.
-    """
+    """Check that a database or metastore server listens; with a client for PostgreSQL also that one may log in."""
     if catalog.uri.startswith(postgresql.SCHEME) and postgresql.can_log_in():
         # TLS as only Java knows it: then the port alone is asked, and no password is sent.
         with suppress(JavaOnly):
@@ -334,3 +321,38 @@ def _server(catalog: Catalog) -> None:
             failed = Unreachable(why, where=f"{parts.hostname}:{port}")
     if failed is not None:
         raise failed
+
+
+def _table_problems(config: PipelineConfig, connections: Connections) -> Iterator[Problem]:
+    """Find tables of rows that hold dead letters, and places for dead letters that hold something else.
+
+    A table that cannot be opened is left to other checks, and to the start of the run.
+    """
+    from lakefeed.clients.iceberg.reader import open_table
+
+    for key, table, require in _tables(config):
+        catalog = connections.catalogs.get(catalog_of(table))
+        # Opening a SQLite catalog creates its file; a check changes nothing.
+        if catalog is None or (catalog.sqlite_file is not None and not catalog.sqlite_file.exists()):
+            continue
+        try:
+            columns = [field.name for field in open_table(table, connections=connections).schema().fields]
+        except (LakefeedError, OSError):
+            continue
+        try:
+            require(table, columns)
+        except ConfigError as error:
+            yield Problem.of(error, key=key)
+
+
+def _tables(config: PipelineConfig) -> Iterator[tuple[str, str, Callable[[str, list[str]], None]]]:
+    parts = [config]
+    if config.has_many_tables:
+        named = [*(config.kafka.topics or ()), *(config.tables.topics if config.tables else ())]
+        parts = [config_of(config, topic) for topic in dict.fromkeys(named)]
+    for part in parts:
+        for place, block in part.sink_blocks:
+            for option, table in block.chosen.snapshot_tables.items():
+                yield f"{place}.{block.kind}.{option}", table, require_rows
+        if part.dead_letters is not None and part.dead_letters.table is not None:
+            yield "dead_letters.table", part.dead_letters.table, require_dead_letters

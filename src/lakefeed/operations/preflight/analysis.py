@@ -1,0 +1,214 @@
+"""Ask Spark what is wrong with a pipeline's SQL, transform and sink before anything is started."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.problem import Problem
+from lakefeed.config.topic_tables import config_of
+from lakefeed.config.triggers import interval_of
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.feed.feed import Feed
+from lakefeed.feed.real_time import require_fit
+from lakefeed.records.decode.resolve import put_credentials
+from lakefeed.records.sources.kafka import SourceTopics
+from lakefeed.records.sources.rows import read_rows
+from lakefeed.sinks.definition import SinkDefinition
+from lakefeed.sinks.factory import sinks_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RECORDS = (
+    "CAST(NULL AS BINARY) AS key",
+    "CAST(NULL AS BINARY) AS value",
+    "'' AS topic",
+    "0 AS partition",
+    "value AS offset",
+    "timestamp",
+    "0 AS timestampType",
+    "CAST(NULL AS ARRAY<STRUCT<key: STRING, value: BINARY>>) AS headers",
+    "'' AS sequence_number",
+)
+"""The columns of Spark's Kafka source, and of ours for Kinesis, out of its rate source's ``timestamp, value``."""
+
+
+def parse_sql(config: PipelineConfig, *, spark: Callable[[], SparkSession]) -> list[Problem]:
+    """Return the SQL that Spark's parser refuses; looks up no table, and makes a session only if there is SQL."""
+    found = []
+    parser: Any = None
+    for key, kind, sql in _sql_texts(config):
+        if parser is None:
+            session: Any = spark()
+            parser = session._jsparkSession.sessionState().sqlParser()
+        parse = parser.parsePlan if kind == "SQL" else parser.parseExpression
+        if (why := _refusal(parse, sql)) is not None:
+            found.append(Problem(what=f"Spark cannot read this {kind}: {why}", key=key))
+    return found
+
+
+def _sql_texts(config: PipelineConfig) -> Iterator[tuple[str, str, str]]:
+    """Yield the setting, the kind and the text of every SQL statement and expression."""
+    blocks = [("", config.transform, config.expect)]
+    for topic, own in (config.tables.topics if config.tables is not None else {}).items():
+        blocks.append((f"tables.topics.{topic}.", own.transform, own.expect or {}))
+    for place, transform, expect in blocks:
+        if transform is not None:
+            if transform.sql is not None:
+                yield f"{place}transform.sql", "SQL", transform.sql
+            for name, step in transform.steps.items():
+                if step.sql is not None:
+                    yield f"{place}transform.steps.{name}.sql", "SQL", step.sql
+        for name, rule in expect.items():
+            yield f"{place}expect.{name}.rule", "expression", rule.rule
+    for place, sink in config.sink_blocks:
+        for option, text in sink.chosen.sql_expressions():
+            yield f"{place}.{sink.kind}.{option}", "expression", text
+
+
+def _refusal(parse: Callable[[str], object], sql: str) -> str | None:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import ParseException, PySparkException
+
+    try:
+        parse(sql)
+    except ParseException as error:
+        lines = str(error).split("\n== SQL", maxsplit=1)[0].split("\n\nJVM stacktrace", maxsplit=1)[0]
+        return re.sub(r"\s+", " ", re.sub(r"^\[[\w.]+\]\s*|SQLSTATE: \w+", "", lines)).strip().rstrip(".")
+    except (PySparkException, Py4JJavaError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def analyze(
+    config: PipelineConfig,
+    *,
+    connections: Connections,
+    spark: Callable[[], SparkSession],
+    folder: Path | None = None,
+    connect: bool = False,
+) -> list[Problem]:
+    """Return problems of transform and sink: columns, functions, what cannot run as a stream. Runs nothing.
+
+    Args:
+        config: the pipeline.
+        connections: store and catalogs.
+        spark: makes a session, if one is needed.
+        folder: where the pipeline file is.
+        connect: registry and catalog may be asked. If not, what only they know is left unsaid, with a warning.
+    """
+    found: list[Problem] = []
+    for definition in sinks_of(config, connections, folder=folder):
+        found += definition.check_settings()
+    for part, place in _parts(config, connections, connect=connect):
+        why = _why_not_analyzed(part)
+        if why is not None and not connect:
+            key = place if part.transform is not None else "sink"
+            what = f"the {key.rpartition('.')[2]} was not looked at: {why}"
+            found.append(Problem(what=what, key=key, hint="--connect asks", severity="warning"))
+            continue
+        feed = Feed(config=part, connections=connections, view=config.name, folder=folder)
+        try:
+            frame, stateful = _analyze_rows(feed, spark, has_many_tables=config.has_many_tables)
+        except LakefeedError as error:
+            passing = isinstance(error, (Unreachable, ResourceMissing))
+            found.append(Problem.of(error, key="decode" if passing else _key(part, place, error)))
+        else:
+            for sink in sinks_of(part, connections, folder=folder):
+                found += sink.check_rows(frame, stateful=stateful)
+    return list(dict.fromkeys(found))
+
+
+def _parts(config: PipelineConfig, connections: Connections, *, connect: bool) -> list[tuple[PipelineConfig, str]]:
+    """Return the pipelines of single tables that need analysis, and the place of each one's transform.
+
+    Of topics with nothing special one, or with ``connect`` all, whose schemas differ.
+    """
+    if not config.has_many_tables:
+        checks_rows = any(
+            type(sink).check_rows is not SinkDefinition.check_rows for sink in sinks_of(config, connections)
+        )
+        return [(config, "transform")] if config.transform is not None or checks_rows else []
+    special = config.tables.topics if config.tables is not None else {}
+    topics = list(config.kafka.topics or (SourceTopics(config.kafka).names() if connect else ()))
+    plain = [topic for topic in topics if topic not in special] or ["topic"] * (not topics)
+    parts = [(config_of(config, topic), "transform") for topic in (plain if connect else plain[:1])]
+    for topic, settings in special.items():
+        own = "" if settings.transform is None else f"tables.topics.{topic}."
+        parts.append((config_of(config, topic), f"{own}transform"))
+    return [(part, place) for part, place in parts if part.transform is not None]
+
+
+def _analyze_rows(feed: Feed, spark: Callable[[], SparkSession], *, has_many_tables: bool) -> tuple[DataFrame, bool]:
+    """Let Spark analyze the rows of one table; return them and whether the transform keeps state."""
+    _ = feed.transform  # Loads its Python functions, before Spark starts.
+    session = spark()
+    put_credentials(session, feed.config.decode)
+    frame = feed.rows(_records(session, feed.config))
+    plan = feed.plan_of(frame)
+    if has_many_tables and plan.stateful:
+        raise ConfigError(
+            "the transform keeps state from batch to batch, and tables of many topics are written without it",
+            where="transform",
+            hint="a pipeline of its own for each topic that is grouped, windowed or deduplicated",
+        )
+    _require_columns(feed.config, frame)
+    if interval_of(feed.config.trigger) is not None:
+        require_fit(frame)
+    return frame, plan.stateful
+
+
+def _records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
+    """Return a stream with the columns of the source; of files only what the pipeline says is looked at."""
+    source = config.source
+    rate = spark.readStream.format("rate").load()
+    columns = source.files.schema_ddl if source.files else source.format.schema_ddl if source.format else None
+    if source.numbered is not None:
+        return rate.selectExpr(*RECORDS)
+    if columns is not None:
+        escaped = columns.replace("\\", "\\\\").replace("'", "\\'")
+        return rate.selectExpr(f"from_json(CAST(NULL AS STRING), '{escaped}') AS row").select("row.*")
+    return rate.selectExpr("'' AS value") if source.files is not None else read_rows(spark, source)
+
+
+def _why_not_analyzed(config: PipelineConfig) -> str | None:
+    decode, transform, source = config.decode, config.transform, config.source
+    if source.iceberg is not None or (source.format is not None and source.format.schema_ddl is None):
+        return "the source knows the columns"
+    if decode.registry is not None or (decode.key is not None and decode.key.registry is not None):
+        return "the registry knows the columns"
+    if decode.is_sampled:
+        return "the columns are those of a sample"
+    if transform is not None and transform.tables:
+        return "its tables know their columns"
+    return None
+
+
+def _require_columns(config: PipelineConfig, frame: DataFrame) -> None:
+    have = {name.lower() for name in frame.columns}
+    for place, sink in config.sink_blocks:
+        setting, columns = sink.chosen.named_columns
+        for column in columns:
+            if column.lower() not in have:
+                raise ConfigError(
+                    f"{setting} names the column '{column}', which the rows do not have",
+                    where=f"{place}.{sink.kind}.{setting}",
+                    hint=f"they have {', '.join(frame.columns)}",
+                )
+
+
+def _key(config: PipelineConfig, place: str, error: LakefeedError) -> str:
+    """Return the setting that an error's text names, so that it is reported with its line."""
+    message = f"{error.what} {error.where or ''}"
+    if error.where is not None and error.where.startswith("sink"):
+        return error.where
+    steps = config.transform.steps if config.transform is not None else {}
+    step = next((name for name in steps if f"transform.steps.{name}" in message), None)
+    if step is not None:
+        return f"{place}.steps.{step}"
+    return place if steps else f"{place}.sql"
