@@ -68,7 +68,7 @@ _MOVED = {
     "lakefeed.decode.registry": "lakefeed.records.decode.registry",
     "lakefeed.jvm": "lakefeed.clients.spark.jvm",
     "lakefeed.observe": "lakefeed.feed.progress",
-    "lakefeed.observe.requests": "lakefeed.feed.progress.requests",
+    "lakefeed.observe.requests": "lakefeed.feed.progress",
     "lakefeed.produce": "lakefeed.operations.produce",
     "lakefeed.produce.encode": "lakefeed.records.encode.encode",
     "lakefeed.produce.taxi": "lakefeed.operations.produce.taxi",

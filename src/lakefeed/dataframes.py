@@ -1,4 +1,4 @@
-"""The same way through the code for applications and notebooks: ordinary DataFrames in and out."""
+"""Reads topics and writes tables for applications and notebooks: ordinary DataFrames in and out."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter
+from lakefeed.feed.counting import CountInQuery, CountPerAttempt
+from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.facts import FeedIdentity
-from lakefeed.feed.open import open_feed
-from lakefeed.feed.query import MicroBatches, trigger_of
+from lakefeed.feed.open import FeedStart
+from lakefeed.feed.run import MicroBatches, trigger_of
 from lakefeed.ledger.checkpoint import Claim, Owner
-from lakefeed.ledger.outcomes import BatchOutcomes
-from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.ledger.stateful_batches import is_landed_unlogged, with_batch
+from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.records.decode import decoded, rows
+from lakefeed.records.decode import Raw, decoded
+from lakefeed.records.decode import rows as decoded_rows
 from lakefeed.records.decode.resolve import key_spec_of, put_credentials, resolve_decoder
+from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, newest_per_key, query_id, read_batch, read_stream
 from lakefeed.records.transform.plan import QueryPlan
 from lakefeed.sinks.iceberg.definition import append_table
@@ -115,7 +117,7 @@ def read_topic(
         resolve_decoder(spark, how, source, accept=accept).spec,
         key=key_spec_of(spark, how, source, accept=accept),
     )
-    return rows(values, keep=list(how.metadata), on_null=how.on_null, on_bad_timestamp=how.on_bad_timestamp)
+    return decoded_rows(values, keep=list(how.metadata), on_null=how.on_null, on_bad_timestamp=how.on_bad_timestamp)
 
 
 def write_table(
@@ -174,41 +176,34 @@ def write_table(
             "a stream needs a checkpoint location", where="write_table", hint="checkpoint='s3a://bucket/path'"
         )
     brokers = bootstrap_servers or _named(default_environment(), "KAFKA_BOOTSTRAP_SERVERS", "bootstrap_servers")
-    topic_ids = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
+    topics = SourceTopics(KafkaSource(bootstrap_servers=brokers, topics_pattern=".*"))
     stateful = QueryPlan.of(frame).stateful
     owner = Owner(feed=feed, sink=f"iceberg {table}")
-    start = open_feed(
+    start = FeedStart(
         FeedIdentity(owner=owner),
         target,
         checkpoint=Claim(spark, checkpoint, owner),
-        topics=topic_ids.describe(),
+        topics=topics.describe(),
         stateful=stateful,
     )
     start.require_resume()
-    target.apply_schema(frame.schema)
-    fence = target.take_fence()
-    # Again: no other driver can move the table any more.
-    start.decide()
+    rows = RowBuilder(schema=ReaderSchema(Raw(), keeper=target), transform=lambda rows: rows, is_decoded=True)
+    counting = CountInQuery(spark, rows, target) if stateful else CountPerAttempt(spark, rows, target)
+    writer = BatchWriter(spark, feed=feed, sink=target, rows=rows, counting=counting)
+    writer.begin(frame)
+    start.decide_again()
     start.require_resume()
-    start.apply(fence=fence)
-    before = next(target.commits(), None) if stateful else None
+    start.apply(fence=writer.fence)
 
-    def land(batch: DataFrame, batch_id: int) -> BatchResult:
-        ranges = topic_ids.identify(batch_ranges(spark, feed))
+    def write(batch: DataFrame, batch_id: int) -> BatchResult:
+        ranges = topics.identify(batch_ranges(spark, feed))
         if stateful:
             ranges = with_batch(ranges, batch_id=batch_id, query_id=query_id(spark, feed))
-        commit = Commit(feed, batch_id, ranges, fence=fence)
-        if is_landed_unlogged(commit, before) or target.has(commit):
-            if stateful:
-                # The state has to move on with the batch, although the table has its rows.
-                batch.write.format("noop").mode("overwrite").save()
-            return BatchResult(batch_id, rows=0, replayed=True)
-        with BatchOutcomes(spark) as outcomes:
-            rows = target.land(batch, commit, commit_id=outcomes.commit_id)
-            return BatchResult(batch_id, rows=rows or 0, replayed=False)
+        return writer.write(batch, ranges, batch_id)
 
     return (
-        frame.writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(land))
+        counting.query_frame(frame)
+        .writeStream.foreachBatch(MicroBatches(threading.Event()).guarded(write))
         .queryName(feed)
         .option("checkpointLocation", checkpoint)
         .trigger(**trigger_of(trigger))

@@ -1,4 +1,4 @@
-"""A pipeline and all that one does with it.
+"""A pipeline, and the operations on it.
 
 The map of the code: ``feed/feed.py`` makes a feed's parts out of its settings; ``feed/streaming.py`` runs them as a
 streaming query, ``feed/multi_table`` in rounds over many tables; ``feed/batch_writer.py`` takes a micro-batch through
@@ -25,9 +25,10 @@ from lakefeed.config.secrets import keys_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.bounded import BatchSummary, run_bounded
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.multi_table.scheduler import run_multi_table
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import RunOptions, RunSummary
-from lakefeed.feed.streaming import run_multi_table, run_stream
+from lakefeed.feed.streaming import run_stream
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
 from lakefeed.operations.plan.make import plan_run
@@ -51,6 +52,8 @@ __all__ = ["Pipeline", "RunSummary"]
 
 class Pipeline:
     """A declared pipeline.
+
+    Methods that take ``spark`` make a new session by default: see ``session``.
 
     Example:
         >>> import lakefeed as lf
@@ -81,7 +84,7 @@ class Pipeline:
         overrides: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> Pipeline:
-        """Reads a pipeline file.
+        """Read a pipeline file.
 
         Args:
             path: the YAML file.
@@ -98,7 +101,7 @@ class Pipeline:
 
     def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
         """Read the topics' records as a stream, undecoded; ``starting`` as in ``read_stream``."""
-        return self.feed.read(spark, starting=starting)
+        return self.feed.source.read_stream(spark, starting=starting)
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Decode and transform records of a stream or batch; a record that cannot be read stops it."""
@@ -113,12 +116,12 @@ class Pipeline:
         until: str | datetime | None = None,
         latest_per_key: bool = False,
     ) -> DataFrame:
-        """Chosen records of the topics, decoded and transformed, as a batch; one that cannot be read stops it.
+        """Read chosen records of the topics, decoded and transformed, as a batch; one that cannot be read stops it.
 
         Args:
             spark: a session from ``session``.
             ranges: the offset ranges. Default: all that the topics hold now.
-            since: or from this time on, in ISO 8601; UTC if it does not say otherwise.
+            since: or from this time on, in ISO 8601; UTC if it names no zone.
             until: up to this time.
             latest_per_key: only the newest record of each key in each partition, and none of those whose value is null.
 
@@ -132,20 +135,12 @@ class Pipeline:
         return self.rows(read.records(spark, offset_ranges(read.source, selection), latest=latest_per_key))
 
     def batch_read(self) -> BatchRead:
-        """How this pipeline reads records, to read some of them into something else than its sink.
-
-        Raises:
-            ConfigError: each topic has a table of its own, and this is not the pipeline of one of them.
-        """
+        """Return how this pipeline reads records, to read some of them into something else than its sink."""
         self._require_one_table()
         return batch_read_of(self.feed)
 
     def of_topic(self, topic: str) -> Pipeline:
-        """Where each topic goes to a table of its own, the pipeline of one of them.
-
-        Raises:
-            ConfigError: all topics go to one table, or this one is not among them.
-        """
+        """Return the pipeline of one topic, where each goes to a table of its own; otherwise a ConfigError."""
         config = self.feed.for_topic(topic).config
         return Pipeline(config, environment=self._environment, view=self.config.name, folder=self._folder)
 
@@ -165,24 +160,20 @@ class Pipeline:
             )
 
     def parts(self) -> list[Pipeline]:
-        """The pipelines of all topics that there are now, where each goes to a table of its own; else itself alone.
-
-        Raises:
-            Unreachable: no broker answers.
-        """
+        """Return the pipelines of all topics of this moment, where each goes to a table of its own; else itself."""
         if not self.config.has_many_tables:
             return [self]
         return [self.of_topic(topic) for topic in SourceTopics(self.config.kafka).names()]
 
     def session(self, *, master: str | None = None, log_file: Path | None = None) -> SparkSession:
-        """A session with this pipeline's store, catalogs and Spark settings.
+        """Start a session with this pipeline's store, catalogs and Spark settings.
 
         Args:
             master: Spark master. Default: ``local[*]``.
             log_file: where the JVM writes its log, instead of this process's stderr.
 
         Raises:
-            LakefeedError: broker, topics, registry, buckets or catalog are not there; found before a JVM starts.
+            LakefeedError: broker, topics, registry, buckets or catalog are missing; found before a JVM starts.
         """
         raise_first_error(preflight(self.config, connections=self.connections))
         return session(
@@ -207,16 +198,16 @@ class Pipeline:
         on_note: Callable[[str], None] | None = None,
         accept_loss: bool = False,
     ) -> RunSummary:
-        """Runs until stopped, or with ``once`` until all records that are there now have landed.
+        """Run until stopped, or with ``once`` until all records that the topics have now are committed.
 
         A restart resumes where the last commit ended, according to the table; the checkpoint is derived from that.
 
         Args:
-            spark: the session to run in. Default: a new one.
+            spark: the session to run in.
             once: use the available-now trigger, whatever the file says.
-            stop: set it to finish the batch at hand and return.
+            stop: set it to finish the current batch and return.
             on_batch: called after each batch.
-            on_note: called with each note for the user, such as a recreated checkpoint.
+            on_note: called with each message for the user, such as a recreated checkpoint.
             accept_loss: resume although records are lost that were not read yet, or a topic was recreated; the gap is
                 recorded in the table's ledger. Without it such a start is refused.
 
@@ -246,12 +237,12 @@ class Pipeline:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> BatchSummary:
-        """Lands the records that are there now in one commit, without a stream: see ``lakefeed.feed.bounded``.
+        """Write the records that the topics have now in one commit, without a stream: see ``lakefeed.feed.bounded``.
 
         Args:
-            spark: the session to run in. Default: a new one.
+            spark: the session to run in.
             since: from this time on. Default: from where the feed stands, else from the topics' beginning.
-            until: up to this time. Default: to what is there now.
+            until: up to this time. Default: to the topics' ends now.
 
         Raises:
             ConfigError: each topic has a table of its own, or the sink knows no such batch.
@@ -262,8 +253,7 @@ class Pipeline:
         spark = spark or self.session()
         with translating(), TemporaryDirectory(prefix="lakefeed-") as folder:
             feed = self.feed.with_checkpoint(f"file:{folder}/checkpoint")
-            landed, seconds = run_bounded(feed, spark, Selection.of(since=since, until=until))
-        return BatchSummary.of(landed, seconds)
+            return run_bounded(feed, spark, Selection.of(since=since, until=until))
 
     def replay(
         self,
@@ -272,11 +262,11 @@ class Pipeline:
         spark: SparkSession | None = None,
         step: Callable[[str], None] = lambda done: None,
     ) -> Replayed:
-        """Decodes dead letters with today's schema and policy, and lands those that can be rows now; each once.
+        """Decode dead letters with today's schema and policy, and write those that can be rows now, once.
 
         Args:
             choice: which letters.
-            spark: the session to run in. Default: a new one.
+            spark: the session to run in.
             step: called when the letters are ``marked`` and when their rows are ``landed``.
 
         Raises:
@@ -302,21 +292,22 @@ class Pipeline:
         on_commit: Callable[[BackfillCommit], None] = lambda commit: None,
         step: Callable[[str], None] = lambda done: None,
     ) -> BackfillSummary:
-        """Lands old records that the table has not and the feed will never read; may run beside the feed.
+        """Write old records that the table lacks and the feed will never read; may run beside the feed.
 
         Args:
             requested: which of them. Default: all that the topics still have.
-            spark: the session to run in. Default: a new one.
+            spark: the session to run in.
             dry_run: only say what there is to do.
-            stop: set it to end after the commit at hand.
+            stop: set it to end after the current commit.
             on_commit: called after each commit.
             step: called when a commit's rows are ``landed``, for tests that interrupt a backfill.
 
         Raises:
             ConfigError: the sink keeps no offsets, or a range is the feed's own to read.
-            CheckpointMismatch: another backfill has begun, or it is not known what the table has.
+            CheckpointMismatch: another backfill has begun, or the position of the table is unknown.
             ResourceMissing: neither the table nor the topic has all of a range.
         """
+        requested = requested or BackfillRequest()
         self._require_one_table()
         self._require_one_sink()
         self.config.sink.require("backfill", where=self.config.name)
@@ -332,15 +323,13 @@ class Pipeline:
                 dead_letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
             )
             if dry_run:
-                return job.predict(requested or BackfillRequest())
-            job.plan(requested or BackfillRequest())  # Before anything is made or changed.
+                return job.predict(requested)
+            job.plan(requested)  # Before anything is made or changed.
             writer = self.feed.begin_writer(spark, sink, job.records(), fenced=False)
-            return job.run(
-                writer, requested or BackfillRequest(), stop=stop or threading.Event(), on_commit=on_commit, step=step
-            )
+            return job.run(writer, requested, stop=stop or threading.Event(), on_commit=on_commit, step=step)
 
-    def survey(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
-        """Where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.
+    def status(self, *, spark: SparkSession | None = None, log_file: Path | None = None) -> FeedStatus:
+        """Return where the feed stands, and what a start would do now; see ``lakefeed.operations.status``.
 
         Starts Spark only if the transform changed since the last start: only Spark knows what state it keeps.
         """
@@ -355,7 +344,7 @@ class Pipeline:
         master: str | None = None,
         log_file: Path | None = None,
     ) -> Plans:
-        """What ``run`` would do now: how it starts, what it says to the catalog, what it reads, what that costs.
+        """Return what ``run`` would do now: its start, its changes of the catalog, its reads, and what they cost.
 
         Changes nothing, and may run beside the feed. A start that would be refused is reported, not raised.
 
@@ -372,8 +361,8 @@ class Pipeline:
         parts = [self.of_topic(topic)] if topic is not None else self.parts()
         return plan_run(
             self.config.name,
-            # Built again: the registry is asked once for each.
-            [each.feed.with_checkpoint(each.config.checkpoint) for each in parts],
+            # New feeds: each asks the registry once.
+            [part.feed.with_checkpoint(part.config.checkpoint) for part in parts],
             many=self.config.has_many_tables,
             spark=lambda: spark or self.session(master=master, log_file=log_file),
         )
@@ -399,17 +388,17 @@ class Pipeline:
         )
 
     def rewind(self, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
-        """Moves the feed: ledger, rows, dead letters, checkpoint and monitoring group. A driver that runs is stopped.
+        """Move the feed: ledger, rows, dead letters, checkpoint and monitoring group. A driver that runs is stopped.
 
         Args:
-            agreed: what to do.
-            spark: the session to run in. Default: a new one.
+            agreed: the plan, from ``plan_rewind``.
+            spark: the session to run in.
 
         Returns:
-            What the user should hear, if anything.
+            A message for the user, if any.
 
         Raises:
-            CheckpointMismatch: the feed has gone on since this was planned.
+            CheckpointMismatch: the feed has committed batches since this was planned.
         """
         self._require_one_sink()
         spark = spark or self.session()
@@ -425,7 +414,7 @@ class Pipeline:
             )
 
     def verify(self, *, deep: bool = False) -> Verification:
-        """Proves, without Spark, that each record has landed once; see ``lakefeed.operations.verify.verify``."""
+        """Prove, without Spark, that each record is in the table once; see ``lakefeed.operations.verify.verify``."""
         return verify_feed(self.config, connections=self.connections, deep=deep)
 
     def dead_letters(self) -> DeadLetterReader:

@@ -96,7 +96,7 @@ def test_a_server_that_is_killed_in_mid_batch(feed: Feed, search: OpenSearch, op
     assert pipeline.run(spark=here, once=True).rows == 3 * BATCH
     starting[0].join(60)
     assert ids(search, feed) == list(range(3 * BATCH))
-    assert {each.lag for each in pipeline.survey().partitions} == {0}
+    assert {each.lag for each in pipeline.status().partitions} == {0}
 
 
 @pytest.mark.slow

@@ -10,8 +10,7 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.feed.progress.progress import BatchProgress
-from lakefeed.feed.progress.requests import s3_requests
+from lakefeed.feed.progress import BatchProgress, s3_requests
 from lakefeed.ledger.checkpoint import Claim, Owner
 from lakefeed.local import Endpoints
 from lakefeed.pipeline import Pipeline, RunSummary

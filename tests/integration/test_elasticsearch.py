@@ -56,7 +56,7 @@ def test_a_feed_resumes_where_the_index_is(feed: Feed, search: OpenSearch, opene
     assert sorted(each["id"] for each in found.values()) == list(range(50))
     assert all(name.startswith(f"{feed.topic}/") and set(each) == {"id", "zone"} for name, each in found.items())
     assert pipeline.plan(spark=lake).tables[0].tables[-1].statements == ()
-    assert {each.lag for each in pipeline.survey().partitions} == {0}
+    assert {each.lag for each in pipeline.status().partitions} == {0}
     for refused in (pipeline.verify, lambda: pipeline.plan_rewind("earliest")):
         with pytest.raises(ConfigError):
             refused()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.pipeline import Pipeline, RunSummary
 from tests.support.feed import Feed
 

@@ -174,7 +174,7 @@ class History:
         assert all((each.end or 0) - (each.start or 0) > 0 for each in given_up)
         assert [each.end for each in done.partitions] == (self.at if self.at is not None else [])
 
-        survey = self.pipeline().survey()
+        survey = self.pipeline().status()
         assert survey.refusal is None
         assert [each.table for each in survey.partitions] == self.at
         lags = [end - at for end, at in zip(self.ends, self.at or [], strict=True)]

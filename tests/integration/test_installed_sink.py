@@ -74,7 +74,7 @@ def test_a_batch_that_comes_again_after_a_crash_is_written_once(
     pipeline = feed.pipeline(**blocks)
     assert pipeline.run(spark=lake, once=True).repeated == 0
     assert archived(path) == [1, 2, 3, 4]
-    assert [each.table for each in pipeline.survey(spark=lake).partitions] == [4]
+    assert [each.table for each in pipeline.status(spark=lake).partitions] == [4]
 
 
 def test_what_the_sink_cannot_do_is_refused_in_its_own_words(feed: Feed, tmp_path: Path) -> None:

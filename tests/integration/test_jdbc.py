@@ -53,7 +53,7 @@ def test_a_feed_resumes_where_the_database_is_and_is_proven(feed: Feed, server: 
     found = pipeline.verify(deep=True)
     assert found.findings == ()
     assert (found.rows, found.dead_letters, found.records, found.commits) == (500, 1, 501, 2)
-    assert {(each.table, each.lag) for each in pipeline.survey().partitions if each.lag} == set()
+    assert {(each.table, each.lag) for each in pipeline.status().partitions if each.lag} == set()
     with pytest.raises(ConfigError, match="cannot be rewound"):
         pipeline.plan_rewind("earliest")
     # What is secret is nowhere that Spark shows.

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.monitoring import MonitoringGroup
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError, ResourceMissing
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.rewind.execute import RewindPlan
@@ -73,7 +73,7 @@ class Lettered:
 
     def standing(self) -> tuple[int | None, int | None, int | None]:
         """Checkpoint, table and group."""
-        [each] = self.pipeline().survey().partitions
+        [each] = self.pipeline().status().partitions
         return each.checkpoint, each.table, each.group
 
     def faults(self) -> list[str]:
@@ -108,7 +108,7 @@ def test_a_rewind_deletes_rows_and_letters_and_reads_the_records_again(lettered:
     assert lettered.faults() == []
     done = lettered.pipeline().verify()
     assert (done.rows, done.rows_added, done.rows_rewound, done.offsets, done.offsets_again) == (5, 8, 3, 14, 6)
-    [partition] = lettered.pipeline().survey().partitions
+    [partition] = lettered.pipeline().status().partitions
     assert partition.covered == ((0, 8),)
 
 
@@ -210,9 +210,9 @@ def test_a_checkpoint_that_is_ahead_of_its_table_is_recreated(lettered: Lettered
         lettered.lake.sql(f"CALL lake.system.rollback_to_snapshot('{lettered.feed.table[5:]}', {first})")
     with pytest.raises(CheckpointMismatch, match="--to table"):
         lettered.run()
-    assert lettered.pipeline().survey().refusal is not None
+    assert lettered.pipeline().status().refusal is not None
     assert lettered.rewind("table").letters == (2 if dropped else 1)
-    assert lettered.pipeline().survey().refusal is None
+    assert lettered.pipeline().status().refusal is None
     lettered.run()
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100, 102], [3, 5])
     assert lettered.faults() == []
@@ -230,7 +230,7 @@ def test_letters_that_are_ahead_of_a_table_without_checkpoint_are_not_dropped_un
     with pytest.raises(CheckpointMismatch, match="are further than its rows"):
         lettered.run()
     assert lettered.dead() == [3]
-    assert lettered.pipeline().survey().is_position_known
+    assert lettered.pipeline().status().is_position_known
     lettered.rewind("table")
     lettered.run()
     assert (lettered.ids(), lettered.dead()) == ([98, 99, 100], [3])
@@ -247,7 +247,7 @@ def test_a_table_that_lost_the_position_is_given_one(lettered: Lettered) -> None
     lake.sql(f"CALL lake.system.rollback_to_snapshot('{table[5:]}', {first})")
     with pytest.raises(CheckpointMismatch, match="position is unknown"):
         lettered.run()
-    assert lettered.pipeline().survey().is_position_known is False
+    assert lettered.pipeline().status().is_position_known is False
     with pytest.raises(CheckpointMismatch, match="position is unknown"):
         lettered.pipeline().plan_rewind("table")
     with pytest.raises(ConfigError, match="all partitions"):
@@ -301,7 +301,7 @@ def test_one_table_of_many_is_moved_alone(lake: SparkSession, feed: Feed) -> Non
 
     Pipeline.from_file(file, environment=feed.environment).run(spark=lake, once=True)
     one = Pipeline.from_file(file, environment=feed.environment).of_topic(names[1])
-    assert one.survey().refusal is None
+    assert one.status().refusal is None
     agreed = one.plan_rewind(f"{names[1]}:0:1", delete_rows=True)
     assert agreed.rows == 3
     one.rewind(agreed, spark=lake)

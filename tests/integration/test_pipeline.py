@@ -12,7 +12,7 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import CheckpointMismatch, ConfigError, DecodeError
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.ledger.continuity import violations
 from lakefeed.ledger.iceberg import IcebergLedger
 from tests.support.cli import Running

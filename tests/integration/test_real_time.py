@@ -13,7 +13,7 @@ import pytest
 import lakefeed
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from tests.support.cli import lakefeed as command
 from tests.support.feed import Feed
 

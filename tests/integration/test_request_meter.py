@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.clients.spark import jvm
-from lakefeed.feed.progress.requests import s3_requests
+from lakefeed.feed.progress import s3_requests
 from lakefeed.local import Endpoints
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 import lakefeed
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.feed import Feed as LakefeedFeed
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.protocol import Sink

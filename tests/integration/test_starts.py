@@ -149,7 +149,7 @@ def test_a_checkpoint_of_another_pipeline(started: Started) -> None:
     started.run()
     pipeline = started.feed.pipeline(decode=DECODE, name="another")
     messages = []
-    for start in (pipeline.survey, lambda: pipeline.run(spark=started.lake, once=True)):
+    for start in (pipeline.status, lambda: pipeline.run(spark=started.lake, once=True)):
         with pytest.raises(CheckpointMismatch, match="the checkpoint belongs to feed") as refused:
             start()
         messages.append(str(refused.value))

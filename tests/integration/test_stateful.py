@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import CheckpointMismatch, ConfigError
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Endpoints
 from tests.support.feed import TRIP, Feed
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from lakefeed.cli.tables import tables
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import ConfigError
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.table_stats import read_health

@@ -18,7 +18,7 @@ import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.durations import seconds_of
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.table_stats import Health, read_health
 from tests.integration.test_upkeep import DECODE, every_record_once, look_after, nothing_is_too_young, trips

@@ -12,7 +12,7 @@ from pyarrow import fs
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.plan import RunPlan

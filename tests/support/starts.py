@@ -32,7 +32,7 @@ def run_as_planned(
         plans: compare the plan too, which takes longer; always done where a start is no ordinary one.
         counts: the plan's offsets all hold a record, so that the run has to read as many.
     """
-    survey = pipeline.survey(spark=lake)
+    survey = pipeline.status(spark=lake)
     text = survey.decided.message if survey.decided is not None else None
     refusal = survey.refusal
     planned: int | None = None

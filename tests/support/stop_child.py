@@ -8,7 +8,7 @@ from typing import Any
 
 import lakefeed as lf
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.query import MicroBatches, watch
+from lakefeed.feed.run import MicroBatches, watch
 
 BATCH_SECONDS = float(sys.argv[1])
 

@@ -94,7 +94,7 @@ BEFORE_THE_COMMIT = (
     python(
         "fence: taken before the first batch",
         "feed/batch_writer",
-        "self.fence = self._sink.take_fence()",
+        "self.fence = self.sink.take_fence()",
         "self.fence = None",
         f"{LETTERS}a_broken_record_becomes_a_dead_letter_and_the_others_rows",
     ),
@@ -139,15 +139,15 @@ DEAD_LETTERS = (
     python(
         "dead letters: lost to a crash, after Iceberg",
         "feed/batch_writer",
-        "            self._settle(last, lost)\n",
+        "            self._settle(newest, lost)\n",
         "            pass\n",
         f"{LETTERS}dead_letters_lost_to_a_crash_are_written_at_the_next_start",
     ),
     python(
         "dead letters: lost to a crash, after Parquet",
         "feed/batch_writer",
-        "            self._complete(batch, commit)\n",
-        "            pass\n",
+        "                self._complete(batch, commit)\n",
+        "                pass\n",
         f"{LETTERS}parquet_letters_lost_to_a_crash_are_written_with_the_replayed_batch",
     ),
     python(

@@ -13,7 +13,7 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ResourceMissing
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, TOTALS_SQL, Totals, taxi_rows, taxi_schema, totals

@@ -9,7 +9,7 @@ import click
 
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.clients.spark.signals import stop_on_signals
-from lakefeed.feed.progress.terminal import ProgressView
+from lakefeed.feed.terminal import ProgressView
 
 if TYPE_CHECKING:
     from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary

@@ -16,7 +16,7 @@ import click
 from lakefeed.cli.local import shown_steps
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.errors import MissingExtra
-from lakefeed.feed.progress.terminal import ProgressView, duration
+from lakefeed.feed.terminal import ProgressView, duration
 
 if TYPE_CHECKING:
     from lakefeed.bench.demo import DemoReport

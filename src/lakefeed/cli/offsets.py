@@ -42,7 +42,7 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
 
     declared = Pipeline.from_file(pipeline)
     log_file = log_path(f"{declared.config.name}-show")
-    all_found = [each.survey(log_file=log_file) for each in parts_of(declared, topic)]
+    all_found = [each.status(log_file=log_file) for each in parts_of(declared, topic)]
     documents = [each.as_dict() for each in all_found]
 
     def text() -> None:

@@ -190,7 +190,7 @@ class _Order:
         schema: SchemaText | None,
     ) -> tuple[Produced, Encoding]:
         from lakefeed.clients.spark.signals import begin_work, stop_on_signals
-        from lakefeed.feed.progress.terminal import ProgressView
+        from lakefeed.feed.terminal import ProgressView
         from lakefeed.operations.produce.progress import ProduceView
         from lakefeed.operations.produce.taxi import KEY
         from lakefeed.operations.produce.write import Interrupted, produce, produce_stream

@@ -10,7 +10,7 @@ import click
 
 from lakefeed.cli.output import echo, emit, output_option
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
-from lakefeed.feed.progress.terminal import ProgressView
+from lakefeed.feed.terminal import ProgressView
 
 if TYPE_CHECKING:
     from lakefeed.feed.bounded import BatchSummary

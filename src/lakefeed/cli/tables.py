@@ -111,8 +111,8 @@ def maintain(
     from lakefeed.clients.spark.errors import translated
     from lakefeed.clients.spark.session import log_path, session
     from lakefeed.clients.spark.signals import stop_on_signals
-    from lakefeed.feed.maintenance import again_and_again
-    from lakefeed.feed.progress.terminal import ProgressView
+    from lakefeed.feed.maintenance import repeat_upkeep
+    from lakefeed.feed.terminal import ProgressView
     from lakefeed.maintenance.maintain import Maintenance
 
     chosen = _chosen(target, topic, {**options, "max_minutes": max_minutes, "every": every})
@@ -125,13 +125,13 @@ def maintain(
         spark = session("lakefeed-upkeep", connections=chosen.connections, master=master, log_file=log_file)
         with stop_on_signals(view.note) as stop:
             if every is not None:
-                again_and_again(
-                    names,
+                repeat_upkeep(
+                    lambda: names,
                     spark=spark,
                     connections=chosen.connections,
                     settings=chosen.settings,
                     stop=stop,
-                    tell=lambda failure: _tell(failure, output),
+                    report=lambda table, result: _tell(result, output),
                     say=view.note,
                 )
                 return

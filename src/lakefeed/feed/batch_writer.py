@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.decode_failures import stopped_at
 from lakefeed.clients.spark.errors import quietly
+from lakefeed.config.durations import seconds_of
 from lakefeed.config.failures import ErrorBudget
 from lakefeed.errors import ErrorBudgetExceeded
-from lakefeed.feed.counting import Counting, CountPerAttempt, PlannedRestart
-from lakefeed.feed.error_budget import SpentBudget
+from lakefeed.feed.counting import Counting, PlannedRestart
+from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.failing_records import FailureSearch
-from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes, Counts, Reason, total
 from lakefeed.ledger.snapshot_summary import Backfill, Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
@@ -32,20 +33,21 @@ MOST_REASONS = 5
 
 @dataclass(frozen=True)
 class BatchResult:
-    """The result of a micro-batch."""
+    """The result of a micro-batch.
+
+    Attributes:
+        batch_id: Spark's number of it.
+        rows: rows that the sink has written; where changes are merged, rows that were inserted, changed or deleted.
+        replayed: whether the sink had the batch already, from before a restart.
+        counts: the outcomes of its records; empty if it was replayed.
+        notes: messages for the user.
+    """
 
     batch_id: int
     rows: int
-    """Rows that the sink has written; where changes are merged, rows that were inserted, changed or deleted."""
-
     replayed: bool
-    """True if the sink had the batch already, from before a restart."""
-
     counts: Counts = ZERO
-    """The outcomes of its records; empty if it was replayed."""
-
-    notes: tuple[str, ...] = field(default=())
-    """What to report to the user."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,47 +85,37 @@ class OverBudget:
     reasons: tuple[Reason, ...]
 
 
+@dataclass
 class BatchWriter:
     """Writes the micro-batches of one feed.
 
-    Args:
+    Attributes:
         spark: the session.
         feed: the feed's name.
         sink: where rows go.
         rows: builds the rows.
-        counting: counts the records' outcomes. Default: for each attempt to write a batch.
+        counting: counts the records' outcomes.
         dead_letters: where dead letters go; None if an unreadable record stops the feed.
         budget: how many dead letters are too many.
         most_records: of a batch; a smaller one is read and written in fewer tasks.
         reread: reads records of some offsets again, to find the one that a batch fails at; None if that cannot be done.
-
-    Attributes:
-        rows: builds the rows.
         fence: of this driver, once the writer has begun.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        *,
-        feed: str,
-        sink: RowSink,
-        rows: RowBuilder,
-        counting: Counting | None = None,
-        dead_letters: DeadLetterStore | None = None,
-        budget: ErrorBudget | None = None,
-        most_records: int | None = None,
-        reread: Callable[[Sequence[OffsetRange]], DataFrame] | None = None,
-    ) -> None:
-        self.rows = rows
-        self.fence: str | None = None
-        self._feed = feed
-        self._sink = sink
-        self._counting = counting or CountPerAttempt(spark, rows, sink)
-        self._dead_letters = dead_letters
-        self._budget = SpentBudget(budget)
-        self._most_records = most_records
-        self._failures = FailureSearch(spark, feed, sink, rows, reread)
+    spark: SparkSession
+    _: KW_ONLY
+    feed: str
+    sink: RowSink
+    rows: RowBuilder
+    counting: Counting
+    dead_letters: DeadLetterStore | None = None
+    budget: ErrorBudget | None = None
+    most_records: int | None = None
+    reread: Callable[[Sequence[OffsetRange]], DataFrame] | None = None
+    fence: str | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._spent = SpentBudget(self.budget)
 
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
         """Prepare the sink, and complete what the last run has left. Once, before the first batch.
@@ -134,23 +126,14 @@ class BatchWriter:
             lost: partitions whose records cannot be read again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
+        newest = None
         if fenced:
-            self.fence = self._sink.take_fence()
+            self.fence = self.sink.take_fence()
             self.follow()
-            last = self._read_spent_budget()
-            if last is not None:
-                self._settle(last, lost)
-        self._counting.begin(records)
-
-    def _read_spent_budget(self) -> Commit | None:
-        """Take the commits of the budget's window from the ledger; returns the newest commit."""
-        last = None
-        for commit in self._sink.commits():
-            last = last or commit
-            if commit.committed_at < time.time() - self._budget.seconds:
-                break
-            self._budget.spend(total(commit.counts), at=commit.committed_at, oldest=True)
-        return last
+            newest = self._read_spent_budget()
+            if newest is not None:
+                self._settle(newest, lost)
+        self.counting.begin(records, newest)
 
     def follow(self) -> None:
         """Let the dead letters follow a feed that was moved.
@@ -158,29 +141,31 @@ class BatchWriter:
         Raises:
             CheckpointMismatch: they are ahead of the feed, and it was not moved.
         """
-        if self._dead_letters is not None and self._sink.keeps_ledger:
-            position = self._sink.position()
+        if self.dead_letters is not None and self.sink.keeps_ledger:
+            position = self.sink.position()
             ranges = position.ranges if position is not None else None
-            self._dead_letters.follow(ranges, moved=position is not None and position.is_move)
+            self.dead_letters.follow(ranges, moved=position is not None and position.is_move)
 
-    def _settle(self, last: Commit, lost: Collection[Partition]) -> None:
-        """Write the dead letters of the sink's last commit, if a crash came between the two."""
-        expected = total(last.counts).dead_letters
-        if self._dead_letters is None or not expected:
+    def _read_spent_budget(self) -> Commit | None:
+        """Take the commits of the budget's window from the ledger; returns the newest commit."""
+        newest = None
+        for commit in self.sink.commits():
+            newest = newest or commit
+            if commit.committed_at < time.time() - self._spent.seconds:
+                break
+            self._spent.spend(total(commit.counts), at=commit.committed_at)
+        return newest
+
+    def _settle(self, newest: Commit, lost: Collection[Partition]) -> None:
+        """Write the dead letters of the sink's newest commit, if a crash came between the two."""
+        expected = total(newest.counts).dead_letters
+        if self.dead_letters is None or not expected:
             return
         spans = [
-            span for span in last.ranges.ranges if last.counts.get((span.topic, span.partition), ZERO).dead_letters
+            span for span in newest.ranges.ranges if newest.counts.get((span.topic, span.partition), ZERO).dead_letters
         ]
         if not any((span.topic, span.partition) in lost for span in spans):
-            self._dead_letters.complete(self.rows.classify, last, spans=spans, expected=expected)
-
-    def query_frame(self, records: DataFrame) -> DataFrame:
-        """Return what a streaming query over these records hands to ``write``, batch by batch."""
-        return self._counting.query_frame(records)
-
-    def close(self) -> None:
-        """End the counting of a streaming query that has stopped."""
-        self._counting.close()
+            self.dead_letters.complete(self.rows.classify, newest, spans=spans, expected=expected)
 
     def write(self, batch: DataFrame, ranges: OffsetRanges, batch_id: int) -> BatchResult:
         """Write a batch, unless the sink has it already.
@@ -190,63 +175,54 @@ class BatchWriter:
             ErrorBudgetExceeded: it has too many dead letters; nothing of it was written.
             SchemaChanged: a writer's schema has changed, and the feed is to stop then.
         """
+        commit = Commit(self.feed, batch_id, ranges, fence=self.fence)
         try:
-            return self._write(batch, Commit(self._feed, batch_id, ranges, fence=self.fence))
+            if self.counting.is_committed(batch, commit):
+                return BatchResult(batch_id, rows=0, replayed=True)
+            if self.most_records is not None:
+                batch = coalesce_small(batch, ranges, most=self.most_records)
+            committed = self.commit_rows(batch, commit)
+            if committed.rows is None:
+                # The sink's log has the batch, from before a crash.
+                self._complete(batch, commit)
+                return BatchResult(batch_id, rows=0, replayed=True)
+            counts = committed.outcomes.counts
+            if self.dead_letters is not None and counts.dead_letters:
+                spans = committed.outcomes.dead_ranges
+                self.dead_letters.write(self.rows.classify, commit, spans=spans, expected=counts.dead_letters)
+            return BatchResult(batch_id, committed.rows, replayed=False, counts=counts, notes=self.rows.notes())
         finally:
-            self._counting.end_batch()
-
-    def _write(self, batch: DataFrame, commit: Commit) -> BatchResult:
-        if self._counting.is_committed(batch, commit):
-            return BatchResult(commit.batch_id, rows=0, replayed=True)
-        if self._most_records is not None:
-            batch = coalesce_small(batch, commit.ranges, most=self._most_records)
-        committed = self._commit(batch, commit)
-        if committed.rows is None:
-            # The sink's log has the batch, from before a crash.
-            self._complete(batch, commit)
-            return BatchResult(commit.batch_id, rows=0, replayed=True)
-        counts = committed.outcomes.counts
-        if self._dead_letters is not None and counts.dead_letters:
-            spans = committed.outcomes.dead_ranges
-            self._dead_letters.write(self.rows.classify, commit, spans=spans, expected=counts.dead_letters)
-        self._budget.spend(counts)
-        return BatchResult(commit.batch_id, committed.rows, replayed=False, counts=counts, notes=self.notes())
+            self.counting.end_batch()
 
     def _complete(self, batch: DataFrame, commit: Commit) -> None:
         """Write the dead letters of a batch that a sink without a ledger has, if a crash came between the two."""
-        if self._dead_letters is None:
+        if self.dead_letters is None:
             return
         expected = self.rows.classify(batch).filter(f"{RECORD}.reason IS NOT NULL").count()
         if expected:
-            self._dead_letters.complete(self.rows.classify, commit, spans=commit.ranges.ranges, expected=expected)
+            self.dead_letters.complete(self.rows.classify, commit, spans=commit.ranges.ranges, expected=expected)
 
-    def write_unbatched(self, records: DataFrame, commit: SnapshotProperties) -> Committed:
-        """Write records that are no batch, such as dead letters that can be rows now; writes no dead letters.
+    def commit_rows(self, records: DataFrame, commit: SnapshotProperties) -> Committed:
+        """Attempt to commit the records' rows, until the sink has them or an outcome ends the feed; no dead letters.
+
+        Called for a batch, and for records that are no batch, such as dead letters that can be rows now.
 
         Raises:
             LakefeedError: a record stops the feed, or there are too many dead letters.
             Py4JJavaError: Spark failed, or the commit was refused.
         """
-        committed = self._commit(records, commit)
-        self._budget.spend(committed.outcomes.counts)
-        return committed
-
-    def notes(self) -> tuple[str, ...]:
-        """Return what to report to the user since the last call."""
-        return self.rows.notes()
-
-    def _commit(self, batch: DataFrame, commit: SnapshotProperties) -> Committed:
-        """Attempt to write the batch until the sink has it, or until an outcome ends the feed."""
         while True:
-            match self.attempt(batch, commit):
+            match self.attempt(records, commit):
                 case Committed() as committed:
+                    if committed.rows is not None:
+                        self._spent.spend(committed.outcomes.counts)
                     return committed
                 case SchemasMissing(schema_ids):
-                    self._cover(schema_ids, batch)
+                    self._cover(schema_ids, records)
                 case Stopped(record):
                     raise stopped_at(record)
-                case OverBudget() as refused:
-                    raise self._over_budget(refused)
+                case OverBudget(counts, reasons):
+                    raise self._over_budget(counts, reasons)
 
     def attempt(
         self, batch: DataFrame, commit: SnapshotProperties
@@ -257,14 +233,14 @@ class BatchWriter:
             LakefeedError: the transform or the sink fails at a record, which the error names.
             Py4JJavaError: Spark failed, or the commit was refused for another reason.
         """
-        with self._counting.attempt(batch) as (rows, outcomes):
-            self._budget.limit(outcomes)
+        with self.counting.attempt(batch) as (rows, outcomes):
+            self._spent.limit(outcomes)
             if (covered := self.rows.schema.covered_ids) is not None:
                 outcomes.cover(covered)
             try:
                 # Spark's own text has values of the record, and a stack trace.
                 with quietly():
-                    return Committed(self._sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
+                    return Committed(self.sink.land(rows, commit, commit_id=outcomes.commit_id), outcomes)
             except Exception as error:
                 # Spark wraps the refusal of a commit in its own error: only the counter knows the reason.
                 match outcomes.refusal:
@@ -275,7 +251,8 @@ class BatchWriter:
                     case "budget":
                         return OverBudget(outcomes.counts, tuple(outcomes.reasons))
                 if isinstance(commit, Commit | Backfill):
-                    explained = self._failures.explain(error, commit)
+                    search = FailureSearch(self.spark, self.feed, self.sink, self.rows, self.reread)
+                    explained = search.explain(error, commit)
                     if explained is not None:
                         raise explained from error
                 raise
@@ -288,23 +265,52 @@ class BatchWriter:
         """
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
-        schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self._counting.template(batch)))
-        if self._counting.is_part_of_query and (schema.spec, schema.refused_ids) != before:
+        schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.counting.template(batch)))
+        if self.counting.is_part_of_query and (schema.spec, schema.refused_ids) != before:
             raise PlannedRestart(
                 "a writer's schema has changed; the query has to restart to read it",
-                where=f"feed {self._feed}",
+                where=f"feed {self.feed}",
                 hint="start the feed again: it resumes with this batch",
             )
 
-    def _over_budget(self, refused: OverBudget) -> ErrorBudgetExceeded:
-        counts = refused.counts
-        reasons = "; ".join(
-            f"{reason.count:,} times {reason.text} (one: {reason.sample})" for reason in refused.reasons[:MOST_REASONS]
+    def _over_budget(self, counts: Counts, reasons: Sequence[Reason]) -> ErrorBudgetExceeded:
+        named = "; ".join(
+            f"{reason.count:,} times {reason.text} (one: {reason.sample})" for reason in reasons[:MOST_REASONS]
         )
         return ErrorBudgetExceeded(
             f"{counts.dead_letters:,} of {counts.records:,} records of the batch would be dead letters, more than the "
-            f"error budget allows; nothing of the batch is written: {reasons}",
-            where=f"feed {self._feed}",
+            f"error budget allows; nothing of the batch is written: {named}",
+            where=f"feed {self.feed}",
             hint="fix the cause and start the feed again, it resumes with this batch; or allow more in "
             "dead_letters.budget",
         )
+
+
+class SpentBudget:
+    """An error budget, and the dead letters of the recent batches in its window.
+
+    Attributes:
+        seconds: how far the window looks back; 0 without one.
+    """
+
+    def __init__(self, budget: ErrorBudget | None) -> None:
+        self._budget = budget
+        self._window = budget.window if budget else None
+        self.seconds = seconds_of(self._window.duration) if self._window else 0
+        self._spent: deque[tuple[float, Counts]] = deque()
+
+    def limit(self, outcomes: BatchOutcomes) -> None:
+        """Bound the dead letters of a batch by what is left."""
+        if self._budget is None:
+            return
+        outcomes.bound(max_rows=self._budget.max_rows, max_share=self._budget.max_share)
+        if self._window is not None:
+            since = time.time() - self.seconds
+            self._spent = deque((at, counts) for at, counts in self._spent if at >= since)
+            before = sum((counts for _, counts in self._spent), ZERO)
+            outcomes.bound(max_rows=self._window.max_rows, max_share=self._window.max_share, before=before)
+
+    def spend(self, counts: Counts, *, at: float | None = None) -> None:
+        """Record a committed batch; ``at`` is the time of its commit, by default now."""
+        if self._window is not None:
+            self._spent.append((time.time() if at is None else at, counts))

@@ -16,7 +16,8 @@ from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.open import open_feed
+from lakefeed.feed.open import FeedStart
+from lakefeed.feed.recovery import ends
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
@@ -39,7 +40,7 @@ class BatchSummary:
         dead_letters: records that became dead letters.
         skipped: records that were skipped, as the pipeline file says.
         seconds: how long it took.
-        notes: what the user should hear of.
+        notes: messages for the user.
     """
 
     records: int
@@ -49,23 +50,14 @@ class BatchSummary:
     seconds: float
     notes: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, landed: BatchResult, seconds: float) -> BatchSummary:
-        """Summarize the result of the batch."""
-        counts = landed.counts
-        return cls(counts.records, landed.rows, counts.dead_letters, counts.skipped, round(seconds, 3), landed.notes)
 
-
-def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[BatchResult, float]:
-    """Write the chosen records in one commit.
+def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchSummary:
+    """Write the chosen records in one commit; the feed's checkpoint is not touched.
 
     Args:
-        feed: the pipeline's parts; its checkpoint is not touched.
+        feed: the feed.
         spark: the session.
-        selection: which records. As it stands, all from where the feed stands to what is there now.
-
-    Returns:
-        What has landed, and how many seconds it took.
+        selection: which records. By default all from the feed's position to the topics' ends now.
 
     Raises:
         ConfigError: the sink's log is numbered by a stream's batches.
@@ -88,7 +80,7 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[
 
     topics = SourceTopics(config.kafka)
     # The checkpoint stays as it is: a batch resumes where the sink is.
-    start = open_feed(
+    start = FeedStart(
         feed.identity,
         sink,
         checkpoint=None,
@@ -99,27 +91,36 @@ def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> tuple[
     ranges = topics.identify(_ranges(config.kafka, selection, start.position))
     records = feed.source.read_batch(spark, ranges.ranges)
     writer = feed.begin_writer(spark, sink, records, alone=True)
-    if not ranges.records:
-        return BatchResult(batch_id=0, rows=0, replayed=True), time.monotonic() - began
-    number = next((each.batch_id + 1 for each in sink.commits() if each.move is None), 0)
-    marked = with_batch(ranges, batch_id=0, query_id=AS_BATCH) if stateful else ranges
-    return writer.write(records, marked, number), time.monotonic() - began
+    result = BatchResult(batch_id=0, rows=0, replayed=True)
+    if ranges.records:
+        number = next((commit.batch_id + 1 for commit in sink.commits() if commit.move is None), 0)
+        if stateful:
+            ranges = with_batch(ranges, batch_id=0, query_id=AS_BATCH)
+        result = writer.write(records, ranges, number)
+    return BatchSummary(
+        records=result.counts.records,
+        rows=result.rows,
+        dead_letters=result.counts.dead_letters,
+        skipped=result.counts.skipped,
+        seconds=round(time.monotonic() - began, 3),
+        notes=result.notes,
+    )
 
 
 def _ranges(source: KafkaSource, selection: Selection, position: Position | None) -> OffsetRanges:
     """Return the chosen ranges and an empty one for each other partition, so that the commit has every position."""
-    chosen = {(each.topic, each.partition): each for each in offset_ranges(source, selection)}
-    stands = {(each.topic, each.partition): each.end for each in position.ranges.ranges} if position else {}
+    chosen = {(span.topic, span.partition): span for span in offset_ranges(source, selection)}
+    resumes = ends(position) if position else {}
     ranges = []
     for name, topic in topics_of(source).items():
-        for each in topic.partitions:
-            key = (name, each.id)
-            found = chosen.get(key)
-            at = stands.get(key, each.start_offset)
-            if found is None:
+        for partition in topic.partitions:
+            key = name, partition.id
+            at = resumes.get(key, partition.start_offset)
+            span = chosen.get(key)
+            if span is None:
                 ranges.append(OffsetRange(*key, at, at))
                 continue
-            # Without a time it is meant: from where the feed stands.
-            start = found.start if selection.since is not None else max(found.start, at)
-            ranges.append(OffsetRange(*key, start, max(start, found.end)))
+            # Without a time, the range begins where the feed stands.
+            start = span.start if selection.since is not None else max(span.start, at)
+            ranges.append(OffsetRange(*key, start, max(start, span.end)))
     return OffsetRanges(tuple(ranges))

@@ -9,13 +9,15 @@ and is reset for each batch. Its schema is fixed while it runs: another one ends
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from lakefeed.errors import SchemaChanged
-from lakefeed.feed.row_builder import RowBuilder
+from lakefeed.feed.decoder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes
 from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.stateful_batches import is_landed_unlogged
 from lakefeed.sinks.protocol import RowSink, Sink
 
 if TYPE_CHECKING:
@@ -26,109 +28,80 @@ class PlannedRestart(SchemaChanged):
     """The query has to restart, to read records with another schema; nothing of the batch is written."""
 
 
-class Counting(Protocol):
-    """Counts the records of a feed's batches, and builds the rows that are written."""
-
-    is_part_of_query: bool
-    """Whether the query's plan has the counter, so that another schema needs another query."""
-
-    def begin(self, records: DataFrame) -> None:
-        """Take the source's records, before the first batch."""
-
-    def query_frame(self, records: DataFrame) -> DataFrame:
-        """Return what the streaming query hands to the writer, batch by batch."""
-
-    def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
-        """Ask the sink whether it has the batch."""
-
-    def attempt(self, batch: DataFrame) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
-        """Give the rows of one attempt to write the batch, and their counter."""
-
-    def template(self, batch: DataFrame) -> DataFrame:
-        """Return records that the rows' columns can be derived from."""
-
-    def end_batch(self) -> None:
-        """Reset the counter: the next record belongs to the next batch."""
-
-    def close(self) -> None:
-        """End the counting of the query."""
-
-
+@dataclass
 class CountPerAttempt:
-    """Counts each attempt to write a batch of records by itself.
+    """Counts each attempt to write a batch of records by itself, for a plain query.
 
-    Args:
+    Attributes:
         spark: the session.
         rows: builds the rows.
         sink: where they go.
+        is_part_of_query: whether the query's plan has the counter, so that another schema needs another query.
     """
 
+    spark: SparkSession
+    rows: RowBuilder
+    sink: RowSink
     is_part_of_query = False
 
-    def __init__(self, spark: SparkSession, rows: RowBuilder, sink: RowSink) -> None:
-        self._spark = spark
-        self._rows = rows
-        self._sink = sink
-
-    def begin(self, records: DataFrame) -> None:
-        """Do nothing: each attempt begins by itself."""
+    def begin(self, records: DataFrame, newest: Commit | None) -> None:
+        """Take the source's records and the sink's newest commit, before the first batch."""
 
     def query_frame(self, records: DataFrame) -> DataFrame:
-        """Return the records: their rows are built batch by batch."""
+        """Return what the streaming query hands to the writer, batch by batch: its records."""
         return records
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
         """Ask the sink whether it has the batch."""
-        return self._sink.has(commit)
+        return self.sink.has(commit)
 
-    def attempt(self, batch: DataFrame) -> AbstractContextManager[tuple[DataFrame, BatchOutcomes]]:
-        """Give the rows of the batch's records, and a new counter."""
-        return self._rows.counted(batch, self._spark)
+    @contextmanager
+    def attempt(self, batch: DataFrame) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
+        """Give the rows of one attempt to write the batch, and their counter."""
+        with self.rows.counted(batch, self.spark) as counted:
+            yield counted
 
     def template(self, batch: DataFrame) -> DataFrame:
-        """Return the batch, which has the records."""
+        """Return records that the rows' columns can be derived from."""
         return batch
 
     def end_batch(self) -> None:
-        """Do nothing: the attempt has ended its counter."""
+        """Reset the counter: the next record belongs to the next batch. Here each attempt has ended its own."""
 
     def close(self) -> None:
-        """Do nothing: no counter outlives an attempt."""
+        """End the counting of the query that has stopped. Here no counter outlives an attempt."""
 
 
+@dataclass
 class CountInQuery:
-    """Counts the records of one streaming query with a counter in its plan.
+    """Counts the records of one streaming query with a counter in its plan; methods as ``CountPerAttempt`` has them."""
 
-    Args:
-        spark: the session.
-        rows: builds the rows.
-        sink: where they go.
-    """
-
+    spark: SparkSession
+    rows: RowBuilder
+    sink: Sink
     is_part_of_query = True
 
-    def __init__(self, spark: SparkSession, rows: RowBuilder, sink: Sink) -> None:
-        self._spark = spark
-        self._rows = rows
-        self._sink = sink
+    def __post_init__(self) -> None:
         self._records: DataFrame | None = None
         self._outcomes: BatchOutcomes | None = None
         self._logged: int | None = None
+        self._newest: Commit | None = None
 
-    def begin(self, records: DataFrame) -> None:
+    def begin(self, records: DataFrame, newest: Commit | None) -> None:
         """Keep the records for their columns, and read which batches the sink's log has."""
-        self._records = records
-        self._logged = self._sink.logged()
+        self._records, self._newest = records, newest
+        self._logged = self.sink.logged()
 
     def query_frame(self, records: DataFrame) -> DataFrame:
         """Return the rows of the stream, with a new counter in their plan."""
         self.close()
-        self._outcomes = BatchOutcomes(self._spark)
-        return self._rows.accepted_rows(records, self._outcomes.__enter__())
+        self._outcomes = BatchOutcomes(self.spark)
+        return self.rows.accepted_rows(records, self._outcomes.__enter__())
 
     def is_committed(self, batch: DataFrame, commit: Commit) -> bool:
         """Ask the sink whether it has the batch; if so, compute the batch, because its state has to advance."""
-        if not (self._sink.has(commit) or (self._logged is not None and commit.batch_id <= self._logged)):
+        is_logged = self._logged is not None and commit.batch_id <= self._logged
+        if not (is_logged or is_landed_unlogged(commit, self._newest) or self.sink.has(commit)):
             return False
         batch.write.format("noop").mode("overwrite").save()
         return True
@@ -156,3 +129,6 @@ class CountInQuery:
         if self._outcomes is not None:
             self._outcomes.__exit__(None, None, None)
             self._outcomes = None
+
+
+Counting = CountPerAttempt | CountInQuery

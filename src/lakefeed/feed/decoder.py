@@ -1,30 +1,89 @@
-"""Decodes the records of a feed, as its settings, the registry and the sink's remembered schema say."""
+"""Turns the records of a feed into rows: decode, classify, transform."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
-from lakefeed.feed.row_builder import RowBuilder
-from lakefeed.records.decode import DecodeSpec, Raw, RecordPolicy, RowExpectation, decoded, rows
+from lakefeed.ledger.outcomes import BatchOutcomes
+from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, decoded, judged, rows
 from lakefeed.records.decode.deletes import delete_rule
 from lakefeed.records.decode.resolve import ResolvedDecoder, key_spec_of, resolve_decoder
+from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema
-from lakefeed.records.transform.steps import TransformSteps
+from lakefeed.records.transform.steps import TransformSteps, split_by_topic
 from lakefeed.sinks.protocol import RowSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-class FeedDecoder:
-    """The decoder of one feed. Asks the registry once, when it is first needed.
+@dataclass(kw_only=True)
+class RowBuilder:
+    """Builds rows with the schema that the feed reads records with at this moment.
 
-    Args:
-        config: the pipeline.
+    Attributes:
+        schema: the schema that records are read with, and how it changes.
+        policy: when a record is a row, is skipped, is a dead letter or stops the feed.
+        keep: metadata columns of the rows.
+        transform: from decoded rows to the sink's.
+        streams: topics whose rows the transform takes separately, by the names that it uses for them.
+        key: how keys are encoded; None if they stay bytes.
+        is_decoded: the source gives rows instead of records: nothing is decoded or classified.
+        check: looks at the frame of a query with state before anything is changed for it; raises if it must not run.
+    """
+
+    schema: ReaderSchema
+    policy: RecordPolicy = field(default_factory=RecordPolicy)
+    keep: tuple[str, ...] = ()
+    transform: RowTransform
+    streams: Mapping[str, str] = field(default_factory=dict)
+    key: DecodeSpec | None = None
+    is_decoded: bool = False
+    check: Callable[[DataFrame], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._storable = StorableRows(self.transform)
+
+    def classify(self, records: DataFrame) -> DataFrame:
+        """Decode the records with the schema of this moment; the verdict on each is in the column ``RECORD``."""
+        policy = replace(self.policy, refused_schemas=self.schema.refused_ids)
+        return judged(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
+
+    def rows(self, records: DataFrame) -> DataFrame:
+        """Build the rows for their columns; not for writing them, because nothing is counted."""
+        rows = self._build(records, lambda part: self.classify(part).drop(RECORD))
+        if self.check is not None:
+            self.check(rows)
+        return rows
+
+    def accepted_rows(self, records: DataFrame, outcomes: BatchOutcomes) -> DataFrame:
+        """Build the rows to write; the outcome of each record is counted while they are computed."""
+        return self._build(records, lambda part: outcomes.accepted(self.classify(part)))
+
+    @contextmanager
+    def counted(self, records: DataFrame, spark: SparkSession) -> Iterator[tuple[DataFrame, BatchOutcomes]]:
+        """Build the rows to write, with a counter of their own."""
+        with BatchOutcomes(spark) as outcomes:
+            yield self.accepted_rows(records, outcomes), outcomes
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what to report to the user since the last call."""
+        return (*self.schema.notes(), *self._storable.notes())
+
+    def _build(self, records: DataFrame, read: Callable[[DataFrame], DataFrame]) -> DataFrame:
+        return self._storable(records if self.is_decoded else split_by_topic(records, self.streams, read))
+
+
+class FeedDecoder:
+    """The decoder of one feed, as its settings, the registry and the sink's remembered schema say.
+
+    Asks the registry once, when it is first needed.
     """
 
     def __init__(self, config: PipelineConfig) -> None:
@@ -52,26 +111,19 @@ class FeedDecoder:
         *,
         check: Callable[[DataFrame], None] | None = None,
     ) -> RowBuilder:
-        """Make what builds the rows that the sink gets.
-
-        Args:
-            spark: the session.
-            sink: remembers the reader's schema.
-            transform: from decoded rows to the sink's.
-            check: looks at the frame of a query with state before anything is changed for it.
-        """
+        """Make the builder of the sink's rows, with the reader's schema that the sink remembers."""
         config = self._config
-        decoding = self._resolve(spark, sink)
+        decoder = self._resolve(spark, sink)
         schema = ReaderSchema(
-            decoding.spec,
+            decoder.spec,
             policy=config.schema_.on_change,
             accept=config.schema_.accept,
-            latest_id=decoding.latest_id,
-            writer_schema=decoding.writer_schema,
+            latest_id=decoder.latest_id,
+            writer_schema=decoder.writer_schema,
             keeper=sink,
         )
         return RowBuilder(
-            schema,
+            schema=schema,
             policy=self.policy,
             keep=kept_metadata(config),
             transform=transform,
@@ -98,21 +150,16 @@ class FeedDecoder:
         return read
 
     def _key(self, spark: SparkSession) -> DecodeSpec | None:
-        """Return how keys are encoded; None if they are not decoded."""
-        source = self._config.source.numbered
-        if source is None:
-            return None
-        return key_spec_of(spark, self._config.decode, source, accept=self._config.schema_.accept)
+        config, source = self._config, self._config.source.numbered
+        return None if source is None else key_spec_of(spark, config.decode, source, accept=config.schema_.accept)
 
     def _resolve(self, spark: SparkSession, sink: RowSink | None = None) -> ResolvedDecoder:
         if self._resolved is None:
-            config = self._config
+            config, source = self._config, self._config.source.numbered
             recorded = sink.stored_schema() if sink is not None and config.decode.is_sampled else None
-            sampled = recorded.schema if recorded else None
-            source = config.source.numbered
-            self._resolved = (
-                ResolvedDecoder(spec=Raw())
-                if source is None
-                else resolve_decoder(spark, config.decode, source, sampled=sampled, accept=config.schema_.accept)
-            )
+            self._resolved = ResolvedDecoder(spec=Raw())
+            if source is not None:
+                sampled = recorded.schema if recorded else None
+                accept = config.schema_.accept
+                self._resolved = resolve_decoder(spark, config.decode, source, sampled=sampled, accept=accept)
         return self._resolved

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.models import PipelineConfig
-from lakefeed.feed.data_loss import DataLoss
 from lakefeed.ledger.checkpoint import Note, Owner
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
 from lakefeed.offsets.ranges import OffsetRanges, Partition
 from lakefeed.records.transform.plan import transform_id
+
+Kind = Literal["recreated", "overtaken", "ahead", "gone", "unread"]
+Topics = Mapping[str, TopicDescription | None]
+"""The topics that a pipeline reads, as the broker describes them; None for one that does not exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,29 +45,60 @@ class FeedIdentity:
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What is known before a feed starts.
+
+    Attributes:
+        feed: its name.
+        sink: the table or the path.
+        keeps_ledger: whether the sink says which offsets it holds.
+        checkpoint: how far the checkpoint has come.
+        last: where the feed stands in the sink's ledger; None if that has nothing of it.
+        unknown_move: whether that is a move that the checkpoint was not made for.
+        logged: the newest batch in the log of a sink without a ledger.
+        topics: those that the pipeline reads, as they are now.
+        noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
+        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+        stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
+        had_state: whether a query that kept state has made the checkpoint.
+        keeps_log: for a sink without a ledger, whether it has a log of its batches.
+        letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
+        letters_table: the table of the dead letters, as messages name it.
+    """
+
+    feed: str
+    sink: str
+    keeps_ledger: bool
+    checkpoint: CheckpointState
+    last: Position | None = None
+    unknown_move: bool = False
+    logged: int | None = None
+    topics: Topics = field(default_factory=dict)
+    noted_ids: Mapping[str, str] = field(default_factory=dict)
+    rewinds: bool = True
+    stateful: bool = False
+    had_state: bool = False
+    keeps_log: bool = True
+    letters: OffsetRanges | None = None
+    letters_table: str = ""
+
+
 def collect_facts(
     feed: FeedIdentity,
     sink: SinkState,
     *,
     checkpoint: CheckpointState,
     note: Note | None,
-    topics: Mapping[str, TopicDescription | None],
+    topics: Topics,
     stateful: bool,
     letters: OffsetRanges | None = None,
     letters_table: str = "",
 ) -> Facts:
     """Collect what ``decide`` needs, for each way to open a feed; asks the sink only.
 
-    Args:
-        feed: the feed that starts.
-        sink: where its rows go.
-        checkpoint: how far the checkpoint has come.
-        note: what lakefeed noted beside the checkpoint; None without one.
-        topics: those that the feed reads, as they are now.
-        stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
-        letters: the newest commit of the feed's dead letters. A run leaves it out: its writer compares them, with the
-            requests that it makes anyway.
-        letters_table: the table of the dead letters.
+    The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint. A run leaves ``letters`` out:
+    its writer compares them, with the requests that it makes anyway.
 
     Raises:
         CheckpointMismatch: the table was rolled back, and its position is unknown.
@@ -90,42 +125,26 @@ def collect_facts(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What is known before a feed starts.
+class DataLoss:
+    """Records of one partition that a feed can never read, or cannot distinguish from others.
 
     Attributes:
-        feed: its name.
-        sink: the table or the path.
-        keeps_ledger: whether the sink says which offsets it holds.
-        checkpoint: how far the checkpoint has come.
-        last: where the feed stands in the sink's ledger; None if that has nothing of it.
-        unknown_move: whether that is a move that the checkpoint was not made for.
-        logged: the newest batch in the log of a sink without a ledger.
-        topics: those that the pipeline reads, as the broker describes them; None if one is not there.
-        noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
-        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
-        stateful: whether the query keeps state from batch to batch.
-        had_state: whether a query that kept state has made the checkpoint.
-        keeps_log: for a sink without a ledger, whether it has a log of its batches.
-        letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
-        letters_table: the table of the dead letters, as messages name it.
+        kind: ``recreated``: another topic has the name now; ``overtaken``: retention has removed records before they
+            were read; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or partition
+            does not exist any more; ``unread``: the pipeline does not read the topic any more.
+        topic: its name.
+        partition: the partition.
+        position: the feed's.
+        resume_at: where it can resume; None if it cannot.
+        message: one sentence about it.
     """
 
-    feed: str
-    sink: str
-    keeps_ledger: bool
-    checkpoint: CheckpointState
-    last: Position | None = None
-    unknown_move: bool = False
-    logged: int | None = None
-    topics: Mapping[str, TopicDescription | None] = field(default_factory=dict)
-    noted_ids: Mapping[str, str] = field(default_factory=dict)
-    rewinds: bool = True
-    stateful: bool = False
-    had_state: bool = False
-    keeps_log: bool = True
-    letters: OffsetRanges | None = None
-    letters_table: str = ""
+    kind: Kind
+    topic: str
+    partition: int
+    position: int
+    resume_at: int | None
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,3 +163,57 @@ class Start:
     positions: Mapping[Partition, int] | None = None
     message: str | None = None
     data_loss: tuple[DataLoss, ...] = ()
+
+
+def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
+    """Find the records that keep a feed from resuming.
+
+    Args:
+        positions: the feed's.
+        ids: of the topics when the feed read them; empty or absent where unknown.
+        topics: those that the pipeline reads, as they are now.
+    """
+    for (topic, number), position in sorted(positions.items()):
+        described = topics.get(topic)
+        partitions = described.partitions if described is not None else ()
+        found = next((partition for partition in partitions if partition.id == number), None)
+        first = ids.get(topic, "")
+        name = f"{topic}-{number}"
+        kind: Kind
+        resume_at = None
+        if described is not None and first and first != described.topic_id:
+            kind, resume_at = "recreated", found.start_offset if found else None
+            there = f"[{found.start_offset}, {found.end_offset})" if found else "nothing"
+            message = (
+                f"the topic was recreated (its id was {first}, and is {described.topic_id}); the feed has "
+                f"read the old one up to {position}, the new one holds {there}"
+            )
+        elif topic not in topics:
+            kind = "unread"
+            message = f"the pipeline does not read this topic any more; the feed has read it up to {position}"
+        elif found is None:
+            kind, message = "gone", f"it does not exist any more; the feed has read it up to {position}"
+        elif found.lost is not None:
+            kind, resume_at, name, message = "overtaken", position, topic, found.lost
+        elif position < found.start_offset:
+            kind, resume_at = "overtaken", found.start_offset
+            message = (
+                f"the feed is at {position}, the topic begins at {found.start_offset}: "
+                f"{found.start_offset - position:,} offsets were removed before they were read"
+            )
+        elif position > found.end_offset:
+            kind, resume_at = "ahead", found.end_offset
+            message = (
+                f"the feed is at {position}, the topic ends at {found.end_offset}: the broker has lost "
+                "records, or it is another cluster"
+            )
+        else:
+            continue
+        yield DataLoss(
+            kind=kind,
+            topic=topic,
+            partition=number,
+            position=position,
+            resume_at=resume_at,
+            message=f"{name}: {message}",
+        )

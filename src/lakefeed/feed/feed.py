@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
+from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.names import catalog_of
 from lakefeed.config.topic_tables import config_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter
-from lakefeed.feed.counting import Counting, CountInQuery
-from lakefeed.feed.decoder import FeedDecoder
+from lakefeed.feed.counting import Counting, CountInQuery, CountPerAttempt
+from lakefeed.feed.decoder import FeedDecoder, RowBuilder
 from lakefeed.feed.facts import FeedIdentity
-from lakefeed.feed.row_builder import RowBuilder
-from lakefeed.feed.source import FeedSource
 from lakefeed.ledger.checkpoint import Claim
-from lakefeed.offsets.ranges import Partition
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials
+from lakefeed.records.sources.kafka import SourceTopics, mark_copies, read_batch, read_stream
+from lakefeed.records.sources.kinesis import KinesisStream
+from lakefeed.records.sources.rows import read_rows
 from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
 from lakefeed.records.transform.steps import TransformSteps, split_by_topic
 from lakefeed.sinks.dead_letters.query import DeadLetterReader
@@ -35,6 +37,82 @@ from lakefeed.sinks.protocol import LedgerTable, RowSink, SchemaPlanner, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+QueryCheck = Callable[["DataFrame"], None]
+"""Looks at the frame of a query with state before anything is changed for it; raises if it must not run."""
+
+
+@dataclass(frozen=True)
+class FeedSource:
+    """The source of one feed: read as a stream, or the records of some offsets again."""
+
+    config: PipelineConfig
+    connections: Connections
+
+    @property
+    def keeps_headers(self) -> bool:
+        """Whether the rows have the records' headers."""
+        return "headers" in self.config.decode.metadata
+
+    def read_stream(
+        self,
+        spark: SparkSession,
+        *,
+        starting: Mapping[str, Mapping[int, int]] | None = None,
+        marks: Mapping[Partition, str] | None = None,
+        gather: bool = True,
+        bounded: bool = True,
+    ) -> DataFrame:
+        """Read the topics' records as a stream, undecoded; or the rows of another source.
+
+        Args:
+            spark: the session.
+            starting: where a query without a checkpoint begins: see ``lakefeed.records.sources.kafka.read_stream``.
+            marks: the source's own names for these positions, if it has any.
+            gather: wait for ``min_records_per_batch``.
+            bounded: keep to ``max_records_per_batch``.
+        """
+        source = self.config.source
+        if source.kinesis is not None:
+            return self._kinesis(spark, source.kinesis).read_stream(starting=starting, marks=marks)
+        if source.kafka is None:
+            return read_rows(spark, source)
+        headers = self.keeps_headers or source.kafka.deduplicate
+        return self._mark_duplicates(
+            read_stream(spark, source.kafka, headers=headers, starting=starting, gather=gather, bounded=bounded)
+        )
+
+    def read_batch(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Read the records of these offsets of Kafka as a stream would; duplicates among them are marked."""
+        headers = self.keeps_headers or self.config.kafka.deduplicate
+        return self._mark_duplicates(read_batch(spark, self.config.kafka, ranges=ranges, headers=headers))
+
+    def reread(self, spark: SparkSession, ranges: Sequence[OffsetRange]) -> DataFrame:
+        """Read the records of these offsets of Kafka again, every one of them."""
+        return read_batch(spark, self.config.kafka, ranges=ranges, headers=self.keeps_headers)
+
+    def reread_with_headers(self, spark: SparkSession, spans: Sequence[OffsetRange], of: OffsetRanges) -> DataFrame:
+        """Read some records of a commit again, for its dead letters; ``of`` are the ranges of the commit."""
+        if self.config.source.kinesis is not None:
+            return self._kinesis(spark, self.config.source.kinesis).read_batch(spans, of=of)
+        return read_batch(spark, self.config.kafka, ranges=spans, headers=True)
+
+    def topics(self, spark: SparkSession) -> SourceTopics | KinesisStream | None:
+        """Return what describes the topics, or the stream, of this moment; None for a source without offsets."""
+        kafka, kinesis = self.config.source.kafka, self.config.source.kinesis
+        if kinesis is not None:
+            return self._kinesis(spark, kinesis)
+        return SourceTopics(kafka) if kafka is not None else None
+
+    def _kinesis(self, spark: SparkSession, source: KinesisSource) -> KinesisStream:
+        return KinesisStream(spark, source, self.connections.kinesis or source)
+
+    def _mark_duplicates(self, records: DataFrame) -> DataFrame:
+        """Mark duplicates, if the pipeline says so: they are skipped, and counted."""
+        if not self.config.kafka.deduplicate:
+            return records
+        found = mark_copies(records)
+        return found if self.keeps_headers else found.drop("headers")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,17 +149,17 @@ class Feed:
 
     @cached_property
     def transform(self) -> TransformSteps:
-        """From decoded rows to the sink's, with its Python functions loaded.
-
-        Raises:
-            ConfigError: a function does not exist, or does not take its options.
-        """
+        """From decoded rows to the sink's; a ConfigError if a Python function is missing or has other options."""
         return TransformSteps(self.config.transform, view=self.view, folder=self.folder)
+
+    @property
+    def sink_definition(self) -> AnySink:
+        """The feed's own sink."""
+        return sink_of(self.config, self.connections, folder=self.folder)
 
     def with_checkpoint(self, location: str) -> Feed:
         """Return the same feed with another checkpoint location; nothing that was resolved is kept."""
-        config = self.config.model_copy(update={"checkpoint": location})
-        return Feed(config=config, connections=self.connections, view=self.view, folder=self.folder)
+        return replace(self, config=self.config.model_copy(update={"checkpoint": location}))
 
     def for_topic(self, topic: str) -> Feed:
         """Return the feed of one topic, of a pipeline whose topics go to a table each.
@@ -93,12 +171,7 @@ class Feed:
             raise ConfigError(f"pipeline '{self.config.name}' has one table for all its topics")
         if not self.config.kafka.reads(topic):
             raise ConfigError(f"pipeline '{self.config.name}' does not read the topic {topic}")
-        config = config_of(self.config, topic)
-        return Feed(config=config, connections=self.connections, view=self.config.name, folder=self.folder)
-
-    def read(self, spark: SparkSession, *, starting: Mapping[str, Mapping[int, int]] | None = None) -> DataFrame:
-        """Read the source as a stream: see ``FeedSource.read_stream``."""
-        return self.source.read_stream(spark, starting=starting)
+        return replace(self, config=config_of(self.config, topic), view=self.config.name)
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Decode and transform records of a stream or batch, to look at; a record that cannot be read stops it."""
@@ -117,20 +190,15 @@ class Feed:
             return QueryPlan()
         if not self._plans:
             put_credentials(spark, self.config.decode)
-            self._plans.append(self.plan_of(self.rows(self.read(spark))))
+            self._plans.append(self.plan_of(self.rows(self.source.read_stream(spark))))
         return self._plans[0]
 
     def plan_of(self, frame: DataFrame) -> QueryPlan:
         """Return how Spark runs this frame as the feed's query."""
         return QueryPlan.of(frame, output_mode=self.config.output_mode, streams=len(self.transform.streams))
 
-    def query_check(self, checkpoint: Claim, *, is_new_query: bool) -> Callable[[DataFrame], None]:
-        """Return what looks at the frame of a query with state, before anything is changed for it.
-
-        Args:
-            checkpoint: where the query's state is noted.
-            is_new_query: whether it has none yet.
-        """
+    def query_check(self, checkpoint: Claim, *, is_new_query: bool) -> QueryCheck:
+        """Return the check of a query whose state is noted in the checkpoint; a new query has none yet."""
         has_state = not is_new_query
 
         def check(frame: DataFrame) -> None:
@@ -144,15 +212,6 @@ class Feed:
                 checkpoint.remember(state=plan.state)
 
         return check
-
-    def claim(self, spark: SparkSession) -> Claim:
-        """Claim the feed's checkpoint location.
-
-        Raises:
-            CheckpointMismatch: it belongs to another feed.
-        """
-        identity = self.identity
-        return Claim(spark, self.config.checkpoint, identity.owner, transform=identity.transform_id)
 
     def require_stateless(self, spark: SparkSession) -> None:
         """Refuse a transform with state, for records that are not read by its query.
@@ -169,6 +228,35 @@ class Feed:
                 "replay of dead letters",
             )
 
+    def claim(self, spark: SparkSession) -> Claim:
+        """Claim the feed's checkpoint location; a CheckpointMismatch if it belongs to another feed."""
+        identity = self.identity
+        return Claim(spark, self.config.checkpoint, identity.owner, transform=identity.transform_id)
+
+    def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
+        """Open the feed's own sink, or that and the sinks beside it as one.
+
+        Args:
+            spark: the session.
+            checkpoint: the feed's.
+            note: called with a message when one of several sinks pauses or resumes.
+
+        Raises:
+            ConfigError: the table's catalog is not declared, or there is no such class.
+        """
+        put_credentials(spark, self.config.decode)
+        return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
+
+    def ledger_table(self, spark: SparkSession) -> LedgerTable:
+        """Open the Iceberg table with the feed's ledger; a ConfigError if there is none, or no such catalog."""
+        put_credentials(spark, self.config.decode)
+        return self.sink_definition.open_table(spark)
+
+    def schema_planner(self, spark: SparkSession, noted: str | None) -> SchemaPlanner:
+        """Return what plans the changes of the sink's columns: see ``SinkDefinition.schema_planner``."""
+        put_credentials(spark, self.config.decode)
+        return self.sink_definition.schema_planner(spark, noted)
+
     def begin_writer(
         self,
         spark: SparkSession,
@@ -177,7 +265,7 @@ class Feed:
         *,
         fenced: bool = True,
         lost: Collection[Partition] = (),
-        check_query: Callable[[DataFrame], None] | None = None,
+        check_query: QueryCheck | None = None,
         alone: bool = False,
     ) -> BatchWriter:
         """Make the writer of the feed's batches, and prepare the sink and the dead letters for it.
@@ -188,7 +276,7 @@ class Feed:
             records: as they come from the source; only their columns count here.
             fenced: take the feed's fence. Not for work beside a running driver.
             lost: partitions whose records cannot be read again.
-            check_query: for a query with state, looks at its frame before anything is changed: see ``query_check``.
+            check_query: for a query with state: see ``query_check``.
             alone: these records are all that the feed will ever have, so that state may be built from them alone.
 
         Raises:
@@ -211,7 +299,7 @@ class Feed:
         dead_letters: DeadLetterStore | None,
         *,
         counting: Callable[[RowBuilder], Counting] | None = None,
-        check_query: Callable[[DataFrame], None] | None = None,
+        check_query: QueryCheck | None = None,
     ) -> BatchWriter:
         """Make the writer of the feed's batches; nothing is created or changed.
 
@@ -219,75 +307,34 @@ class Feed:
             spark: the session.
             sink: where rows go, and what remembers the reader's schema.
             dead_letters: where dead letters go, if they are kept.
-            counting: makes the counter of the records' outcomes. Default: one for each attempt to write a batch.
+            counting: makes the counter of a query that reads its records itself. Default: one for each attempt.
             check_query: see ``begin_writer``.
         """
         config, source = self.config, self.config.source.numbered
         rows = self.decoder.row_builder(spark, sink, self.transform, check=check_query)
-        # A query with state reads its records itself, and its rows cannot be built from a part of them.
+        # The rows of a query with state cannot be built from a part of its records.
         hands_over_records = counting is None
         return BatchWriter(
             spark,
             feed=config.name,
             sink=sink,
             rows=rows,
-            counting=None if counting is None else counting(rows),
+            counting=CountPerAttempt(spark, rows, sink) if counting is None else counting(rows),
             dead_letters=dead_letters,
             budget=config.dead_letters.budget if config.dead_letters else None,
             most_records=source.max_records_per_batch if source is not None and hands_over_records else None,
             reread=partial(self.source.reread, spark) if config.source.kafka and hands_over_records else None,
         )
 
-    def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
-        """Open the feed's own sink, or that and the sinks beside it as one.
-
-        Args:
-            spark: the session.
-            checkpoint: the feed's.
-            note: called with a message when one of several sinks pauses or resumes.
-
-        Raises:
-            ConfigError: the table's catalog is not declared, or there is no such class.
-        """
-        put_credentials(spark, self.config.decode)
-        return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
-
-    def ledger_table(self, spark: SparkSession) -> LedgerTable:
-        """Open the Iceberg table that holds the feed's ledger.
-
-        Raises:
-            ConfigError: its catalog is not declared, or the ledger is elsewhere.
-        """
-        put_credentials(spark, self.config.decode)
-        return self.sink_definition.open_table(spark)
-
-    def schema_planner(self, spark: SparkSession, noted: str | None) -> SchemaPlanner:
-        """Return what plans the changes of the sink's columns: see ``SinkDefinition.schema_planner``."""
-        put_credentials(spark, self.config.decode)
-        return self.sink_definition.schema_planner(spark, noted)
-
-    @property
-    def sink_definition(self) -> AnySink:
-        """The feed's own sink."""
-        return sink_of(self.config, self.connections, folder=self.folder)
-
     def dead_letters(self) -> DeadLetterReader:
-        """Open the dead letters for reading without Spark.
-
-        Raises:
-            ConfigError: the pipeline keeps none.
-        """
+        """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""
         kept = self._kept
         if kept.table is not None:
             return TableReader(kept.table, connections=self.connections)
         return TopicReader(kept.topic or "", cluster=self.config.kafka)
 
     def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
-        """Open the dead letters for writing, replay and deletion.
-
-        Raises:
-            ConfigError: the pipeline keeps none, or the table's catalog is not declared.
-        """
+        """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
         kept = self._kept
         if kept.table is not None:
             self.connections.catalog(catalog_of(kept.table))

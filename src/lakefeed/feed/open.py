@@ -10,11 +10,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed import recovery
-from lakefeed.feed.data_loss import DataLoss
-from lakefeed.feed.facts import FeedIdentity, Start, collect_facts
+from lakefeed.feed.facts import DataLoss, FeedIdentity, Start, Topics, collect_facts
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
@@ -23,84 +21,54 @@ from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition
 from lakefeed.sinks.protocol import MovableSink
 
-PositionCheck = Callable[[Position | None], None]
-"""Looks at a feed's position before anything is decided; raises if the feed must not start there."""
 
+@dataclass
+class FeedStart:
+    """How one run of a feed starts. Making it decides that; nothing is changed yet.
 
-def open_feed(
-    feed: FeedIdentity,
-    sink: MovableSink,
-    *,
-    checkpoint: Claim | None,
-    topics: Mapping[str, TopicDescription | None],
-    stateful: bool,
-    is_numbered: bool = True,
-    accept_loss: bool = False,
-    check: PositionCheck = lambda position: None,
-) -> FeedStart:
-    """Decide how a feed starts; nothing is changed yet.
-
-    Args:
+    Attributes:
         feed: the feed.
         sink: where its rows go.
-        checkpoint: its checkpoint location; None for a feed that the ledger alone says the position of.
+        checkpoint: its checkpoint location; None for a feed whose position is in the ledger alone.
         topics: those that it reads, as they are now.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
         is_numbered: whether its source's records have offsets.
         accept_loss: continue although records are lost.
-        check: looks at the feed's position first.
+        check: looks at the feed's position before anything is decided; raises if the feed must not start there.
+        decision: the newest one.
+        position: where the feed stands in the sink's ledger; None if that has nothing of it.
 
     Raises:
         CheckpointMismatch: the checkpoint is ahead of the sink.
         RecordsLost: a topic was recreated, or lacks records that were not read yet.
     """
-    start = FeedStart(
-        feed,
-        sink,
-        checkpoint,
-        topics,
-        stateful=stateful,
-        is_numbered=is_numbered,
-        accept_loss=accept_loss,
-        check=check,
-    )
-    start.decide()
-    return start
-
-
-@dataclass
-class FeedStart:
-    """How one run of a feed starts: see ``open_feed``.
-
-    Attributes:
-        decision: what was decided last.
-        position: where the feed stands in the sink's ledger; None if that has nothing of it.
-    """
 
     feed: FeedIdentity
     sink: MovableSink
-    checkpoint: Claim | None
-    topics: Mapping[str, TopicDescription | None]
-    stateful: bool
-    is_numbered: bool
-    accept_loss: bool
-    check: PositionCheck
-    decision: Start = field(default_factory=Start)
-    position: Position | None = None
-    _state: CheckpointState | None = None
+    checkpoint: Claim | None = field(kw_only=True)
+    topics: Topics = field(kw_only=True)
+    stateful: bool = field(kw_only=True)
+    is_numbered: bool = field(default=True, kw_only=True)
+    accept_loss: bool = field(default=False, kw_only=True)
+    check: Callable[[Position | None], None] = field(default=lambda position: None, kw_only=True)
+    decision: Start = field(init=False)
+    position: Position | None = field(init=False)
+    _state: CheckpointState = field(init=False)
 
-    def decide(self) -> Start:
-        """Decide from the facts of this moment.
+    def __post_init__(self) -> None:
+        self._state = CheckpointState()
+        if self.checkpoint is not None:
+            self._state = self.checkpoint.state(with_query_id=self.stateful, is_numbered=self.is_numbered)
+        self._decide()
 
-        Raises:
-            CheckpointMismatch: the checkpoint is ahead of the sink.
-            RecordsLost: a topic was recreated, or lacks records that were not read yet.
-        """
-        if self._state is None:
-            self._state = self._read_checkpoint()
-        elif not self.sink.keeps_ledger:
-            # Without a fence, looking again cannot tell us anything new.
-            return self.decision
+    def decide_again(self) -> Start:
+        """Decide with the fence: no other driver can move the table any more. Raises what the first decision raises."""
+        if self.sink.keeps_ledger:
+            self._decide()
+        # Without a fence, looking again cannot tell us anything new.
+        return self.decision
+
+    def _decide(self) -> None:
         facts = collect_facts(
             self.feed,
             self.sink,
@@ -115,28 +83,34 @@ class FeedStart:
         if self.checkpoint is not None and not self.sink.keeps_ledger:
             ids = {name: topic.topic_id for name, topic in self.topics.items() if topic is not None}
             self.checkpoint.remember(topic_ids=ids)
-        return self.decision
-
-    def _read_checkpoint(self) -> CheckpointState:
-        if self.checkpoint is None:
-            return CheckpointState()
-        return self.checkpoint.state(with_query_id=self.stateful, is_numbered=self.is_numbered)
 
     @property
     def is_new_query(self) -> bool:
         """Whether the checkpoint has nothing that the query resumes from."""
-        return self.decision.reset_checkpoint or self._state is None or self._state.batch_id is None
+        return self.decision.reset_checkpoint or self._state.batch_id is None
 
     @property
     def unfinished_batch(self) -> int | None:
         """The batch that the last run began and did not finish: it is retried with the same records."""
-        state = self._state
-        return None if state is None or state.committed or self.decision.reset_checkpoint else state.batch_id
+        return None if self._state.committed or self.decision.reset_checkpoint else self._state.batch_id
 
     @property
     def lost_partitions(self) -> set[Partition]:
         """Partitions with records that are given up."""
         return {(loss.topic, loss.partition) for loss in self.decision.data_loss}
+
+    @property
+    def starting(self) -> Mapping[str, Mapping[int, int]] | None:
+        """Where a query without a checkpoint begins; None to leave it to the pipeline file."""
+        if self.decision.positions is None:
+            return None
+        return recovery.starting_offsets(self.decision.positions, self.topics)
+
+    @property
+    def marks(self) -> Mapping[Partition, str]:
+        """The source's own names for the feed's positions in the ledger, if it has any."""
+        ranges = self.position.ranges.ranges if self.position is not None else ()
+        return {(span.topic, span.partition): span.marks[1] for span in ranges if span.marks is not None}
 
     def require_resume(self) -> None:
         """Refuse to leave a checkpoint, for a query whose source begins where its DataFrame says.
@@ -144,7 +118,7 @@ class FeedStart:
         Raises:
             CheckpointMismatch: the query would have to begin where the table ends.
         """
-        if self.decision.reset_checkpoint and self._state is not None and self._state.batch_id is not None:
+        if self.decision.reset_checkpoint and self._state.batch_id is not None:
             raise CheckpointMismatch(
                 f"feed '{self.feed.owner.feed}' cannot resume from this checkpoint: {self.decision.message}",
                 where=self.feed.owner.sink,
@@ -168,55 +142,30 @@ class FeedStart:
                 self.checkpoint.remember(move=self.position.moved_by)
         self.checkpoint.note(transform=self.feed.transform_id)
 
-    @property
-    def starting(self) -> Mapping[str, Mapping[int, int]] | None:
-        """Where a query without a checkpoint begins; None to leave it to the pipeline file."""
-        if self.decision.positions is None:
-            return None
-        return recovery.starting_offsets(self.decision.positions, self.topics)
-
-    @property
-    def marks(self) -> Mapping[Partition, str]:
-        """The source's own names for the feed's positions in the ledger, if it has any."""
-        ranges = self.position.ranges.ranges if self.position is not None else ()
-        return {(span.topic, span.partition): span.marks[1] for span in ranges if span.marks is not None}
-
 
 def loss_commit(
-    feed: str,
-    before: OffsetRanges,
-    lost: Sequence[DataLoss],
-    topics: Mapping[str, TopicDescription | None],
-    *,
-    fence: str | None,
+    feed: str, before: OffsetRanges, lost: Sequence[DataLoss], topics: Topics, *, fence: str | None
 ) -> Commit:
-    """Make the commit that records a data loss.
-
-    Args:
-        feed: its name.
-        before: of its newest commit.
-        lost: the records that are given up.
-        topics: as they are now.
-        fence: of this driver.
-    """
-    left = {each.topic for each in lost if each.kind in ("recreated", "gone", "unread")}
-    moved = {(each.topic, each.partition): (each.position, each.resume_at) for each in lost}
-    ends: dict[Partition, tuple[int, tuple[str, str] | None]] = {}
+    """Make the commit that records a data loss; ``before`` are the ranges of the feed's newest commit."""
+    moved = {(loss.topic, loss.partition): (loss.position, loss.resume_at) for loss in lost}
+    left = {loss.topic for loss in lost if loss.kind in ("recreated", "gone", "unread")}
+    ranges: list[OffsetRange] = []
     ids: dict[str, str] = {}
-    for each in before.ranges:
-        _, to = moved.get((each.topic, each.partition), (each.end, each.end))
-        described = topics.get(each.topic)
-        if to is not None and described is not None:
-            marks = None
-            if each.marks is not None:
-                mark = OLDEST if (each.topic, each.partition) in moved else each.marks[1]
-                marks = mark, mark
-            ends[each.topic, each.partition] = to, marks
-            ids[each.topic] = described.topic_id
+    for span in before.ranges:
+        key = span.topic, span.partition
+        _, at = moved.get(key, (span.end, span.end))
+        described = topics.get(span.topic)
+        if at is None or described is None:
+            continue
+        marks = None
+        if span.marks is not None:
+            mark = OLDEST if key in moved else span.marks[1]
+            marks = mark, mark
+        ranges.append(OffsetRange(*key, at, at, marks))
+        ids[span.topic] = described.topic_id
     move = Move(
         reason="accepted-loss",
         positions={key: (start, to) for key, (start, to) in moved.items() if to is not None},
         left_ids={topic: topic_id for topic, topic_id in before.topic_ids.items() if topic in left},
     )
-    ranges = OffsetRanges(tuple(OffsetRange(*key, at, at, marks) for key, (at, marks) in ends.items()), ids)
-    return Commit(feed, 0, ranges, fence=fence, move=move)
+    return Commit(feed, 0, OffsetRanges(tuple(ranges), ids), fence=fence, move=move)

@@ -14,21 +14,19 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark import jvm
 from lakefeed.config.keyed import POSITION_COLUMNS
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.triggers import interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.open import open_feed
-from lakefeed.feed.progress.requests import S3Requests, s3_requests
-from lakefeed.feed.query import MicroBatches, watch
+from lakefeed.feed.open import FeedStart
+from lakefeed.feed.progress import s3_requests
+from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, watch
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from lakefeed.config.models import PipelineConfig
-    from lakefeed.feed.run import RunOptions, RunSummary
 
 CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 
@@ -42,18 +40,16 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     """
     from pyspark.sql import functions as sf
 
-    from lakefeed.feed.run import RunSummary
-
-    config, before, began = feed.config, s3_requests(spark), time.monotonic()
+    config, before = feed.config, s3_requests(spark)
     put_credentials(spark, config.decode)
     spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
     topics = SourceTopics(config.kafka).describe()
     _require_slots(spark, topics)
-    require_fit(feed.rows(feed.read(spark)))
+    require_fit(feed.rows(feed.source.read_stream(spark)))
     claim = feed.claim(spark)
     sink = feed.sink_definition.open_real_time(spark, claim)
     # require_fit has refused a transform with state.
-    start = open_feed(
+    start = FeedStart(
         feed.identity, sink, checkpoint=claim, topics=topics, stateful=False, accept_loss=options.accept_loss
     )
     if message := start.decision.message:
@@ -61,39 +57,32 @@ def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSu
     rows = feed.rows(feed.source.read_stream(spark, starting=start.starting, bounded=False))
     sink.apply_schema(rows.schema)
     start.apply(fence=None)
-    interval = interval_of(config.trigger)
+    interval = str(interval_of(config.trigger))
     options.on_note(
         f"in real time, at-least-once: what was sent in the last {interval} is sent again after a stop or a crash; the "
         "records' headers tell it, and source.kafka.deduplicate leaves it out"
     )
     batches = MicroBatches(options.stop)
     call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
-    query = _started(spark, sink.records(rows, batch=call), sink.options, config=config, interval=str(interval))
-    seconds = watch(query, batches, on_batch=options.on_batch)
+    began = time.monotonic()
+    query = _start_query(spark, sink.records(rows, batch=call), sink.options, config=config, interval=interval)
+    watch(query, batches, on_batch=options.on_batch)
     requests = s3_requests(spark) - before
     return RunSummary(
         batches=batches.finished,
         records=batches.records,
         rows=batches.sent,
-        dead_letters=0,
-        skipped=0,
-        files=None,
-        seconds=round(seconds or time.monotonic() - began, 3),
+        seconds=round(time.monotonic() - began, 3),
         s3_requests=requests.by_operation,
         requests=requests,
-        startup_requests=S3Requests(),
-        batches_over_budget=0,
     )
 
 
 def require_fit(rows: DataFrame) -> None:
     """Refuse a transform that is not computed record by record, or drops the record's position.
 
-    Args:
-        rows: of the stream.
-
     Raises:
-        ConfigError: they cannot.
+        ConfigError: the rows of the stream do not fit.
     """
     frame: Any = rows
     if not jvm.java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
@@ -113,7 +102,7 @@ def require_fit(rows: DataFrame) -> None:
 
 def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | None]) -> None:
     """Refuse a session with fewer task slots than partitions, because each partition occupies a task."""
-    partitions = sum(len(each.partitions) for each in topics.values() if each is not None)
+    partitions = sum(len(topic.partitions) for topic in topics.values() if topic is not None)
     slots = spark.sparkContext.defaultParallelism
     if partitions > slots:
         raise ConfigError(
@@ -124,7 +113,7 @@ def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | Non
         )
 
 
-def _started(
+def _start_query(
     spark: SparkSession, records: DataFrame, options: dict[str, str], *, config: PipelineConfig, interval: str
 ) -> StreamingQuery:
     # Spark's real-time mode requires update, which is append where there are no groups.

@@ -1,26 +1,26 @@
 """Decides how a feed starts: compares its checkpoint, its sink and its topics. Nothing is asked or changed here.
 
 The table is the truth, and the checkpoint is derived from it. If the table is ahead, the feed resumes where the table
-is, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused.
+is, with a new checkpoint. If the table is behind, or a topic was recreated, the start is refused. A feed with state
+resumes only from its own checkpoint, which has the state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.errors import CheckpointMismatch, RecordsLost
-from lakefeed.feed.data_loss import find_data_loss
-from lakefeed.feed.facts import Facts, Start
-from lakefeed.feed.stateful_recovery import lost_under_state, require_no_state, require_state
+from lakefeed.feed.facts import Facts, Start, Topics, find_data_loss
 from lakefeed.ledger.feed_position import Position
-from lakefeed.ledger.stateful_batches import BATCHES
+from lakefeed.ledger.stateful_batches import BATCHES, has_state
 from lakefeed.ledger.step_back import letters_ahead, step_back
 from lakefeed.offsets.ranges import Partition
 
 MOST_SHOWN = 10
-ACCEPT = "lakefeed run pipeline.yaml --accept-loss"
+GIVE_UP = (
+    "bring the records back, or give them up: lakefeed run pipeline.yaml --accept-loss, which records the loss in the "
+    "table's ledger"
+)
 TO_TABLE = "lakefeed offsets rewind pipeline.yaml --to table"
 WITHOUT_CHECKPOINT = "remove the checkpoint, and the feed resumes where the table is"
 
@@ -33,7 +33,7 @@ def decide(facts: Facts, *, accept_loss: bool = False) -> Start:
         accept_loss: continue although records are lost.
 
     Raises:
-        CheckpointMismatch: the checkpoint, or the dead letters, are ahead of the sink.
+        CheckpointMismatch: the checkpoint, or the dead letters, are ahead of the sink; or the state is lost.
         RecordsLost: a topic was recreated, or lacks records that were not read yet.
     """
     start = _start(facts, accept_loss=accept_loss)
@@ -48,61 +48,66 @@ def _start(facts: Facts, *, accept_loss: bool) -> Start:
     if not facts.stateful:
         require_no_state(facts)
     if facts.keeps_ledger:
-        start = require_state(facts) if facts.stateful else _from_ledger(facts)
+        start = _from_state(facts) if facts.stateful else _from_ledger(facts)
     else:
         start = _from_log(facts) if facts.keeps_log else _from_checkpoint(facts)
     positions, ids = _position(facts, start)
     lost = tuple(find_data_loss(positions, ids, facts.topics))
-    if not lost and facts.stateful:
-        return start
     if not lost:
-        return _without_a_plan_that_cannot_be_read(facts, start, positions)
+        return start if facts.stateful else _without_a_plan_that_cannot_be_read(facts, start, positions)
     losses = "; ".join(loss.message for loss in lost[:MOST_SHOWN])
     losses += f"; and {len(lost) - MOST_SHOWN} partitions more" if len(lost) > MOST_SHOWN else ""
     if facts.stateful:
-        raise lost_under_state(facts, losses)
+        raise _records_lost(
+            facts,
+            losses,
+            "bring the records back; or name a new table and a new checkpoint location, which read what the topics "
+            "have. State cannot be moved over a gap",
+        )
     if not facts.keeps_ledger:
-        raise RecordsLost(
-            f"feed '{facts.feed}' cannot resume: {losses}",
-            where=facts.sink,
-            hint="bring the records back, or name another path and another checkpoint location, which reads what the "
-            "topics have; the sink has no place to record a loss in",
+        raise _records_lost(
+            facts,
+            losses,
+            "bring the records back, or name another path and another checkpoint location, which reads what the topics "
+            "have; the sink has no place to record a loss in",
         )
     if not accept_loss:
-        raise RecordsLost(
-            f"feed '{facts.feed}' cannot resume: {losses}",
-            where=facts.sink,
-            hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
-        )
+        raise _records_lost(facts, losses, GIVE_UP)
     given_up = {(loss.topic, loss.partition): loss.resume_at for loss in lost}
-    on = {key: given_up.get(key, position) for key, position in positions.items()}
+    resumed = {key: given_up.get(key, position) for key, position in positions.items()}
     return Start(
         reset_checkpoint=True,
-        positions={key: position for key, position in on.items() if position is not None},
+        positions={key: position for key, position in resumed.items() if position is not None},
         message=f"resumes although records are lost: {losses}",
         data_loss=lost if facts.last else (),
     )
 
 
+def _records_lost(facts: Facts, losses: str, hint: str) -> RecordsLost:
+    return RecordsLost(f"feed '{facts.feed}' cannot resume: {losses}", where=facts.sink, hint=hint)
+
+
 def ends(position: Position) -> dict[Partition, int]:
     """Return where a feed resumes, for each partition of its topics."""
-    return {(each.topic, each.partition): each.end for each in position.ranges.ranges if each.topic != BATCHES}
+    return {(span.topic, span.partition): span.end for span in position.ranges.ranges if span.topic != BATCHES}
 
 
 def _from_ledger(facts: Facts) -> Start:
+    """Compare the table's ledger with the checkpoint, for a query without state."""
     state = facts.checkpoint
     if facts.last is None:
         return _without_commits(facts)
     table = ends(facts.last)
-    resume = Start(reset_checkpoint=True, positions=table)
+
+    def at_table(message: str) -> Start:
+        return Start(reset_checkpoint=True, positions=table, message=message)
+
     if facts.unknown_move:
-        return _with_message(resume, "resumes where the feed was moved to")
+        return at_table("resumes where the feed was moved to")
     if state.batch_id is None:
-        return _with_message(resume, "the checkpoint is empty; resumes where the table is, with a new one")
+        return at_table("the checkpoint is empty; resumes where the table is, with a new one")
     if state.damage is not None:
-        return _with_message(
-            resume, f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one"
-        )
+        return at_table(f"the checkpoint is damaged: {state.damage}; resumes where the table is, with a new one")
     position = state.position or {}
     if state.batch_id == 0 and not state.committed:
         # Nothing of it was committed; a partition that is new to the table begins where the batch does.
@@ -116,15 +121,16 @@ def _from_ledger(facts: Facts) -> Start:
             for key, at in sorted(ahead.items())[:MOST_SHOWN]
         )
         raise _table_behind(facts, behind)
-    return _with_message(resume, "the checkpoint is older than the table; resumes where the table is, with a new one")
+    return at_table("the checkpoint is older than the table; resumes where the table is, with a new one")
 
 
 def _without_commits(facts: Facts) -> Start:
+    """Start a feed that the table has no commit of; its checkpoint may have planned the first batch."""
     state = facts.checkpoint
     if state.batch_id is None:
         # Also what a removal of the checkpoint has left that was cut off.
         return Start(reset_checkpoint=state.damage is not None)
-    if state.batch_id == 0 and not state.committed and state.start is not None:
+    if state.batch_id == 0 and not state.committed and (facts.stateful or state.start is not None):
         return Start()
     raise _table_behind(
         facts, f"the checkpoint is at batch {state.batch_id}, and the table holds no commit of the feed"
@@ -132,12 +138,86 @@ def _without_commits(facts: Facts) -> Start:
 
 
 def _table_behind(facts: Facts, behind: str) -> CheckpointMismatch:
+    again = f"or read these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}"
+    if facts.stateful:
+        again = "or name a new table and a new checkpoint location, which read the topics again: state cannot go back"
     return CheckpointMismatch(
         f"the table of feed '{facts.feed}' is behind its checkpoint: {behind}. The table was rolled back or recreated, "
         "or is another one",
         where=facts.sink,
-        hint=f"restore the table; or read these records again: {TO_TABLE if facts.rewinds else WITHOUT_CHECKPOINT}",
+        hint=f"restore the table; {again}",
     )
+
+
+def _from_state(facts: Facts) -> Start:
+    """Require that the table's batches and the checkpoint's are those of one query with state."""
+    state, last = facts.checkpoint, facts.last
+    if last is None:
+        return _without_commits(facts)
+    planned = -1 if state.batch_id is None else state.batch_id
+    if not has_state(last.ranges):
+        if _has_unlogged_state(facts):
+            return Start()
+        if state.has_state:
+            raise _state_lost(facts, "the table has no log of its batches, and is at other offsets than the checkpoint")
+        raise CheckpointMismatch(
+            f"the query of feed '{facts.feed}' keeps state now, and the table was filled by one that kept none",
+            where=facts.sink,
+            hint="name a new table and a new checkpoint location, which read the topics again",
+        )
+    landed = next(span.end for span in last.ranges.ranges if span.topic == BATCHES)
+    difference = f"the checkpoint is at batch {planned}, and the table has {landed} batches"
+    if planned < 0 or state.damage is not None:
+        damage = "is empty" if state.damage is None else f"is damaged: {state.damage}"
+        raise _state_lost(facts, f"the checkpoint {damage}, and the table has {landed} batches")
+    if state.query_id != last.ranges.topic_ids[BATCHES]:
+        query_id = last.ranges.topic_ids[BATCHES]
+        raise _state_lost(facts, f"the checkpoint is of query {state.query_id}, the table's batches are of {query_id}")
+    if landed > planned + 1:
+        raise _state_lost(facts, difference)
+    if landed < (planned + 1 if state.committed else planned):
+        raise _table_behind(facts, difference)
+    if landed == planned + 1 and any(state.end.get(key, end) != end for key, end in ends(last).items()):
+        raise _state_lost(facts, f"batch {planned} is committed with other records than the checkpoint has for it")
+    return Start()
+
+
+def _has_unlogged_state(facts: Facts) -> bool:
+    """Whether an older version of ``write_table`` wrote the table, which kept no log of the query's batches.
+
+    The state is in the checkpoint, and the offsets of both agree. The next commit begins the log.
+    """
+    state = facts.checkpoint
+    if facts.last is None or state.batch_id is None or not state.has_state or state.damage is not None:
+        return False
+    table = ends(facts.last)
+    positions = [state.end] if state.committed else [state.end, state.start or {}]
+    return table in [{key: at for key, at in position.items() if key in table} for position in positions]
+
+
+def _state_lost(facts: Facts, difference: str) -> CheckpointMismatch:
+    return CheckpointMismatch(
+        f"the state of feed '{facts.feed}' is lost: {difference}. What its windows and keys have counted so far, and "
+        "what it has read of a source without offsets, is only in the checkpoint; without it the rows would be wrong",
+        where=facts.sink,
+        hint="restore the checkpoint; or name a new table and a new checkpoint location, which read the topics again",
+    )
+
+
+def require_no_state(facts: Facts) -> None:
+    """Refuse to resume without the state that the table's batches were computed with.
+
+    Raises:
+        CheckpointMismatch: the batches were computed with state.
+    """
+    begun = (facts.had_state or facts.checkpoint.has_state) and facts.checkpoint.batch_id is not None
+    if begun or (facts.last is not None and has_state(facts.last.ranges)):
+        raise CheckpointMismatch(
+            f"the table of feed '{facts.feed}' was filled by a transform that keeps state, and this one keeps none",
+            where=facts.sink,
+            hint="put the transform back; or name a new table and a new checkpoint location, which read the topics "
+            "again",
+        )
 
 
 def _from_log(facts: Facts) -> Start:
@@ -192,10 +272,13 @@ def _without_a_plan_that_cannot_be_read(facts: Facts, start: Start, positions: M
     state = facts.checkpoint
     if start.reset_checkpoint or state.batch_id is None or state.committed or not facts.keeps_ledger:
         return start
-    there = {
-        (name, each.id): each.end_offset for name, found in facts.topics.items() if found for each in found.partitions
+    topic_ends = {
+        (name, partition.id): partition.end_offset
+        for name, topic in facts.topics.items()
+        if topic
+        for partition in topic.partitions
     }
-    if all(end <= there.get(key, -1) for key, end in state.end.items()):
+    if all(end <= topic_ends.get(key, -1) for key, end in state.end.items()):
         return start
     return Start(reset_checkpoint=True, positions=positions, message="the topics no longer have the planned batch")
 
@@ -207,16 +290,10 @@ def _known(offsets: Mapping[Partition, int], table: Mapping[Partition, int]) -> 
     return {key: at for key, at in offsets.items() if key in table}
 
 
-def _with_message(start: Start, message: str) -> Start:
-    return replace(start, message=message)
-
-
-def starting_offsets(
-    positions: Mapping[Partition, int], topics: Mapping[str, TopicDescription | None]
-) -> dict[str, dict[int, int]]:
+def starting_offsets(positions: Mapping[Partition, int], topics: Topics) -> dict[str, dict[int, int]]:
     """Name every partition, as Spark requires; one without a position begins at its first record (-2)."""
     return {
-        name: {each.id: positions.get((name, each.id), -2) for each in found.partitions}
-        for name, found in topics.items()
-        if found is not None
+        name: {partition.id: positions.get((name, partition.id), -2) for partition in topic.partitions}
+        for name, topic in topics.items()
+        if topic is not None
     }

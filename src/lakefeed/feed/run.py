@@ -1,15 +1,27 @@
-"""Options of a run, and its summary."""
+"""One run of a feed: its options, its summary, and what watches its streaming query.
+
+The watch reports the query's batches, stops it between two of them, and translates its errors.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lakefeed.feed.progress.progress import BatchProgress
-from lakefeed.feed.progress.requests import S3Requests
+from lakefeed.clients.spark.errors import translated
+from lakefeed.config.triggers import AVAILABLE_NOW
+from lakefeed.errors import LakefeedError
+from lakefeed.feed.batch_writer import BatchResult
+from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports
 from lakefeed.ledger.outcomes import Counts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +43,28 @@ class RunOptions:
     accept_loss: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class TableSummary:
+    """The result of one run for one topic.
+
+    Attributes:
+        topic: its name.
+        table: where its rows go.
+        batches: batches committed.
+        counts: the outcomes of its records.
+        rows: rows written.
+        failure: why it is paused or stopped; None if it is not.
+    """
+
+    topic: str
+    table: str
+    batches: int
+    counts: Counts
+    rows: int
+    failure: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSummary:
     """The result of one run of a pipeline.
 
@@ -55,14 +88,14 @@ class RunSummary:
     batches: int
     records: int
     rows: int
-    dead_letters: int
-    skipped: int
-    files: int | None
+    dead_letters: int = 0
+    skipped: int = 0
+    files: int | None = None
     seconds: float
     s3_requests: Mapping[str, int]
     requests: S3Requests
-    startup_requests: S3Requests
-    batches_over_budget: int
+    startup_requests: S3Requests = field(default_factory=S3Requests)
+    batches_over_budget: int = 0
     tables: tuple[TableSummary, ...] = ()
     paused: Mapping[str, str] = field(default_factory=dict)
     repeated: int = 0
@@ -73,7 +106,7 @@ class RunSummary:
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
+        """Return the summary for ``--output json``."""
         return {
             **asdict(self),
             "requests": self.requests.as_dict(),
@@ -82,22 +115,117 @@ class RunSummary:
         }
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableSummary:
-    """The result of one run for one topic.
+class StopRequested(Exception):
+    """Ends a query between two batches; nothing of the next one has been written."""
+
+
+class MicroBatches:
+    """The results of one run's micro-batches, and the request to stop between two of them.
+
+    Spark's own ``stop()`` cuts the current batch and leaves its files behind as orphans; hence ``guarded``.
 
     Attributes:
-        topic: its name.
-        table: where its rows go.
-        batches: batches committed.
-        counts: what became of its records.
-        rows: rows written.
-        failure: why it is paused or stopped; None if it is not.
+        landed: results of the batches that a function of ``guarded`` has written.
+        finished: how many batches Spark has reported.
+        records: how many records they have read.
+        sent: how many rows Spark's own sinks have written; of other sinks ``landed`` has them.
+        over_budget: how many of them made more requests to S3 than their budget.
+        failure: the error that a batch failed with.
     """
 
-    topic: str
-    table: str
-    batches: int
-    counts: Counts
-    rows: int
-    failure: str | None
+    def __init__(self, stop: threading.Event) -> None:
+        self.stop = stop
+        self.landed: list[BatchResult] = []
+        self.finished = 0
+        self.records = 0
+        self.sent = 0
+        self.over_budget = 0
+        self.failure: LakefeedError | None = None
+
+    def guarded(self, write: Callable[[DataFrame, int], BatchResult]) -> Callable[[DataFrame, int], None]:
+        """Return the ``foreachBatch`` function: it begins no batch after a stop, and keeps results and errors."""
+
+        def write_guarded(batch: DataFrame, batch_id: int) -> None:
+            if self.stop.is_set():
+                raise StopRequested
+            try:
+                self.landed.append(write(batch, batch_id))
+            except Exception as error:
+                self.failure = translated(error)
+                raise
+
+        return write_guarded
+
+    def of_batch(self, batch_id: int) -> BatchResult | None:
+        """Return the result of a batch; None if it is unknown."""
+        return next((result for result in reversed(self.landed) if result.batch_id == batch_id), None)
+
+
+def watch(
+    query: StreamingQuery,
+    batches: MicroBatches,
+    *,
+    on_batch: Callable[[BatchProgress], None],
+    requests: FeedRequests | None = None,
+    request_budget: int | None = None,
+) -> None:
+    """Wait for the end of a query, report its batches, and stop it on request.
+
+    Args:
+        query: the query.
+        batches: the results of its batches; counted here.
+        on_batch: called after each batch.
+        requests: counts the requests of each batch to S3.
+        request_budget: how many requests a batch should make at most.
+
+    Raises:
+        LakefeedError: the query failed; the error says why.
+    """
+    from pyspark.errors import StreamingQueryException
+
+    newest = -1
+    waits = True
+
+    def report() -> bool:
+        """Report the batches that have finished since the last call; returns whether there is one."""
+        nonlocal newest
+        before = newest
+        for finished in new_reports(query, after=before):
+            newest = int(finished["batchId"])
+            progress = BatchProgress.of(
+                finished,
+                landed=batches.of_batch(newest),
+                requests=requests.of_batch(newest) if requests else None,
+                request_budget=request_budget,
+            )
+            batches.finished += 1
+            batches.over_budget += progress.over_budget
+            batches.records += progress.records
+            batches.sent += max(0, int(finished.get("sink", {}).get("numOutputRows", 0)))
+            on_batch(progress)
+        return newest > before
+
+    try:
+        ended = False
+        while not ended:
+            ended = bool(query.awaitTermination(POLL_SECONDS))  # type: ignore[arg-type]
+            batch_finished = report()
+            if batches.stop.is_set() and not ended and (batch_finished or not query.status["isTriggerActive"]):
+                query.stop()
+                ended = True
+    except StreamingQueryException as error:
+        report()
+        if not (batches.stop.is_set() and batches.failure is None):
+            raise (batches.failure or translated(error)) from error
+    except KeyboardInterrupt:
+        # The second Ctrl-C must not wait for the batch, as query.stop() does.
+        waits = not batches.stop.is_set()
+        raise
+    finally:
+        if waits and query.isActive:
+            query.stop()
+
+
+def trigger_of(trigger: str) -> dict[str, Any]:
+    """Return the arguments of ``DataStreamWriter.trigger`` for a trigger of the pipeline file."""
+    return {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}

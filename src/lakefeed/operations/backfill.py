@@ -193,7 +193,7 @@ class BackfillJob:
             began = time.monotonic()
             ids = {span.topic: planned.topic_ids[span.topic] for span in ranges}
             commit = Backfill(self.feed, OffsetRanges(tuple(ranges), ids), fence)
-            committed = writer.write_unbatched(self.records(ranges), commit)
+            committed = writer.commit_rows(self.records(ranges), commit)
             added, outcomes = committed.rows or 0, committed.outcomes
             step("landed")
             if expected := outcomes.counts.dead_letters:
@@ -209,7 +209,7 @@ class BackfillJob:
                 counts=outcomes.counts,
                 rows=added,
                 seconds=round(time.monotonic() - began, 3),
-                notes=writer.notes(),
+                notes=writer.rows.notes(),
             )
             on_commit(done)
         return BackfillSummary(

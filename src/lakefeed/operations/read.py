@@ -17,8 +17,9 @@ from lakefeed.config.failures import Accept
 from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter
+from lakefeed.feed.counting import CountPerAttempt
+from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.row_builder import RowBuilder
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason
 from lakefeed.offsets.ranges import OffsetRange, Partition
 from lakefeed.records.decode import RecordPolicy
@@ -125,7 +126,7 @@ class BatchRead:
             records = self.records(spark, ranges, latest=latest)
             writer = self._writer(spark, target)
             writer.begin(records, fenced=False)
-            committed = writer.write_unbatched(records, _NoProperties())
+            committed = writer.commit_rows(records, _NoProperties())
         outcomes = committed.outcomes
         whole = not isinstance(target, ConsoleResult) or target.is_whole
         if whole and not latest:
@@ -140,7 +141,7 @@ class BatchRead:
             skipped=counts.skipped if counts else None,
             rows=committed.rows,
             reasons=tuple(outcomes.reasons),
-            notes=writer.notes(),
+            notes=writer.rows.notes(),
             seconds=round(time.monotonic() - started, 3),
         )
 
@@ -156,18 +157,14 @@ class BatchRead:
             writer_schema=decoding.writer_schema,
             keeper=target,
         )
-        return BatchWriter(
-            spark,
-            feed=self.name,
-            sink=target,
-            rows=RowBuilder(
-                schema,
-                policy=self.policy,
-                keep=tuple(self.decode.metadata),
-                transform=self.transform,
-                key=key_spec_of(spark, self.decode, self.source, accept=self.accept),
-            ),
+        rows = RowBuilder(
+            schema=schema,
+            policy=self.policy,
+            keep=tuple(self.decode.metadata),
+            transform=self.transform,
+            key=key_spec_of(spark, self.decode, self.source, accept=self.accept),
         )
+        return BatchWriter(spark, feed=self.name, sink=target, rows=rows, counting=CountPerAttempt(spark, rows, target))
 
     def _require_all(self, ranges: list[OffsetRange], outcomes: BatchOutcomes) -> None:
         """Compare the counts with the offsets, and where they are less, with the broker's records.

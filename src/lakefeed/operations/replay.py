@@ -92,7 +92,7 @@ def replay(
     replay_id = uuid.uuid4().hex
     letters.mark(good.select("topic", "partition", "offset"), replay_id)
     step("marked")
-    committed = writer.write_unbatched(letters.marked(replay_id), ReplayProperties(feed, replay_id, fence))
+    committed = writer.commit_rows(letters.marked(replay_id), ReplayProperties(feed, replay_id, fence))
     step("landed")
     letters.delete_marked(replay_id)
     return Replayed(replay_id, committed.rows or 0, committed.outcomes.counts.skipped, chosen - landable, finished)

@@ -1,4 +1,4 @@
-"""One place opens feeds: each way to run one asks it, and only the status decides beside it."""
+"""One place opens feeds: each way to run one uses it, and only the status decides beside it."""
 
 from __future__ import annotations
 
@@ -30,4 +30,4 @@ def test_facts_are_collected_for_a_start_and_for_the_status_only() -> None:
 
 
 def test_each_way_to_run_a_feed_opens_it_in_one_place() -> None:
-    assert callers("open_feed") == RUNS
+    assert callers("FeedStart") == RUNS

@@ -10,8 +10,7 @@ import pytest
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
-from lakefeed.feed.data_loss import find_data_loss
-from lakefeed.feed.facts import Facts, Start
+from lakefeed.feed.facts import Facts, Start, find_data_loss
 from lakefeed.feed.open import loss_commit
 from lakefeed.feed.recovery import decide, starting_offsets
 from lakefeed.ledger.checkpoint import Note, Owner, noted, owned

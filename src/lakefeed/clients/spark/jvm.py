@@ -71,7 +71,7 @@ def s3_requests(spark: SparkSession) -> dict[str, int]:
     """The HTTP requests that driver and executors have sent to S3 since the driver's JVM began, by S3 operation.
 
     Every attempt counts, retries too, of S3A and of Iceberg's S3FileIO alike. Executors in other JVMs tell their
-    counts when a task ends and once a second (``lakefeed.feed.progress.requests`` has them by key class and location).
+    counts when a task ends and once a second (``lakefeed.feed.progress`` has them by key class and location).
     """
     return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
 

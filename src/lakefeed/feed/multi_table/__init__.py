@@ -1,1 +1,1 @@
-"""Many topics in one job, each with a table of its own."""
+"""Writes many topics in one job, each to a table of its own."""

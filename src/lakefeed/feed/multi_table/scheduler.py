@@ -7,11 +7,14 @@ one table that cannot be written ends the query; and a checkpoint for all would 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lakefeed.clients.kafka.record_counts import ISOLATION
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.spark.session import activate
 from lakefeed.config.durations import seconds_of
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.topic_tables import at_once, on_failure, retry_seconds
@@ -19,20 +22,48 @@ from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.multi_table.sharing import Taken, shares_a_table
-from lakefeed.feed.multi_table.table import TableTask
-from lakefeed.feed.multi_table.writers import Writers
-from lakefeed.feed.progress.progress import BatchProgress
-from lakefeed.feed.progress.requests import S3Requests, s3_requests
+from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
+from lakefeed.feed.multi_table.table import TableTask, Taken, shares_a_table
+from lakefeed.feed.progress import BatchProgress, S3Requests, s3_requests
+from lakefeed.feed.run import RunOptions, RunSummary
+from lakefeed.ledger.outcomes import ZERO
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lakefeed.feed.run import RunOptions
-
 LOOK_FOR_TOPICS_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
+    """Run a pipeline whose topics go to a table each; see ``Pipeline.run``."""
+    before, began = s3_requests(spark), time.monotonic()
+    scheduler = MultiTableScheduler(feed, spark, options)
+    with UpkeepBesideFeed(
+        feed.config,
+        spark=spark,
+        connections=feed.connections,
+        tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
+    ) as upkeep:
+        scheduler.run(on_batch=upkeep.add_notes(options.on_batch))
+    tables = tuple(task.summary() for task in scheduler.tables.values())
+    requests = s3_requests(spark) - before
+    counts = sum((table.counts for table in tables), ZERO)
+    return RunSummary(
+        batches=sum(table.batches for table in tables),
+        records=counts.records,
+        rows=sum(table.rows for table in tables),
+        dead_letters=counts.dead_letters,
+        skipped=counts.skipped,
+        seconds=round(time.monotonic() - began, 3),
+        s3_requests=requests.by_operation,
+        requests=requests,
+        batches_over_budget=scheduler.over_budget,
+        tables=tables,
+    )
 
 
 class MultiTableScheduler:
@@ -45,7 +76,8 @@ class MultiTableScheduler:
 
     Attributes:
         tables: by topic, in the order in which they were found.
-        done: rounds in which something was landed.
+        done: rounds in which a table has written a batch.
+        over_budget: rounds that made more requests to S3 than the budget of their batches.
     """
 
     def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
@@ -53,53 +85,48 @@ class MultiTableScheduler:
         self.tables: dict[str, TableTask] = {}
         self.done = 0
         self.over_budget = 0
-        self._taken: Taken[TableTask] = Taken()
         self._feed = feed
         self._spark = spark
-        self._writers = Writers(spark, at_once(config))
+        self._options = options
         self._source = config.kafka
-        self._accept_loss = options.accept_loss
+        self._taken: Taken[TableTask] = Taken()
+        self._writers = Writers(spark, at_once(config))
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
         self._isolation = str(self._source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
         self._once = options.once or config.trigger == AVAILABLE_NOW
         self._seconds = 0.0 if self._once else float(seconds_of(config.trigger))
-        self._stop = options.stop
-        self._on_batch = options.on_batch
-        self._budget = config.budget.s3_requests_per_batch if config.budget else None
+        self._until: Mapping[str, TopicDescription] | None = None
         self._looked_at = -LOOK_FOR_TOPICS_SECONDS
         self._answered_at = time.monotonic()
 
-    def run(self, *, on_batch: Callable[[BatchProgress], None] | None = None) -> None:
+    def run(self, *, on_batch: Callable[[BatchProgress], None]) -> None:
         """Run rounds until stopped, or with ``once`` until each table has the records of the start, or has failed.
-
-        Args:
-            on_batch: called after each round, instead of the run's own.
 
         Raises:
             LakefeedError: of a table whose failure is to end the job; or the broker is away for minutes.
         """
-        self._on_batch = on_batch or self._on_batch
-        until: Mapping[str, TopicDescription] | None = None
+        stop = self._options.stop
         with self._writers:
-            while not self._stop.is_set():
+            while not stop.is_set():
                 began = time.monotonic()
-                topics = self._described()
+                topics = self._describe()
                 if topics is None:
-                    self._stop.wait(PAUSE_SECONDS)
+                    stop.wait(PAUSE_SECONDS)
                     continue
-                until = until or (topics if self._once else None)
-                landed = self._round(topics, until)
-                if landed and not self._all_taken(topics, until):
+                if self._once and not self._until:
+                    self._until = topics
+                results = self._round(topics, on_batch)
+                if results and self._due(topics):
                     continue
-                if self._once and not landed:
+                if self._once and not results:
                     return
-                self._stop.wait(max(0.0, self._seconds - (time.monotonic() - began)))
+                stop.wait(max(0.0, self._seconds - (time.monotonic() - began)))
 
-    def _described(self) -> dict[str, TopicDescription] | None:
+    def _describe(self) -> dict[str, TopicDescription] | None:
         """Describe the topics, and add tasks for new ones; None while no broker answers."""
         try:
             if time.monotonic() - self._looked_at >= LOOK_FOR_TOPICS_SECONDS and not (self._once and self.tables):
-                self._take_up()
+                self._add_tables()
             topics = self._topics.describe_all(list(self.tables), committed=self._isolation == "read_committed")
         except Unreachable:
             if time.monotonic() - self._answered_at > PATIENCE_SECONDS:
@@ -108,87 +135,129 @@ class MultiTableScheduler:
         self._answered_at = time.monotonic()
         return topics
 
-    def _take_up(self) -> None:
-        first = not self.tables
+    def _add_tables(self) -> None:
+        config, is_start = self._feed.config, not self.tables
         for topic in sorted(name for name in self._topics.list() if self._source.reads(name)):
             if topic in self.tables:
                 continue
-            config = self._feed.config
             table = TableTask(
                 topic,
                 self._feed.for_topic(topic),
                 self._writers.session(len(self.tables)),
                 on_failure(config, topic),
                 retry_seconds(config),
-                from_latest=first and self._source.start == "latest",
-                accept_loss=self._accept_loss,
+                from_latest=is_start and self._source.start == "latest",
+                accept_loss=self._options.accept_loss,
             )
             self.tables[topic] = table
             if (clash := self._taken.take(topic, table.feed.config, table)) is not None:
                 other, place = clash
-                # Whose rows are there already; at a start both come at once, in the order of their names.
+                # The topic whose rows the table has keeps it. At a start both come at once, by name.
                 owner, late = (table, other) if table.has_landed() and not other.has_landed() else (other, table)
                 late.refuse(shares_a_table(owner.topic, late.topic, place))
         self._looked_at = time.monotonic()
 
+    def _due(self, topics: Mapping[str, TopicDescription]) -> list[tuple[int, TableTask]]:
+        """List the tables that have records to write, with their numbers."""
+        return [
+            (number, table)
+            for number, (name, table) in enumerate(self.tables.items())
+            if name in topics and table.is_due(topics[name], until=self._ends(name))
+        ]
+
+    def _ends(self, topic: str) -> dict[int, int] | None:
+        if self._until is None:
+            return None
+        found = self._until.get(topic)
+        return {partition.id: partition.end_offset for partition in found.partitions} if found else {}
+
     def _round(
-        self, topics: Mapping[str, TopicDescription], until: Mapping[str, TopicDescription] | None
+        self, topics: Mapping[str, TopicDescription], on_batch: Callable[[BatchProgress], None]
     ) -> list[BatchResult]:
         began, before = time.monotonic(), s3_requests(self._spark)
 
         def step(table: TableTask) -> tuple[str, BatchResult | None, str | None]:
-            topic = topics[table.topic]
             limit = self._source.max_records_per_batch
-            return table.topic, *table.step(topic, limit=limit, until=_ends(until, table.topic))
+            return table.topic, *table.step(topics[table.topic], limit=limit, until=self._ends(table.topic))
 
-        due = [
-            (number, table)
-            for number, (name, table) in enumerate(self.tables.items())
-            if name in topics and table.is_due(topics[name], until=_ends(until, name))
-        ]
-        steps = self._writers.each(step, due)
-        landed = [each for _, each, _ in steps if each is not None]
+        steps = self._writers.run(step, self._due(topics))
+        results = [result for _, result, _ in steps if result is not None]
         notes = [f"{topic}: {note}" for topic, _, note in steps if note]
-        notes += [f"{topic}: {note}" for topic, each, _ in steps if each is not None for note in each.notes]
-        if landed or notes:
-            self._report(topics, landed, notes, seconds=time.monotonic() - began, before=before)
-        return landed
+        notes += [f"{topic}: {note}" for topic, result, _ in steps if result is not None for note in result.notes]
+        if results or notes:
+            progress = self._progress(topics, results, notes, seconds=time.monotonic() - began, before=before)
+            self.done += bool(results)
+            self.over_budget += progress.over_budget
+            on_batch(progress)
+        return results
 
-    def _report(
+    def _progress(
         self,
         topics: Mapping[str, TopicDescription],
-        landed: list[BatchResult],
+        results: list[BatchResult],
         notes: list[str],
         *,
         seconds: float,
         before: S3Requests,
-    ) -> None:
-        progress = BatchProgress(
+    ) -> BatchProgress:
+        budget = self._feed.config.budget.s3_requests_per_batch if self._feed.config.budget else None
+        return BatchProgress(
             batch_id=self.done,
-            records=sum(each.counts.records for each in landed),
-            rows=sum(each.rows or 0 for each in landed),
+            records=sum(result.counts.records for result in results),
+            rows=sum(result.rows for result in results),
             seconds=seconds,
             lag=sum(table.backlog(topics[name]) for name, table in self.tables.items() if name in topics),
             requests=s3_requests(self._spark) - before,
-            request_budget=None if self._budget is None else self._budget * max(1, len(landed)),
-            dead_letters=sum(each.counts.dead_letters for each in landed),
-            skipped=sum(each.counts.skipped for each in landed),
+            request_budget=None if budget is None else budget * max(1, len(results)),
+            dead_letters=sum(result.counts.dead_letters for result in results),
+            skipped=sum(result.counts.skipped for result in results),
             notes=tuple(notes),
         )
-        self.done += bool(landed)
-        self.over_budget += progress.over_budget
-        self._on_batch(progress)
-
-    def _all_taken(self, topics: Mapping[str, TopicDescription], until: Mapping[str, TopicDescription] | None) -> bool:
-        """Whether each table that can continue has the records that the topics had when the round began."""
-        return not any(
-            name in topics and table.is_due(topics[name], until=_ends(until, name))
-            for name, table in self.tables.items()
-        )
 
 
-def _ends(until: Mapping[str, TopicDescription] | None, topic: str) -> dict[int, int] | None:
-    if until is None:
-        return None
-    found = until.get(topic)
-    return {each.id: each.end_offset for each in found.partitions} if found else {}
+class Writers:
+    """Threads that write tables at the same time, each in its own session. Use it as a context manager.
+
+    A batch sets and names things in its session: a temporary view for the transform, another for the MERGE, ANSI mode
+    while rules are resolved. In one session the batches of two topics would see each other's. A session for each table
+    would have a catalog with connections of its own for each, too: so there are as many as write at the same time.
+
+    Args:
+        spark: the session that theirs are copies of, with what is set in it now.
+        count: how many.
+    """
+
+    def __init__(self, spark: SparkSession, count: int) -> None:
+        self._sessions = [_copy(spark) for _ in range(count)]
+        self._threads: list[ThreadPoolExecutor] = []
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        for number, session in enumerate(self._sessions):
+            name = f"tables-{number}"
+            thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
+            self._threads.append(self._open.enter_context(thread))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def session(self, number: int) -> SparkSession:
+        """Return the session for this number; numbers beyond the count start over."""
+        return self._sessions[number % len(self._sessions)]
+
+    def run(self, work: Callable[[Item], Result], items: Iterable[tuple[int, Item]]) -> list[Result]:
+        """Call ``work`` for all numbered items; those of one session one after the other. Returns in their order."""
+        begun = [self._threads[number % len(self._threads)].submit(work, item) for number, item in items]
+        try:
+            return [future.result() for future in begun]
+        finally:
+            # Where one has failed for all, what has not begun does not begin.
+            for future in begun:
+                future.cancel()
+
+
+def _copy(spark: SparkSession) -> SparkSession:
+    # Not newSession(): that has neither the catalogs nor the credentials that were set on the running session.
+    original: Any = spark
+    return type(spark)(spark.sparkContext, original._jsparkSession.cloneSession())

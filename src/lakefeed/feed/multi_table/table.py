@@ -4,33 +4,119 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.errors import translated
 from lakefeed.config.many import OnFailure
+from lakefeed.config.models import PipelineConfig
+from lakefeed.config.places import Place, tables_of_topic
 from lakefeed.config.topic_tables import require_fit
-from lakefeed.errors import LakefeedError, RecordsLost
+from lakefeed.errors import ConfigError, LakefeedError, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
-from lakefeed.feed.data_loss import DataLoss, find_data_loss
+from lakefeed.feed.facts import find_data_loss
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.multi_table.ranges import backlog, next_ranges
-from lakefeed.feed.multi_table.sharing import has_landed, require_own
-from lakefeed.feed.open import open_feed
-from lakefeed.feed.recovery import ACCEPT
+from lakefeed.feed.open import FeedStart
+from lakefeed.feed.recovery import GIVE_UP
 from lakefeed.feed.run import TableSummary
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts
 from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.offsets.ranges import OffsetRanges
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
+    from pyspark.sql import SparkSession
 
 MOST_SHOWN = 3
+NOTHING = OffsetRanges(())
+Part = TypeVar("Part")
+
+
+def backlog(position: Mapping[int, int], topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
+    """Count the offsets that the table has not read yet; the arguments are those of ``next_ranges``."""
+    return sum(_lags(position, topic, until).values())
+
+
+def next_ranges(
+    position: Mapping[int, int], topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
+) -> OffsetRanges:
+    """Return the ranges of the next batch: each partition gets its share of the limit, and at least one offset.
+
+    Args:
+        position: where the table stands, by partition; one that is missing begins at the topic's first offset.
+        topic: as it is now.
+        limit: so many offsets at most, but for one of each partition.
+        until: not beyond these. Default: up to the topic's end.
+    """
+    lags = _lags(position, topic, until)
+    total = sum(lags.values())
+    ranges = []
+    for partition in topic.partitions:
+        start = position.get(partition.id, partition.start_offset)
+        lag = lags[partition.id]
+        share = lag if total <= limit else min(lag, max(1, limit * lag // total))
+        ranges.append(OffsetRange(topic.name, partition.id, start, start + share))
+    return OffsetRanges(tuple(ranges), {topic.name: topic.topic_id})
+
+
+def _lags(position: Mapping[int, int], topic: TopicDescription, until: Mapping[int, int] | None) -> dict[int, int]:
+    lags = {}
+    for partition in topic.partitions:
+        end = partition.end_offset
+        if until is not None:
+            end = min(end, until.get(partition.id, end))
+        lags[partition.id] = max(0, end - position.get(partition.id, partition.start_offset))
+    return lags
+
+
+class Taken(Generic[Part]):
+    """The tables that are in use, and by which topic."""
+
+    def __init__(self) -> None:
+        self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
+
+    def take(self, topic: str, config: PipelineConfig, part: Part) -> tuple[Part, str] | None:
+        """Register the tables of a topic, whose pipeline this is, for ``part``.
+
+        Returns:
+            The part that uses one of them already, for what would mix with it, and the table; None if there is none.
+        """
+        clash = None
+        for place in tables_of_topic(topic, config):
+            there = self._at[place.name]
+            if clash is None:
+                clash = next(((other, place.name) for taken, other in there if place.mixes_with(taken)), None)
+            there.append((place, part))
+        return clash
+
+
+def has_landed(position: Position | None, topic: str) -> bool:
+    """Whether a table's rows are of this topic, as its ledger says."""
+    return position is not None and topic in {span.topic for span in position.ranges.ranges}
+
+
+def require_own(position: Position | None, topic: str, table: str) -> None:
+    """Refuse a table whose ledger has the offsets of another topic under the feed's name.
+
+    Names of feeds have '_' for what topics may have besides, so that two topics can have one name.
+
+    Raises:
+        ConfigError: naming the other topic.
+    """
+    if position is not None and position.ranges.ranges and not has_landed(position, topic):
+        raise shares_a_table(position.ranges.ranges[0].topic, topic, table)
+
+
+def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
+    """Return the error for a topic whose table is another topic's."""
+    return ConfigError(
+        f"the topics {first} and {topic} would go to one table",
+        where=table,
+        hint=f"give one of them another: tables: {{topics: {{{topic}: {{table: …}}}}}}",
+    )
 
 
 @dataclass
@@ -59,8 +145,7 @@ class TableTask:
     counts: Counts = ZERO
     _writer: BatchWriter | None = None
     _latest: Mapping[int, int] | None = None
-    _position: dict[int, int] | None = None
-    _ids: Mapping[str, str] = field(default_factory=dict)
+    _reached: OffsetRanges = field(default=NOTHING)
     _retry_at: float = 0.0
     _waiting_since: float | None = None
     _batch_id: int = 0
@@ -70,27 +155,20 @@ class TableTask:
         """Where its rows go."""
         return self.feed.config.sink.ledger_table
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it waits for the next start."""
-        return self.failure is not None and self.on_failure == "stop"
-
     def is_due(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> bool:
         """Whether there are records to write, and the table does not wait after a failure."""
-        if self.is_stopped or (self.failure is not None and time.monotonic() < self._retry_at):
+        if self.failure is not None and (self.on_failure == "stop" or time.monotonic() < self._retry_at):
             return False
         if self.from_latest and self._latest is None:
-            self._latest = {each.id: each.end_offset for each in topic.partitions}
+            self._latest = {partition.id: partition.end_offset for partition in topic.partitions}
         if self._writer is None:
             # A topic without a record may be without a schema too.
-            return any(each.end_offset for each in topic.partitions)
-        return self._is_gathered(self.backlog(topic, until=until), ends=until is not None)
-
-    def _is_gathered(self, lag: int, *, ends: bool) -> bool:
-        """Whether there are enough records for a batch, or the first has waited long enough."""
+            return any(partition.end_offset for partition in topic.partitions)
+        lag = self.backlog(topic, until=until)
         source = self.feed.config.kafka
-        if lag == 0 or ends or lag >= (source.min_records_per_batch or 0):
+        if lag == 0 or until is not None or lag >= (source.min_records_per_batch or 0):
             return lag > 0
+        # Too few records for a batch, unless the first has waited long enough.
         now = time.monotonic()
         if self._waiting_since is None:
             self._waiting_since = now
@@ -98,7 +176,11 @@ class TableTask:
 
     def backlog(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
         """Return how many offsets are not written yet; all offsets of the topic if the table has not begun."""
-        return backlog(self._position or {}, topic, until=until)
+        return backlog(self._position, topic, until=until)
+
+    @property
+    def _position(self) -> Mapping[int, int]:
+        return {span.partition: span.end for span in self._reached.ranges}
 
     def step(
         self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
@@ -111,16 +193,13 @@ class TableTask:
         Raises:
             LakefeedError: the batch failed, and the pipeline file says that the job ends then.
         """
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         try:
-            landed = self._step(topic, limit=limit, until=until)
-        except (LakefeedError, Py4JError, PySparkException) as error:
-            return None, self._failed(translated(error))
+            result = self._write_next(topic, limit=limit, until=until)
+        except _failures() as error:
+            return None, self._fail(translated(error))
         note = None if self.failure is None else "resumes"
         self.failure = None
-        return landed, note
+        return result, note
 
     def refuse(self, error: LakefeedError) -> None:
         """Stop the table until the pipeline file has changed."""
@@ -129,14 +208,10 @@ class TableTask:
 
     def has_landed(self) -> bool:
         """Whether the table has rows of this topic; False if it is unavailable."""
-        from py4j.protocol import Py4JError
-        from pyspark.errors import PySparkException
-
         try:
-            position = self.feed.ledger_table(self.spark).position()
-        except (LakefeedError, Py4JError, PySparkException):
+            return has_landed(self.feed.ledger_table(self.spark).position(), self.topic)
+        except _failures():
             return False
-        return has_landed(position, self.topic)
 
     def summary(self) -> TableSummary:
         """Summarize what was written until now."""
@@ -149,30 +224,35 @@ class TableTask:
             failure=None if self.failure is None else str(self.failure),
         )
 
-    def _step(self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None) -> BatchResult | None:
+    def _write_next(
+        self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None
+    ) -> BatchResult | None:
         writer = self._writer or self._begin(topic)
-        assert self._position is not None
-        if lost := self._lost(self._position, self._ids, topic):
-            raise self._records_lost(lost)
+        positions = {(self.topic, partition): offset for partition, offset in self._position.items()}
+        if lost := list(find_data_loss(positions, self._reached.topic_ids, {self.topic: topic})):
+            raise RecordsLost(
+                f"topic {self.topic} cannot resume: {'; '.join(loss.message for loss in lost[:MOST_SHOWN])}",
+                where=self.table,
+                hint=GIVE_UP,
+            )
         ranges = next_ranges(self._position, topic, limit=limit, until=until)
         if not ranges.records:
             return None
-        landed = writer.write(self._records(ranges), ranges, self._batch_id)
-        self._position = {each.partition: each.end for each in ranges.ranges}
-        self._ids = ranges.topic_ids
+        result = writer.write(self.feed.source.reread(self.spark, ranges.ranges), ranges, self._batch_id)
+        self._reached = ranges
         self._batch_id += 1
         self._waiting_since = None
-        self.batches += not landed.replayed
-        self.rows += landed.rows or 0
-        self.counts += landed.counts
-        return landed
+        self.batches += not result.replayed
+        self.rows += result.rows
+        self.counts += result.counts
+        return result
 
     def _begin(self, topic: TopicDescription) -> BatchWriter:
         """Open the table and prepare it. Only when it has records: a job may have hundreds of tables."""
         require_fit(self.feed.config)
         self.feed.require_stateless(self.spark)
         sink = self.feed.ledger_table(self.spark)
-        start = open_feed(
+        start = FeedStart(
             self.feed.identity,
             sink,
             checkpoint=None,
@@ -181,52 +261,40 @@ class TableTask:
             accept_loss=self.accept_loss,
             check=lambda position: require_own(position, self.topic, self.table),
         )
-        no_records = self._records(next_ranges({}, topic, limit=0))
+        no_records = self.feed.source.reread(self.spark, next_ranges({}, topic, limit=0).ranges)
         writer = self.feed.begin_writer(self.spark, sink, no_records, lost=start.lost_partitions)
-        # Again: no other driver can move the table any more.
-        start.decide()
+        start.decide_again()
         start.apply(fence=writer.fence)
         if start.decision.data_loss:
             writer.follow()
-        position = start.position
         newest = next(sink.commits(), None)
         self._batch_id = newest.batch_id + 1 if newest else 0
-        self._position = _ends(position) if position else {}
-        self._ids = position.ranges.topic_ids if position else {}
-        if position is None and (ends := self._latest) is not None:
+        self._reached = start.position.ranges if start.position else NOTHING
+        if start.position is None and (ends := self._latest) is not None:
             # Recorded before the first batch: a restart must not begin at a later end.
-            ranges = OffsetRanges.between({self.topic: ends}, {self.topic: ends}, {self.topic: topic.topic_id})
-            commit = Commit(self.feed.config.name, 0, ranges, fence=writer.fence)
+            self._reached = OffsetRanges.between({self.topic: ends}, {self.topic: ends}, {self.topic: topic.topic_id})
+            commit = Commit(self.feed.config.name, 0, self._reached, fence=writer.fence)
             sink.land_move(commit, commit_id=uuid.uuid4().hex)
-            self._position, self._ids, self._batch_id = dict(ends), ranges.topic_ids, 1
+            self._batch_id = 1
         self._writer = writer
         return writer
 
-    def _lost(self, position: Mapping[int, int], ids: Mapping[str, str], topic: TopicDescription) -> list[DataLoss]:
-        stands = {(self.topic, number): offset for number, offset in position.items()}
-        return list(find_data_loss(stands, ids, {self.topic: topic}))
-
-    def _records_lost(self, lost: list[DataLoss]) -> RecordsLost:
-        return RecordsLost(
-            f"topic {self.topic} cannot resume: {'; '.join(each.message for each in lost[:MOST_SHOWN])}",
-            where=self.table,
-            hint=f"bring the records back, or give them up: {ACCEPT}, which records the loss in the table's ledger",
-        )
-
-    def _records(self, ranges: OffsetRanges) -> DataFrame:
-        return self.feed.source.reread(self.spark, ranges.ranges)
-
-    def _failed(self, error: LakefeedError) -> str:
+    def _fail(self, error: LakefeedError) -> str:
+        """Pause or stop the table; returns a message for the user, which is empty if the failure is known."""
         if self.on_failure == "fail":
             raise error
-        note = self.failure is None or self.failure.what != error.what
+        is_known = self.failure is not None and self.failure.what == error.what
         self.failure = error
-        # What was read of the table may be the cause: open it again.
-        self._writer = self._position = None
+        # The columns or the position that were read of the table may be the cause: open it again.
+        self._writer, self._reached = None, NOTHING
         self._retry_at = time.monotonic() + self.retry_seconds
         then = "stopped until the next start" if self.on_failure == "stop" else f"tried again in {self.retry_seconds} s"
-        return f"{error.what}; {then}" if note else ""
+        return "" if is_known else f"{error.what}; {then}"
 
 
-def _ends(position: Position) -> dict[int, int]:
-    return {each.partition: each.end for each in position.ranges.ranges}
+def _failures() -> tuple[type[Exception], ...]:
+    """The errors of a table or of Spark; imports PySpark only when a table runs."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return LakefeedError, Py4JError, PySparkException

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.feed.facts import Start
-from lakefeed.feed.multi_table.ranges import next_ranges
+from lakefeed.feed.multi_table.table import next_ranges
 from lakefeed.feed.recovery import ends
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
@@ -109,7 +109,7 @@ def spread_by_spark(limit: int) -> Spread:
 
 
 def spread_by_round(limit: int, topic: TopicDescription) -> Spread:
-    """Share the limit of one table as ``lakefeed.feed.multi_table.ranges`` does."""
+    """Share the limit of one table as ``lakefeed.feed.multi_table.table`` does."""
 
     def spread(left: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
         return next_ranges({each.partition: each.start for each in left}, topic, limit=limit).ranges

@@ -19,7 +19,7 @@ from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.triggers import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.multi_table.sharing import Taken, has_landed, require_own, shares_a_table
+from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
 from lakefeed.ledger.checkpoint import Owner
 from lakefeed.operations.plan.batches import (
     Batches,
@@ -250,9 +250,9 @@ def _prepare(feed: Feed, status: FeedStatus, spark: SparkSession) -> _Preparatio
             else:
                 found.dead_letter_topic = change
         writer = feed.batch_writer(spark, sink, letters)
-        writer.begin(feed.read(spark), fenced=False)
+        writer.begin(feed.source.read_stream(spark), fenced=False)
         found.tables += sink.changes
-        found.notes = writer.notes()
+        found.notes = writer.rows.notes()
         if letters is not None and feed.sink_definition.state().keeps_ledger:
             position = status.position
             letters.check(position.ranges if position else None, moved=position is not None and position.is_move)

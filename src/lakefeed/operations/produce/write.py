@@ -16,8 +16,8 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translated
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_complaints
 from lakefeed.errors import ConfigError, LakefeedError
-from lakefeed.feed.progress.progress import BatchProgress
-from lakefeed.feed.query import MicroBatches, watch
+from lakefeed.feed.progress import BatchProgress
+from lakefeed.feed.run import MicroBatches, watch
 from lakefeed.operations.produce.pace import paced
 from lakefeed.operations.produce.sources import read_error
 from lakefeed.records.encode.avro import null_error

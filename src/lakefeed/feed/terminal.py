@@ -1,59 +1,51 @@
-"""Progress for people: a live line in a terminal, otherwise one line a batch."""
+"""Shows progress to people: a live line in a terminal, otherwise one line a batch."""
 
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from lakefeed.feed.progress.progress import BatchProgress
+from lakefeed.feed.progress import BatchProgress
 from lakefeed.messages.printable import printable
 from lakefeed.messages.redaction import redacted
 
 
 class LiveLine:
-    """A line on stderr that lives in a terminal; elsewhere its user prints lines. A context manager.
+    """A line on stderr that changes in a terminal; elsewhere its user prints lines. Use it as a context manager.
 
     Args:
-        text: what it says at first.
+        text: the line at first.
         console: where to draw; default stderr.
+
+    Attributes:
+        lives: whether this is a terminal.
     """
 
     def __init__(self, text: str, *, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stderr, highlight=False)
-        self._live = (
-            Live(Text(text), console=self.console, refresh_per_second=4, transient=True)
-            if self.console.is_terminal
-            else None
-        )
-
-    @property
-    def lives(self) -> bool:
-        """Whether this is a terminal."""
-        return self._live is not None
+        self.lives = self.console.is_terminal
+        self._live = Live(Text(text), console=self.console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
-        if self._live:
+        if self.lives:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live:
+    def __exit__(self, *error: object) -> None:
+        if self.lives:
             self._live.stop()
 
     def update(self, text: str) -> None:
-        """What the line says from now on."""
-        if self._live:
+        """Change the live line."""
+        if self.lives:
             self._live.update(Text(printable(text)))
 
     def print(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self.console.print(printable(text, keep="\n\t"), markup=False, soft_wrap=True)
 
 
@@ -71,22 +63,22 @@ class ProgressView(LiveLine):
         self._records = 0
 
     def note(self, text: str) -> None:
-        """Shows a line that stays, with the title."""
+        """Print a line that stays, with the title."""
         self.print(redacted(f"{self._title}: {text}"))
 
     def batch(self, progress: BatchProgress) -> None:
-        """Shows a finished batch."""
+        """Show a finished batch."""
         self._records += progress.records
         for note in progress.notes:
             self.note(note)
-        line = self._line(progress)
         if not self.lives:
-            self.print(line)
+            self.print(self._line(progress))
             return
-        if progress.over_budget:
-            # The live line is gone with the next batch; this one is to be seen.
-            self.note(_over_budget(progress))
-        self.update(line)
+        if progress.over_budget and progress.requests is not None:
+            # The live line is gone with the next batch; this one stays.
+            requests = f"{progress.requests.total:,} S3 requests"
+            self.note(f"batch {progress.batch_id} made {requests}, budget {progress.request_budget:,}")
+        self.update(self._line(progress))
 
     def _line(self, progress: BatchProgress) -> str:
         parts = [
@@ -112,13 +104,8 @@ class ProgressView(LiveLine):
         return " · ".join(parts)
 
 
-def _over_budget(progress: BatchProgress) -> str:
-    requests = progress.requests.total if progress.requests else 0
-    return f"batch {progress.batch_id} made {requests:,} S3 requests, budget {progress.request_budget:,}"
-
-
 def duration(seconds: float) -> str:
-    """Seconds as people write them: ``12 s``, ``3 min 05 s``, ``2 h 10 min``."""
+    """Format seconds for people: ``12 s``, ``3 min 05 s``, ``2 h 10 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -1,0 +1,328 @@
+"""The progress of a running query as numbers: Spark's reports, and the requests to S3 that the JVM's meter counts."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import astuple, dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Self
+
+from lakefeed.clients.spark.jvm import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from lakefeed.feed.batch_writer import BatchResult
+
+
+@dataclass(frozen=True)
+class RequestCount:
+    """How often one operation was sent for one class of keys of one location.
+
+    Attributes:
+        operation: S3's name for it, such as PutObject.
+        key_class: data, metadata (an Iceberg table's), offsets, commits, sink_log, state, checkpoint (its owner,
+            metadata file and sources), other (listings of directories, questions about buckets). A bulk delete
+            has the class of its first key.
+        location: ``bucket/path`` of the table or the checkpoint.
+        requests: attempts, retries too.
+        bytes_out: bytes of the requests' bodies.
+        bytes_in: bytes of the answers' bodies, as their headers say.
+        errors: answers with HTTP status 400 or above (404 too), and attempts without an answer.
+    """
+
+    operation: str
+    key_class: str
+    location: str
+    requests: int
+    bytes_out: int
+    bytes_in: int
+    errors: int
+
+
+@dataclass(frozen=True)
+class S3Requests:
+    """Requests to S3 over some time, by operation, key class and location.
+
+    Example:
+        >>> progress.requests.total, progress.requests.by_key_class
+        (15, {'commits': 1, 'data': 7, 'metadata': 6, 'offsets': 1})
+    """
+
+    counts: tuple[RequestCount, ...] = ()
+
+    @classmethod
+    def parse(cls, report: str) -> S3Requests:
+        """Parse the lines of ``io.lakefeed.s3.RequestMeter``."""
+        return cls._sum(_count_of(line.split("\t")) for line in report.splitlines())
+
+    @classmethod
+    def _sum(cls, counts: Iterable[RequestCount], *, minus: Iterable[RequestCount] = ()) -> S3Requests:
+        """Add up counts of one kind; a kind without a request is left out."""
+        sums: dict[tuple[str, str, str], list[int]] = {}
+        for sign, signed in ((1, counts), (-1, minus)):
+            for count in signed:
+                operation, key_class, location, *numbers = astuple(count)
+                sum_ = sums.setdefault((key_class, operation, location), [0] * len(numbers))
+                for index, number in enumerate(numbers):
+                    sum_[index] += sign * number
+        return cls(
+            tuple(
+                RequestCount(operation, key_class, location, *numbers)
+                for (key_class, operation, location), numbers in sorted(sums.items())
+                if any(numbers)
+            )
+        )
+
+    def __sub__(self, before: S3Requests) -> S3Requests:
+        return S3Requests._sum(self.counts, minus=before.counts)
+
+    def below(self, locations: Iterable[str]) -> S3Requests:
+        """Return the requests for these locations (``bucket/path``), and for all below them."""
+        roots = tuple(f"{location}/" for location in locations)
+        return S3Requests(tuple(count for count in self.counts if f"{count.location}/".startswith(roots)))
+
+    @property
+    def total(self) -> int:
+        """All requests."""
+        return sum(count.requests for count in self.counts)
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes sent."""
+        return sum(count.bytes_out for count in self.counts)
+
+    @property
+    def bytes_in(self) -> int:
+        """Bytes received."""
+        return sum(count.bytes_in for count in self.counts)
+
+    @property
+    def errors(self) -> int:
+        """Answers of 400 and above, and attempts without an answer."""
+        return sum(count.errors for count in self.counts)
+
+    @property
+    def by_operation(self) -> dict[str, int]:
+        """Requests by S3 operation."""
+        return self._by("operation")
+
+    @property
+    def by_key_class(self) -> dict[str, int]:
+        """Requests by the class of their keys."""
+        return self._by("key_class")
+
+    def _by(self, attribute: str) -> dict[str, int]:
+        sums: Counter[str] = Counter()
+        for count in self.counts:
+            sums[attrgetter(attribute)(count)] += count.requests
+        return dict(sorted(sums.items()))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the sums for ``--output json``."""
+        calls: dict[str, Counter[str]] = {}
+        for count in self.counts:
+            calls.setdefault(count.key_class, Counter())[count.operation] += count.requests
+        return {
+            "total": self.total,
+            "bytes_out": self.bytes_out,
+            "bytes_in": self.bytes_in,
+            "errors": self.errors,
+            "calls": {key_class: dict(operations) for key_class, operations in calls.items()},
+        }
+
+
+def _count_of(fields: list[str]) -> RequestCount:
+    operation, key_class, location, *numbers = fields
+    return RequestCount(operation, key_class, location, *map(int, numbers))
+
+
+def s3_requests(spark: SparkSession) -> S3Requests:
+    """Count all requests of driver and executors since the driver's JVM began."""
+    return S3Requests.parse(java(spark).s3.RequestMeter.report())
+
+
+class FeedRequests:
+    """The requests of one running query, batch by batch. Use it as a context manager around the query.
+
+    A batch begins where the one before it ended, the first one where its offsets are written; it ends when the
+    store has confirmed its entry in the log of commits. The meter itself sees these two requests, so with a local
+    master a batch's count is exact. On a cluster an executor's last requests can be counted in the next batch.
+
+    Args:
+        spark: the session that the query runs in.
+        checkpoint: its checkpoint location.
+        sink: where its table or files are.
+        since: the counts before the first batch.
+    """
+
+    def __init__(self, spark: SparkSession, *, checkpoint: str, sink: str, since: S3Requests) -> None:
+        self._meter = java(spark).s3.RequestMeter
+        self._checkpoint = location_of(checkpoint)
+        self._locations = (self._checkpoint, location_of(sink))
+        self._before = since.below(self._locations)
+        self._last: S3Requests | None = None
+
+    def __enter__(self) -> Self:
+        self._meter.watch(self._checkpoint, "\n".join(self._locations))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._meter.unwatch(self._checkpoint)
+
+    def of_batch(self, batch_id: int) -> S3Requests:
+        """Return the requests of a finished batch; called once for each batch, in their order."""
+        begin = self._last or self._start() or self._before
+        text = self._meter.atCommit(self._checkpoint, batch_id)
+        self._last = self._now() if text is None else S3Requests.parse(text)
+        return self._last - begin
+
+    def of_startup(self) -> S3Requests:
+        """Return the requests before the first batch; all of them if there was none."""
+        return (self._start() or self._now()) - self._before
+
+    def total(self) -> S3Requests:
+        """Return all requests of this query so far, those before its first batch included."""
+        return self._now() - self._before
+
+    def _start(self) -> S3Requests | None:
+        text = self._meter.atFirstBatch(self._checkpoint)
+        return None if text is None else S3Requests.parse(text)
+
+    def _now(self) -> S3Requests:
+        return S3Requests.parse(self._meter.report()).below(self._locations)
+
+
+def location_of(uri: str) -> str:
+    """Return ``s3a://bucket/path/`` as ``bucket/path``."""
+    return uri.partition("://")[2].rstrip("/")
+
+
+@dataclass(frozen=True)
+class BatchProgress:
+    """One finished micro-batch.
+
+    Attributes:
+        batch_id: Spark's number of it.
+        records: records read.
+        rows: rows written; None where the sink does not say.
+        seconds: how long the whole batch took.
+        lag: offsets in the topics, when the batch was planned, that no batch has read yet; None where it is unknown: of
+            a batch that another driver has planned, or of a source whose offsets count no records.
+        requests: requests to S3, of driver and executors; None if they were not counted.
+        request_budget: how many there should be at most; None for no budget.
+        dead_letters: records that became dead letters.
+        skipped: records left out because the pipeline says so.
+        notes: messages for the user, such as a change of the schema.
+        offsets: how many offsets the batch has advanced by, with those that hold no record; None if unknown.
+    """
+
+    batch_id: int
+    records: int
+    rows: int | None
+    seconds: float
+    lag: int | None
+    requests: S3Requests | None = None
+    request_budget: int | None = None
+    dead_letters: int = 0
+    skipped: int = 0
+    notes: tuple[str, ...] = ()
+    offsets: int | None = None
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the batch made more requests than its budget."""
+        return self.requests is not None and self.requests.total > (self.request_budget or self.requests.total)
+
+    @property
+    def input_rate(self) -> float:
+        """Records a second."""
+        return self.records / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def output_rate(self) -> float | None:
+        """Rows a second."""
+        if self.rows is None:
+            return None
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """How long the lag takes at this rate; None if that is unknown.
+
+        In offsets, as the lag: of a compacted topic, or one with transactions, few of them may be records.
+        """
+        if not self.lag:
+            return None if self.lag is None else 0.0
+        done = self.records if self.offsets is None else self.offsets
+        return self.lag * self.seconds / done if done > 0 and self.seconds > 0 else None
+
+    @classmethod
+    def of(
+        cls,
+        report: Mapping[str, Any],
+        *,
+        landed: BatchResult | None,
+        requests: S3Requests | None = None,
+        request_budget: int | None = None,
+    ) -> BatchProgress:
+        """Read the JSON of Spark's StreamingQueryProgress."""
+        return cls(
+            batch_id=int(report["batchId"]),
+            # Spark's own number counts a batch twice that was decoded twice.
+            records=landed.counts.records if landed and landed.counts.records else int(report["numInputRows"]),
+            rows=landed.rows if landed else None,
+            seconds=int(report["durationMs"].get("triggerExecution", 0)) / 1000,
+            lag=_offsets_between(report, "endOffset", "latestOffset"),
+            requests=requests,
+            request_budget=request_budget,
+            dead_letters=landed.counts.dead_letters if landed else 0,
+            skipped=landed.counts.skipped if landed else 0,
+            notes=landed.notes if landed else (),
+            offsets=_offsets_between(report, "startOffset", "endOffset"),
+        )
+
+
+def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | None:
+    """Count the offsets between two positions of all sources; None if one is unknown, or its offsets count no records.
+
+    Args:
+        report: Spark's progress of a batch.
+        start: the key of the first position in each source.
+        end: the key of the second.
+    """
+    total = 0
+    for source in report["sources"]:
+        before, after = source.get(start), source.get(end)
+        if not isinstance(before, dict) or not isinstance(after, dict):
+            return None
+        for topic, offsets in after.items():
+            if not isinstance(offsets, dict):
+                return None
+            for partition, offset in offsets.items():
+                begin = before.get(topic, {}).get(partition)
+                if begin is None:
+                    # A new partition begins wherever it begins, which need not be 0.
+                    return None
+                total += max(0, _number(offset) - _number(begin))
+    return total
+
+
+def _number(offset: Any) -> int:
+    """Return the number of a position; a source with names of its own for positions has them beside it."""
+    return int(offset["at"] if isinstance(offset, dict) else offset)
+
+
+def new_reports(query: StreamingQuery, *, after: int) -> Iterator[Mapping[str, Any]]:
+    """Read Spark's reports of the query's batches that have finished after this one."""
+    last = query.lastProgress
+    if last is None or last["batchId"] <= after:
+        return
+    for report in query.recentProgress:
+        # A trigger without data is reported too, under the id of the batch to come.
+        if report["batchId"] > after and report["durationMs"].get("addBatch") is not None:
+            after = report["batchId"]
+            yield json.loads(report.json)

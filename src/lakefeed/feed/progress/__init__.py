@@ -1,1 +1,0 @@
-"""The progress of a running feed: as numbers, and as lines in a terminal."""
