@@ -23,7 +23,7 @@ STORED = (
     "`goes on`",
     "make anew",  # lakefeed plan --output json: checkpoint.action
     "is_laid_out_anew",  # lakefeed plan --output json: tables
-    "each.checkpoint.told",  # lakefeed plan --output json: checkpoint.told
+    "feed.checkpoint.told",  # lakefeed plan --output json: checkpoint.told
     "told: str",
     "told: one sentence",
     "told=f",

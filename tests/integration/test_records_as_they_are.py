@@ -27,9 +27,9 @@ from lakefeed.clients.s3_signature import Keys
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.local.home import Home
-from lakefeed.local.part import NotReady, Surroundings
+from lakefeed.local.part import NotReady
 from lakefeed.local.ports import choose_free
-from lakefeed.local.registry import RegistryServer
+from lakefeed.local.servers import RegistryServer
 from lakefeed.sinks.dead_letters.query import DeadLetterFilter, kinds
 from lakefeed.sinks.dead_letters.table import TableReader
 from tests.support.broken import KINDS, broken
@@ -282,12 +282,10 @@ class OwnRegistry:
         home = Home(folder / "registry-home")
         home.make()
         self.part = RegistryServer(
-            Surroundings(
-                home=home,
-                ports={"registry": choose_free(avoid=())},
-                credentials=Keys(access_key="unused", secret_key=SecretStr("unused")),
-                cluster_id="unused",
-            )
+            home=home,
+            ports={"registry": choose_free(avoid=())},
+            credentials=Keys(access_key="unused", secret_key=SecretStr("unused")),
+            cluster_id="unused",
         )
         self.log = (folder / "registry.log").open("wb")
         self._process: subprocess.Popen[bytes] | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.local.catalog import make_catalog
+from lakefeed.local.home import make_catalog
 from tests.support.catalogs import PLAIN, CatalogCase, PostgresCase, RestCase, SqliteCase
 from tests.support.feed_table import Table
 from tests.support.lake import spark_in

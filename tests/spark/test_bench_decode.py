@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.bench.decode import compare, table
-from lakefeed.bench.decode_cases import CASES
+from lakefeed.bench.decode import CASES, compare, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

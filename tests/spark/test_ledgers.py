@@ -16,7 +16,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.protocol import CommitCheck, Ledger
 from lakefeed.ledger.snapshot_summary import Commit
-from lakefeed.local.catalog import make_catalog
+from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server

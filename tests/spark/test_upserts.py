@@ -17,7 +17,7 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError
 from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Backfill, Commit
-from lakefeed.local.catalog import make_catalog
+from lakefeed.local.home import make_catalog
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.sinks.iceberg.upsert import UpsertTable
 from tests.support.catalogs import SqliteCase

@@ -23,7 +23,7 @@ import pytest
 
 from lakefeed.local import Endpoints
 from lakefeed.local.ports import choose_free
-from lakefeed.local.stores import Minio, VersityGateway
+from lakefeed.local.servers import Minio, VersityGateway
 
 REGION = "us-east-1"
 STORES = (

@@ -1,4 +1,4 @@
-"""What ``lakefeed bench s3-requests`` runs: workloads, and cases of each."""
+"""The workloads of ``lakefeed bench s3-requests``, and the cases of each."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ class SeedReference:
     """A figure of the published measurements that this bench repeats.
 
     Attributes:
-        name: what was measured there.
         total: requests of the whole job; None where only the mean is of use.
-        per_batch: requests by batches.
         kept: object versions and delete markers together, as ``mc ls --versions`` counts them.
     """
 
@@ -41,15 +39,11 @@ class SeedReference:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """How much is streamed, and in how many pieces.
+    """The rows to stream, and the number of batches.
 
     Attributes:
-        name: ``six`` or ``steady``.
-        rows: in the topic.
-        batches: micro-batches that read them.
         partitions: of the topic; each becomes a task and a data file in each batch.
         conf: Spark settings that all cases get.
-        references: what it is compared with.
     """
 
     name: str
@@ -61,27 +55,18 @@ class Workload:
 
     @property
     def records_a_batch(self) -> int:
-        """For ``maxOffsetsPerTrigger``. Spark shares it out by partition and rounds down: hence a little more."""
+        """Return ``maxOffsetsPerTrigger``; a little more, since Spark divides it by partition and rounds down."""
         return -(-self.rows // self.batches) + self.partitions - 1
 
     @property
     def topic(self) -> str:
-        """The topic's name."""
         return f"bench-{self.name}"
 
 
 def workload(
     name: str, *, rows: int | None = None, batches: int | None = None, partitions: int | None = None
 ) -> Workload:
-    """A workload; what is not said has its default.
-
-    Args:
-        name: ``six`` (6 batches of 10 files, 6,000,000 rows) or ``steady`` (200 batches of 1 file, 100 rows each,
-            with log compaction and purging).
-        rows: in the topic.
-        batches: micro-batches.
-        partitions: files a batch.
-    """
+    """Return ``six`` (6 batches of 10 files) or ``steady`` (200 small ones, with log compaction and purging)."""
     if name == "six":
         return Workload(
             name=name,
@@ -114,40 +99,42 @@ def workload(
 
 @dataclass(frozen=True, kw_only=True)
 class RequestCase:
-    """One stream to measure, in a JVM and a bucket of its own."""
+    """One stream to measure, in a JVM and a bucket of its own; the table too is in the bucket."""
 
     manager: Manager
     sink: Sink
     versioned: bool
 
     @property
+    def bucket_kind(self) -> str:
+        return "versioned" if self.versioned else "plain"
+
+    @property
     def name(self) -> str:
-        """Also the bucket's and, with underscores, the table's."""
-        return f"bench-{self.manager}-{self.sink}-{'versioned' if self.versioned else 'plain'}"
+        """Return the name of the case and its bucket."""
+        return f"bench-{self.manager}-{self.sink}-{self.bucket_kind}"
 
     @property
     def checkpoint(self) -> str:
-        """Where Spark keeps its logs."""
         return f"s3a://{self.name}/checkpoint"
 
     @property
     def path(self) -> str:
-        """Where Parquet files go."""
+        """Return the location of the Parquet files."""
         return f"s3a://{self.name}/trips"
 
     @property
     def table(self) -> str:
-        """The Iceberg table."""
+        """Return the name of the Iceberg table."""
         return f"lake.bench.{self.name.replace('-', '_')}"
 
     @property
     def warehouse(self) -> str:
-        """The catalog's, so that the table too is in the case's bucket."""
         return f"s3://{self.name}/warehouse"
 
 
 def matrix(*, managers: Iterable[Manager], sinks: Iterable[Sink], versioned: Iterable[bool]) -> list[RequestCase]:
-    """All combinations."""
+    """Return all combinations."""
     return [
         RequestCase(manager=manager, sink=sink, versioned=kept)
         for sink, kept, manager in itertools.product(sinks, versioned, managers)

@@ -1,4 +1,4 @@
-"""``lakefeed bench decode``: the Avro decoder beside Spark's ``from_avro``, on the same records in the same run."""
+"""Measure the Avro decoder and Spark's ``from_avro`` on the same records: ``lakefeed bench decode``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,28 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.bench.decode_cases import DecodeCase, values
 from lakefeed.messages.tabular import aligned
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.records.decode import ConfluentAvro, decoded, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_SCHEMA_ID = 100_001
+"""In every record's header: more than a byte, as in a registry that is in use."""
+
 WARM_UP = 2
 """Rounds before those that count: the JVM compiles meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeCase:
+    """A schema (JSON), and a function that makes a number of rows with its columns."""
+
+    name: str
+    about: str
+    schema: str
+    rows: Callable[[SparkSession, int], DataFrame]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +42,7 @@ class Cost:
 
     Attributes:
         cpu_microseconds: CPU time of the tasks for each row; without the JVM's compiler and garbage collector.
-        rows_per_second: by the clock, with all that a job costs.
+        rows_per_second: by the clock, with the whole cost of a job.
     """
 
     cpu_microseconds: float
@@ -40,9 +54,6 @@ class DecoderComparison:
     """One schema's result.
 
     Attributes:
-        case: the schema's name.
-        about: what it has of Avro.
-        rows: records in memory.
         rounds: how often each way took its turn, after the warm-up.
         bytes_per_record: mean length, header included.
         read: reading the values out of memory, and nothing else.
@@ -61,17 +72,16 @@ class DecoderComparison:
 
     @property
     def ratio_to_from_avro(self) -> float:
-        """How many times as fast as ``from_avro`` the job is, by the CPU time of its tasks."""
+        """Return how many times as fast as ``from_avro`` the job is, by the CPU time of its tasks."""
         return self.from_avro.cpu_microseconds / self.lakefeed.cpu_microseconds
 
     @property
     def ratio_without_reading(self) -> float:
-        """The same for the decoding alone: without what it takes to read the values out of memory."""
+        """Return the same for the decoding alone: without reading the values out of memory."""
         reading = self.read.cpu_microseconds
         return (self.from_avro.cpu_microseconds - reading) / max(self.lakefeed.cpu_microseconds - reading, 1e-6)
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
         return {
             **asdict(self),
             "ratio_to_from_avro": round(self.ratio_to_from_avro, 3),
@@ -88,14 +98,12 @@ def compare(
     warm_up: int = WARM_UP,
     say: Callable[[str], None] = lambda _: None,
 ) -> DecoderComparison:
-    """Measures the two decoders on the same records, in turns.
+    """Measure the two decoders on the same records, in turns.
 
     Args:
         spark: a session of ``lakefeed.session()``.
-        case: schema and records.
-        rows: how many; they have to fit into the driver's memory.
-        rounds: how often each takes its turn.
-        warm_up: rounds before, which do not count.
+        rows: records; they have to fit into the driver's memory.
+        warm_up: rounds before those that count.
         say: called with each line of progress.
     """
     from pyspark import StorageLevel
@@ -118,23 +126,27 @@ def compare(
     )
 
 
+def values(spark: SparkSession, case: DecodeCase, rows: int) -> DataFrame:
+    """Return the column ``value`` in Confluent's wire format, written by Spark's ``to_avro``."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.avro.functions import to_avro
+
+    header = sf.lit(bytearray(b"\0" + _SCHEMA_ID.to_bytes(4, "big")))
+    encoded = to_avro(sf.struct("*"), case.schema)
+    return case.rows(spark, rows).select(sf.concat(header, encoded).alias("value"))
+
+
 def _ways(held: DataFrame, case: DecodeCase, registry_url: str) -> dict[str, DataFrame]:
     from pyspark.sql import functions as sf
     from pyspark.sql.avro.functions import from_avro
 
-    from lakefeed.records.decode import ConfluentAvro, decoded, rows
-
     spec = ConfluentAvro(registry_url=registry_url, reader_schema=case.schema)
     data = sf.expr("substring(value, 6)")
-    position = [
-        sf.lit("bench").alias("topic"),
-        sf.lit(0).alias("partition"),
-        sf.lit(0).cast("long").alias("offset"),
-    ]
+    records = held.selectExpr("'bench' AS topic", "0 AS partition", "0L AS offset", "value")
     return {
         "read": held.select("value"),
         "from_avro": held.select(from_avro(data, case.schema).alias("decoded")).select("decoded.*"),
-        "lakefeed": rows(decoded(held.select(*position, "value"), spec)),
+        "lakefeed": rows(decoded(records, spec)),
     }
 
 
@@ -161,7 +173,7 @@ def _in_turns(
 
 
 def _task_cpu(spark: SparkSession, frame: DataFrame, *, group: str) -> int:
-    """Computes every row without keeping any; the CPU time of the tasks in nanoseconds."""
+    """Compute every row without keeping any; return the CPU time of the tasks in nanoseconds."""
     context = spark.sparkContext
     context.setJobGroup(group, group)
     frame.write.format("noop").mode("overwrite").save()
@@ -175,7 +187,7 @@ def _task_cpu(spark: SparkSession, frame: DataFrame, *, group: str) -> int:
 
 @contextmanager
 def _registry(case: DecodeCase) -> Iterator[str]:
-    """A schema registry that has the one schema: as decoding expects it, and over as soon as it is known."""
+    """Serve a schema registry that has the one schema, until the block ends; yield its URL."""
     answer = json.dumps({"schema": case.schema}).encode()
 
     class Answers(BaseHTTPRequestHandler):
@@ -199,24 +211,114 @@ def _registry(case: DecodeCase) -> Iterator[str]:
 
 
 def table(comparisons: Sequence[DecoderComparison]) -> str:
-    """The results for people."""
-    head = ("schema", "bytes", "only read", "from_avro", "lakefeed", "ratio", "without reading")
-    lines = [head] + [
-        (
-            each.case,
-            f"{each.bytes_per_record:.0f}",
-            f"{each.read.cpu_microseconds:.3f} µs",
-            f"{each.from_avro.cpu_microseconds:.3f} µs",
-            f"{each.lakefeed.cpu_microseconds:.3f} µs",
-            f"{each.ratio_to_from_avro:.2f}",
-            f"{each.ratio_without_reading:.2f}",
-        )
-        for each in comparisons
+    """Show the results in columns."""
+    lines: list[tuple[str, ...]] = [
+        ("schema", "bytes", "only read", "from_avro", "lakefeed", "ratio", "without reading")
     ]
-    return "\n".join(
-        [
-            *aligned(lines, left=0),
-            "",
-            "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro.",
-        ]
+    for result in comparisons:
+        costs = (f"{cost.cpu_microseconds:.3f} µs" for cost in (result.read, result.from_avro, result.lakefeed))
+        ratios = (f"{ratio:.2f}" for ratio in (result.ratio_to_from_avro, result.ratio_without_reading))
+        lines.append((result.case, f"{result.bytes_per_record:.0f}", *costs, *ratios))
+    note = "CPU time of the tasks for each row; medians. A ratio above 1: faster than from_avro."
+    return "\n".join([*aligned(lines, left=0), "", note])
+
+
+def _taxi(spark: SparkSession, rows: int) -> DataFrame:
+    return taxi_rows(spark, rows).drop(KEY)
+
+
+def _optional(kind: Any) -> list[Any]:
+    return ["null", kind]
+
+
+def _record(name: str, /, **fields: Any) -> dict[str, Any]:
+    return {"type": "record", "name": name, "fields": [{"name": key, "type": kind} for key, kind in fields.items()]}
+
+
+_NESTED = _record(
+    "Order",
+    id="long",
+    customer=_record(
+        "Customer",
+        name="string",
+        email=_optional("string"),
+        address=_record("Address", street="string", city="string", zip=_optional("string")),
+    ),
+    items={
+        "type": "array",
+        "items": _record("Item", sku="string", quantity="int", price="double", note=_optional("string")),
+    },
+    labels={"type": "map", "values": "string"},
+    payment=["null", _record("Card", number="string", month="int"), _record("Transfer", account="string"), "double"],
+    status={"type": "enum", "name": "Status", "symbols": ["OPEN", "PAID", "SENT"]},
+    discount=_optional("double"),
+)
+_NESTED_ROWS = (
+    "id",
+    """named_struct(
+        'name', concat('customer ', id), 'email', if(id % 3 = 0, null, concat(id, '@example.org')),
+        'address', named_struct('street', concat(id % 500, ' Main Street'), 'city', 'Springfield',
+            'zip', if(id % 2 = 0, null, '12345'))) AS customer""",
+    """transform(sequence(1, 1 + cast(id % 4 AS INT)), at -> named_struct(
+        'sku', concat('sku-', at), 'quantity', at, 'price', at * 1.5D,
+        'note', if(at % 2 = 0, null, 'a note'))) AS items""",
+    "map('channel', 'web', 'campaign', concat('c', id % 10)) AS labels",
+    """if(id % 4 = 0, null, named_struct(
+        'member0', if(id % 4 = 1, named_struct('number', '4111111111111111', 'month', 7), null),
+        'member1', if(id % 4 = 2, named_struct('account', 'DE00123456780000000000'), null),
+        'member2', if(id % 4 = 3, 12.5D, null))) AS payment""",
+    "element_at(array('OPEN', 'PAID', 'SENT'), 1 + cast(id % 3 AS INT)) AS status",
+    "if(id % 2 = 0, null, 0.25D) AS discount",
+)
+
+_LOGICAL = _record(
+    "Event",
+    id={"type": "string", "logicalType": "uuid"},
+    day={"type": "int", "logicalType": "date"},
+    created={"type": "long", "logicalType": "timestamp-micros"},
+    seen={"type": "long", "logicalType": "timestamp-millis"},
+    opens={"type": "long", "logicalType": "local-timestamp-micros"},
+    lasted={"type": "int", "logicalType": "time-millis"},
+    amount={"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
+    balance={"type": "fixed", "name": "Balance", "size": 8, "logicalType": "decimal", "precision": 18, "scale": 4},
+    rate={"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 6},
+    changed=_optional({"type": "long", "logicalType": "timestamp-micros"}),
+    due=_optional({"type": "int", "logicalType": "date"}),
+)
+_LOGICAL_ROWS = (
+    "concat('6ba7b810-9dad-11d1-80b4-', lpad(hex(id), 12, '0')) AS id",
+    "date_add(DATE'2020-01-01', cast(id % 3000 AS INT)) AS day",
+    "timestamp_micros(1700000000000000 + id * 1234567) AS created",
+    "timestamp_millis(1700000000000 + id * 1234) AS seen",
+    "cast(timestamp_micros(1700000000000000 + id * 7654321) AS TIMESTAMP_NTZ) AS opens",
+    "cast(id % 86400000 AS INT) AS lasted",
+    "cast(id % 10000000 / 100 AS DECIMAL(10, 2)) AS amount",
+    "cast(id * 1.2345 AS DECIMAL(18, 4)) AS balance",
+    "cast(id * 123456789.123456 AS DECIMAL(30, 6)) AS rate",
+    "if(id % 2 = 0, null, timestamp_micros(1700000000000000 + id)) AS changed",
+    "if(id % 3 = 0, null, DATE'2026-01-31') AS due",
+)
+
+
+def _of(*columns: str) -> Callable[[SparkSession, int], DataFrame]:
+    return lambda spark, rows: spark.range(rows).selectExpr(*columns)
+
+
+CASES: Mapping[str, DecodeCase] = {
+    case.name: case
+    for case in (
+        DecodeCase(name="taxi", about="17 fields, flat", schema=taxi_schema(), rows=_taxi),
+        DecodeCase(
+            name="nested",
+            about="records, an array, a map, unions, an enum",
+            schema=json.dumps(_NESTED),
+            rows=_of(*_NESTED_ROWS),
+        ),
+        DecodeCase(
+            name="logical",
+            about="dates, moments, decimals, a UUID",
+            schema=json.dumps(_LOGICAL),
+            rows=_of(*_LOGICAL_ROWS),
+        ),
     )
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -11,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.connections import Connections
 from lakefeed.errors import ResourceMissing
-from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, TOTALS_SQL, Totals, taxi_rows, taxi_schema, totals
@@ -26,18 +23,16 @@ if TYPE_CHECKING:
 
 TOPIC = "nyc-avro-topic"
 PARTITIONS = 10
+TABLE_KEY = "kafka_key"
 SUMMED = ("passenger_count", "trip_distance", "fare_amount", "tip_amount", "tolls_amount", "total_amount")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """What the demo did and found.
+    """The figures of a demo.
 
     Attributes:
-        produced: records written into the topic.
-        rows: rows of the table, counted by DuckDB over pyiceberg.
-        dead_letters: records that became dead letters.
-        verified: whether count, distinct keys and all sums of the table equal those of the rows produced.
+        verified: count, distinct keys and all sums of the table equal those of the rows produced.
         expected: the totals of the rows produced, from Spark.
         found: the totals of the table, from DuckDB over pyiceberg.
     """
@@ -59,28 +54,27 @@ class DemoReport:
     found: Totals
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
         return asdict(self)
 
 
 class Demo:
-    """The demo on one running stack; each step can be run by itself.
+    """The steps of the demo on one running stack.
 
     Args:
         endpoints: the stack.
-        rows: how many trips to generate, unless there is a file.
+        rows: trips to generate, unless there is a file.
         csv: real trips to use instead: a CSV file with the 17 columns.
     """
 
-    def __init__(self, endpoints: Endpoints, *, rows: int = 1_000_000, csv: Path | None = None) -> None:
+    def __init__(self, endpoints: Endpoints, *, rows: int, csv: Path | None) -> None:
         self._endpoints = endpoints
-        self._environment = endpoints.as_environment()
         self._rows = rows
         self._csv = csv
-        self.pipeline = Pipeline.from_file(example("taxi") / "pipeline.yaml", environment=self._environment)
+        self.pipeline = Pipeline.from_file(example("taxi") / "pipeline.yaml", environment=endpoints.as_environment())
+        self.table = self.pipeline.config.sink.ledger_table
 
     def trips(self, spark: SparkSession) -> DataFrame:
-        """The rows to produce, with the column ``trip_key``: the same ones whenever they are asked for."""
+        """Return the rows to produce, with the column ``trip_key``: the same ones in each call."""
         if self._csv is None:
             return taxi_rows(spark, self._rows)
         from pyspark.sql import functions as F
@@ -89,9 +83,8 @@ class Demo:
         return trips.withColumn(KEY, F.hex(F.xxhash64(*trips.columns)))
 
     def produce(self, spark: SparkSession, *, reached: Callable[[int], None] | None = None) -> tuple[int, float]:
-        """Makes the topic and writes the trips into it: records and seconds."""
-        topics = Topics(self._endpoints.bootstrap_servers)
-        topics.create(TOPIC, partitions=PARTITIONS)
+        """Make the topic and write the trips into it; return records and seconds."""
+        Topics(self._endpoints.bootstrap_servers).create(TOPIC, partitions=PARTITIONS)
         began = time.monotonic()
         records = to_records(
             self.trips(spark),
@@ -104,30 +97,30 @@ class Demo:
         done = produce(records, TOPIC, bootstrap_servers=self._endpoints.bootstrap_servers, reached=reached)
         return done.records, time.monotonic() - began
 
-    def land(
-        self,
-        spark: SparkSession,
-        *,
-        on_batch: Callable[[BatchProgress], None] | None = None,
-        stop: threading.Event | None = None,
-    ) -> RunSummary:
-        """Runs ``examples/taxi/pipeline.yaml`` until it has caught up."""
-        return self.pipeline.run(spark=spark, once=True, on_batch=on_batch, stop=stop)
+    def expected(self, spark: SparkSession) -> Totals:
+        """Add up the rows produced."""
+        return totals(self.trips(spark))
 
     def found(self) -> Totals:
-        """The totals of the table, read by pyiceberg and added up by DuckDB: no Spark."""
-        connections = Connections.from_environment(self._environment)
-        return table_totals(connections, self.table)
+        """Add up the table, read by pyiceberg, with DuckDB: no Spark.
 
-    @property
-    def table(self) -> str:
-        """catalog.namespace.table"""
-        return self.pipeline.config.sink.ledger_table
+        The rows are streamed: the table may be larger than memory.
+        """
+        import duckdb
+
+        opened = open_table(self.table, connections=self.pipeline.connections)
+        scan = opened.scan(selected_fields=(TABLE_KEY, *SUMMED))
+        expressions = {**TOTALS_SQL, "distinct_keys": f"count(distinct {TABLE_KEY})"}
+        with duckdb.connect() as connection:
+            connection.register("trips", scan.to_arrow_batch_reader())
+            listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
+            found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
+        values = found or (0,) * len(expressions)
+        return Totals(**{name: int(value or 0) for name, value in zip(expressions, values, strict=True)})
 
     def report(
         self, *, expected: Totals, found: Totals, produced: int, produce_seconds: float, run: RunSummary
     ) -> DemoReport:
-        """All figures together."""
         return DemoReport(
             produced=produced,
             rows=found.records,
@@ -146,35 +139,9 @@ class Demo:
             found=found,
         )
 
-    def expected(self, spark: SparkSession) -> Totals:
-        """The totals of the rows produced."""
-        return totals(self.trips(spark))
-
-
-def table_totals(connections: Connections, table: str, *, key: str = "kafka_key") -> Totals:
-    """The totals of a table of trips, read by pyiceberg and added up by DuckDB.
-
-    The rows are streamed, so that a table larger than memory can be checked.
-    """
-    import duckdb
-
-    opened = open_table(table, connections=connections)
-    scan = opened.scan(selected_fields=(key, *SUMMED))
-    expressions = {**TOTALS_SQL, "distinct_keys": f"count(distinct {key})"}
-    with duckdb.connect() as connection:
-        connection.register("trips", scan.to_arrow_batch_reader())
-        listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
-        found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
-    values = found or (0,) * len(expressions)
-    return Totals(**{name: int(value or 0) for name, value in zip(expressions, values, strict=True)})
-
 
 def example(name: str) -> Path:
-    """The folder of an example: inside the installed package, or in a checkout beside ``src/``.
-
-    Raises:
-        ResourceMissing: if there is no such example.
-    """
+    """Return the folder of an example: inside the installed package, or in a checkout beside ``src/``."""
     here = Path(__file__).resolve().parents[1]
     for folder in (here / "examples" / name, here.parents[1] / "examples" / name):
         if folder.is_dir():

@@ -1,16 +1,23 @@
-"""The Spark jobs of the bench; each runs in a process of its own (``lakefeed.bench.own_process``)."""
+"""The Spark jobs of the bench, each in a process of its own: every case begins with a cold JVM."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
+import multiprocessing
+import os
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.bench import plain_spark
-from lakefeed.bench.cases import RequestCase, Workload
-from lakefeed.clients.spark import jvm
+from lakefeed.bench.cases import CHECKPOINT_CLASS, RequestCase, Workload
+from lakefeed.clients.spark import jars, jvm
+from lakefeed.clients.spark.errors import translated
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import JobFailed, LakefeedError
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.operations.produce.write import produce
@@ -21,21 +28,69 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _JVM_SECONDS = 60.0
+_HEADER_BYTES = 5
+"""Confluent's magic byte and schema id, which ``from_avro`` does not know."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Streamed:
-    """What a case says when its query has ended.
+class JobProcess:
+    """A process that runs one job after the other; its output and its JVM's log go into a file."""
 
-    Attributes:
-        metered: requests by S3 operation that the JVM has counted since it began.
-    """
+    def __init__(self, pool: ProcessPoolExecutor, *, log: Path) -> None:
+        self._pool = pool
+        self._log = log
 
-    metered: dict[str, int]
+    def run(self, job: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a job and return its result; raise JobFailed if it fails.
+
+        Args:
+            job: a function at a module's top level.
+            arguments: they travel through a pipe, so secrets in them show nowhere.
+        """
+        try:
+            return self._pool.submit(_run, job, *arguments).result()
+        except BrokenProcessPool:
+            what = "the process of the job has ended early"
+            raise JobFailed(what, where=str(self._log), hint="read the log") from None
+        except LakefeedError as error:
+            raise JobFailed(error.what, where=error.where or str(self._log), hint=error.hint) from None
 
 
-def fill_topic(connection: Connection, work: Workload, endpoints: Endpoints) -> None:
-    """Produces the workload's trips into its topic and says how many records there are."""
+@contextmanager
+def job_process(*, environment: dict[str, str], log: Path) -> Iterator[JobProcess]:
+    """Start a process with variables added to this process's environment; end it with the block."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context, initializer=_prepare, initargs=(environment, log)) as pool:
+        try:
+            yield JobProcess(pool, log=log)
+        except BaseException:
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+
+
+def _prepare(environment: dict[str, str], log: Path) -> None:
+    log.parent.mkdir(parents=True, exist_ok=True)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for standard in (1, 2):
+        os.dup2(file, standard)
+    os.environ.update(environment)
+
+
+def _run(job: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return job(*arguments)
+    except Exception as error:
+        traceback.print_exc()
+        raise translated(error) from None
+
+
+def environment_of(case: RequestCase, endpoints: Endpoints) -> dict[str, str]:
+    """Return the stack's environment, with the case's warehouse."""
+    return {**endpoints.as_environment(), "LAKEFEED_WAREHOUSE": case.warehouse}
+
+
+def produce_trips(work: Workload, endpoints: Endpoints) -> int:
+    """Produce the workload's trips into its topic and return the number of records."""
     spark = session("bench-produce")
     records = to_records(
         taxi_rows(spark, work.rows),
@@ -45,61 +100,126 @@ def fill_topic(connection: Connection, work: Workload, endpoints: Endpoints) -> 
         schema=taxi_schema(),
         key=KEY,
     )
-    done = produce(records, work.topic, bootstrap_servers=endpoints.bootstrap_servers)
-    connection.send(done.records)
-    _end(spark)
+    return produce(records, work.topic, bootstrap_servers=endpoints.bootstrap_servers).records
 
 
-def run_case(connection: Connection, case: RequestCase, work: Workload, endpoints: Endpoints) -> None:
-    """Lands the topic; says what the meter has counted; on request, counts the rows of a Parquet sink."""
-    if case.manager == "lakefeed":
-        spark = _lakefeed(case, work, endpoints)
-    else:
-        spark = plain_spark.start_session(case, endpoints, conf=work.conf)
-        plain_spark.stream(spark, case, work, bootstrap_servers=endpoints.bootstrap_servers)
-    connection.send(Streamed(metered=jvm.s3_requests(spark)))
-    connection.recv()
-    if case.sink == "parquet":
-        # Through _spark_metadata: the rows that were committed, each once.
-        connection.send(spark.read.parquet(case.path).count())
-    _end(spark)
+def run_case(case: RequestCase, work: Workload, endpoints: Endpoints) -> dict[str, int]:
+    """Land the topic; return the JVM's count of requests by S3 operation."""
+    run = _run_pipeline if case.manager == "lakefeed" else _run_plain_spark
+    return jvm.s3_requests(run(case, work, endpoints))
 
 
-def pipeline_of(case: RequestCase, work: Workload, endpoints: Endpoints) -> PipelineConfig:
-    """The pipeline of a lakefeed case."""
-    sink = {"iceberg": {"table": case.table}} if case.sink == "iceberg" else {"parquet": {"path": case.path}}
-    return PipelineConfig.model_validate(
+def count_rows(path: str) -> int:
+    """Count the rows of a Parquet sink through ``_spark_metadata``: those that were committed, each once."""
+    return _active_session().read.parquet(path).count()
+
+
+def end_jvm() -> None:
+    """Stop Spark and wait for the JVM's end, so that the requests it then makes are not the next case's."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    _active_session().stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # What the JVM waits for.
+    gateway.proc.wait(_JVM_SECONDS)
+
+
+def _active_session() -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def _run_pipeline(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
+    kafka = {
+        "bootstrap_servers": endpoints.bootstrap_servers,
+        "topics": [work.topic],
+        "max_records_per_batch": work.records_a_batch,
+    }
+    config = PipelineConfig.model_validate(
         {
             "name": case.name.replace("-", "_"),
-            "source": {
-                "kafka": {
-                    "bootstrap_servers": endpoints.bootstrap_servers,
-                    "topics": [work.topic],
-                    "max_records_per_batch": work.records_a_batch,
-                }
-            },
+            "source": {"kafka": kafka},
             "decode": {"avro": {"registry": endpoints.schema_registry_url}},
-            "sink": sink,
+            "sink": {"iceberg": {"table": case.table}} if case.sink == "iceberg" else {"parquet": {"path": case.path}},
             "checkpoint": case.checkpoint,
         }
     )
-
-
-def _lakefeed(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
-    environment = {**endpoints.as_environment(), "LAKEFEED_WAREHOUSE": case.warehouse}
-    pipeline = Pipeline(pipeline_of(case, work, endpoints), environment=environment)
+    pipeline = Pipeline(config, environment=environment_of(case, endpoints))
     # Not pipeline.session(): its preflight asks S3 from Python, once for each run, outside the JVM and its meter.
     spark = session(case.name, connections=pipeline.connections, conf=work.conf)
     pipeline.run(spark=spark, once=True)
     return spark
 
 
-def _end(spark: SparkSession) -> None:
-    """Stops Spark and waits for the JVM's end, so that the requests it then makes are not the next case's."""
-    from pyspark import SparkContext
+def _run_plain_spark(case: RequestCase, work: Workload, endpoints: Endpoints) -> SparkSession:
+    """Run the stream to compare with: Structured Streaming as its documents and the seeds write it.
 
-    gateway: Any = SparkContext._gateway
-    spark.stop()
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # What the JVM waits for.
-    gateway.proc.wait(_JVM_SECONDS)
+    Nothing of lakefeed takes part, except that the meter is on the class path.
+    """
+    from pyspark.sql import SparkSession
+    from pyspark.sql.avro.functions import from_avro
+    from pyspark.sql.functions import expr
+
+    builder = SparkSession.Builder()
+    for key, value in _plain_settings(case, endpoints, conf=work.conf).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    records = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", endpoints.bootstrap_servers)
+        .option("subscribe", work.topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", work.records_a_batch)
+        .load()
+    )
+    trip = from_avro(expr(f"substring(value, {_HEADER_BYTES + 1})"), taxi_schema())
+    trips = records.select(trip.alias("trip")).select("trip.*")
+    writer = trips.writeStream.option("checkpointLocation", case.checkpoint).trigger(availableNow=True)
+    if case.sink == "parquet":
+        query = writer.format("parquet").option("path", case.path).start()
+    else:
+        spark.sql("CREATE NAMESPACE IF NOT EXISTS lake.bench")
+        columns = ", ".join(f"`{column.name}` {column.dataType.simpleString()}" for column in trips.schema.fields)
+        spark.sql(f"CREATE TABLE {case.table} ({columns}) USING iceberg")
+        query = writer.format("iceberg").outputMode("append").toTable(case.table)
+    query.awaitTermination()
+    return spark
+
+
+def _plain_settings(case: RequestCase, endpoints: Endpoints, *, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the defaults of Spark, S3A and Iceberg, and what a job on this store cannot do without.
+
+    The keys of the store are in the environment, where Spark looks for them.
+    """
+    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(["spark", "bench"]))]
+    catalog = "spark.sql.catalog.lake"
+    manager = CHECKPOINT_CLASS.get(case.manager)
+    return {
+        "spark.master": "local[*]",
+        "spark.app.name": case.name,
+        "spark.driver.extraClassPath": os.pathsep.join(paths),
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.hadoop.fs.s3a.endpoint": endpoints.s3_endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": endpoints.region,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": endpoints.catalog_uri,
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": case.warehouse,
+        f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        # Iceberg's default, its apache client, needs a newer SDK than Hadoop's: it does not start.
+        f"{catalog}.http-client.type": "urlconnection",
+        f"{catalog}.client.region": endpoints.region,
+        f"{catalog}.s3.endpoint": endpoints.s3_endpoint,
+        f"{catalog}.s3.path-style-access": "true",
+        **({"spark.sql.streaming.checkpointFileManagerClass": manager} if manager else {}),
+        **conf,
+    }

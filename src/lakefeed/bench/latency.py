@@ -1,4 +1,4 @@
-"""``lakefeed bench latency``: how long a record takes from its producer to a reader of the sink's topic, by trigger."""
+"""Measure the time from a record's producer to a reader of the sink's topic: ``lakefeed bench latency``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,6 @@ from lakefeed.messages.tabular import aligned
 from lakefeed.pipeline import Pipeline
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
     from pyspark.sql import SparkSession
 
 START_SECONDS, DRAIN_SECONDS = 180.0, 120.0
@@ -28,34 +29,22 @@ COLUMNS = "id BIGINT, sent BIGINT, zip STRING"
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What is sent through the pipeline.
+    """The records to send: how many a second, for how many seconds after a warm-up, into how many partitions."""
 
-    Attributes:
-        rate: records a second.
-        seconds: how long, after the warm-up.
-        warm_up: seconds before, which do not count.
-        partitions: of the topic that is read.
-    """
-
-    rate: int = 100
-    seconds: int = 60
-    warm_up: int = 20
-    partitions: int = 1
+    rate: int
+    seconds: int
+    warm_up: int
+    partitions: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """What one trigger makes of it.
+    """The result of one trigger: p50, p99 and the slowest of the measured records, by one clock for both ends.
 
     Attributes:
-        trigger: as a pipeline file has it.
-        guarantee: of what is in the topic.
         records: how many were measured.
         missing: how many of them did not arrive.
         copies: how many came more than once.
-        p50_ms: milliseconds that half of them took at most; producer and reader have the same clock.
-        p99_ms: that 99 of 100 took at most.
-        max_ms: that the slowest took.
     """
 
     trigger: str
@@ -68,20 +57,17 @@ class Latency:
     max_ms: float
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
         return asdict(self)
 
 
 def measure(
     spark: SparkSession, endpoints: Endpoints, trigger: str, load: Load, *, say: Callable[[str], None]
 ) -> Latency:
-    """Runs a pipeline from topic to topic under a load, and measures each record.
+    """Run a pipeline from topic to topic under a load, and measure each record.
 
     Args:
         spark: a session on these servers with a task slot for each partition.
-        endpoints: the servers.
         trigger: as a pipeline file has it.
-        load: what is sent.
         say: called with each line of progress.
 
     Raises:
@@ -93,31 +79,30 @@ def measure(
     topics.create(f"{name}_out", partitions=1)
     pipeline = Pipeline(_config(name, endpoints, trigger), environment=endpoints.as_environment())
     running = _Running(pipeline, spark)
-    with _Sender(name, endpoints, load.rate) as sender, _Reader(f"{name}_out", endpoints) as reader:
+    sender, reader = _Sender(name, endpoints, load.rate), _Reader(f"{name}_out", endpoints, running)
+    with closing(sender), closing(reader):
         say(f"{trigger}: starting")
         sender.start()
-        reader.until(lambda: bool(reader.arrived), START_SECONDS, failing=running.failure)
+        reader.read(START_SECONDS, until=lambda: bool(reader.arrived))
         say(f"{trigger}: warm-up, {load.warm_up} s")
-        reader.until(lambda: False, load.warm_up, failing=running.failure)
+        reader.read(load.warm_up)
         first = sender.count
         say(f"{trigger}: measuring, {load.seconds} s")
-        reader.until(lambda: False, load.seconds, failing=running.failure)
-        last = sender.count
-        # On under load: an end would be measured otherwise.
-        reader.until(
-            lambda: all(n in reader.arrived for n in range(first, last)), DRAIN_SECONDS, failing=running.failure
-        )
-        sender.stop()
+        reader.read(load.seconds)
+        measured = range(first, sender.count)
+        # The load continues: otherwise the end of a stream would be measured.
+        reader.read(DRAIN_SECONDS, until=lambda: all(number in reader.arrived for number in measured))
+        sender.close()
         running.stop()
-        took = sorted(reader.arrived[each] for each in range(first, last) if each in reader.arrived)
-        copies = sum(reader.copies.get(each, 0) for each in range(first, last))
+        took = sorted(reader.arrived[number] for number in measured if number in reader.arrived)
+        copies = sum(reader.copies[number] for number in measured)
     if not took:
         raise JobFailed(f"no record came through with trigger: {trigger}", where=name)
     return Latency(
         trigger=trigger,
         guarantee="at-least-once",
-        records=last - first,
-        missing=last - first - len(took),
+        records=len(measured),
+        missing=len(measured) - len(took),
         copies=copies,
         p50_ms=_milliseconds(took, 0.5),
         p99_ms=_milliseconds(took, 0.99),
@@ -126,33 +111,20 @@ def measure(
 
 
 def table(measured: Sequence[Latency], load: Load) -> str:
-    """The results for people."""
-    head = ("trigger", "records", "missing", "copies", "p50", "p99", "max")
-    lines = [head] + [
-        (
-            each.trigger,
-            f"{each.records:,}",
-            f"{each.missing:,}",
-            f"{each.copies:,}",
-            f"{each.p50_ms:,.1f} ms",
-            f"{each.p99_ms:,.1f} ms",
-            f"{each.max_ms:,.1f} ms",
-        )
-        for each in measured
-    ]
+    """Show the results in columns."""
+    lines: list[tuple[str, ...]] = [("trigger", "records", "missing", "copies", "p50", "p99", "max")]
+    for result in measured:
+        counts = (f"{count:,}" for count in (result.records, result.missing, result.copies))
+        times = (f"{time_ms:,.1f} ms" for time_ms in (result.p50_ms, result.p99_ms, result.max_ms))
+        lines.append((result.trigger, *counts, *times))
     partitions = f"{load.partitions} partition{'s' if load.partitions > 1 else ''}"
     text = f"{load.rate} records a second for {load.seconds} s after {load.warm_up} s, {partitions}"
-    return "\n".join(
-        [
-            *aligned(lines, left=0),
-            "",
-            f"From the producer's call to a reader of the sink's topic; {text}. At-least-once both.",
-        ]
-    )
+    note = f"From the producer's call to a reader of the sink's topic; {text}. At-least-once both."
+    return "\n".join([*aligned(lines, left=0), "", note])
 
 
 def _milliseconds(took: Sequence[int], share: float) -> float:
-    """The nearest rank, of nanoseconds in order."""
+    """Return the nearest rank, of nanoseconds in order."""
     return round(took[max(0, -(-int(len(took) * share * 1000) // 1000) - 1)] / 1e6, 3)
 
 
@@ -188,16 +160,16 @@ class _Running:
         self._thread: Any = InheritableThread(target=run, daemon=True)
         self._thread.start()
 
-    def failure(self) -> None:
-        """Raises what the pipeline has failed with."""
+    def check(self) -> None:
+        """Raise the error of a pipeline that has failed."""
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
-        """Ends it after the batch at hand."""
+        """End it after the current batch."""
         self._stop.set()
         self._thread.join()
-        self.failure()
+        self.check()
 
 
 class _Sender:
@@ -225,48 +197,45 @@ class _Sender:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
         self._producer.flush(30)
 
-    def __enter__(self) -> _Sender:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
-
 
 class _Reader:
-    """Notes when each record is there.
+    """Notes the arrival of each record.
 
     Attributes:
-        arrived: nanoseconds that each took, by its number; of its first copy.
+        arrived: nanoseconds of each record's first copy, by its number.
         copies: how often it came again.
     """
 
-    def __init__(self, topic: str, endpoints: Endpoints) -> None:
+    def __init__(self, topic: str, endpoints: Endpoints, running: _Running) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         self.arrived: dict[int, int] = {}
-        self.copies: dict[int, int] = {}
-        settings = {
-            "bootstrap.servers": endpoints.bootstrap_servers,
-            "group.id": topic,
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,
-        }
-        self._consumer: Consumer = Consumer({**settings, "enable.auto.commit": False})
+        self.copies: Counter[int] = Counter()
+        self._running = running
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": endpoints.bootstrap_servers,
+                "group.id": topic,
+                "fetch.wait.max.ms": 10,
+                "log_level": 0,
+                "enable.auto.commit": False,
+            }
+        )
         self._consumer.assign([TopicPartition(topic, 0, 0)])
 
-    def until(self, over: Callable[[], bool], seconds: float, *, failing: Callable[[], None]) -> None:
-        """Reads until something is so, or the time is up."""
+    def read(self, seconds: float, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Read until the condition holds or the time is up; raise the pipeline's error if it fails."""
         deadline, look = time.monotonic() + seconds, 0.0
         while (now := time.monotonic()) < deadline:
             if now >= look:
-                failing()
-                if over():
+                self._running.check()
+                if until():
                     return
                 look = now + 0.5
             message = self._consumer.poll(0.05)
@@ -275,12 +244,9 @@ class _Reader:
             at = time.time_ns()
             row = json.loads(message.value() or b"{}")
             if row["id"] in self.arrived:
-                self.copies[row["id"]] = self.copies.get(row["id"], 0) + 1
+                self.copies[row["id"]] += 1
             else:
                 self.arrived[row["id"]] = at - row["sent"]
 
-    def __enter__(self) -> _Reader:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         self._consumer.close()

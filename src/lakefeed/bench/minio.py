@@ -1,20 +1,21 @@
-"""MinIO's client: buckets, object versions, and the trace that referees a measurement."""
+"""MinIO's client: buckets, object versions, and the trace that referees a measurement, read and counted."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import subprocess
 import time
 import urllib.request
 import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from lakefeed.bench import trace
 from lakefeed.errors import JobFailed, Unreachable
 from lakefeed.local import Endpoints
 from lakefeed.local.go import GoProgram
@@ -26,15 +27,26 @@ _ALIAS = "bench"
 _MARK_SECONDS = 60.0
 _POLL_SECONDS = 0.1
 
+_ERROR_STATUS = 499
+"""``mc support top api``, which printed the tables that are repeated here, calls an answer an error from here on."""
+
+# MinIO's name where it is another than S3's own (cmd/api-router.go: the name of the handler).
+_TRACED_AS = {
+    "CreateMultipartUpload": "NewMultipartUpload",
+    "DeleteObjects": "DeleteMultipleObjects",
+    "ListObjects": "ListObjectsV1",
+    "UploadPart": "PutObjectPart",
+    "UploadPartCopy": "CopyObjectPart",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """What is in a bucket at the end.
+    """The content of a bucket at the end.
 
     Attributes:
         objects: that a listing shows.
         versions: of all objects, the shown ones among them; delete markers not counted.
-        delete_markers: objects deleted from a versioned bucket leave them.
         data_files: shown objects that are Parquet files.
     """
 
@@ -42,6 +54,54 @@ class Kept:
     versions: int
     delete_markers: int
     data_files: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One request as the store saw it.
+
+    Attributes:
+        at: when it began.
+        api: MinIO's name, such as ``s3.PutObject``.
+        path: ``/bucket/key``.
+        received: bytes that the store received, headers included.
+        sent: bytes that the store sent.
+    """
+
+    at: datetime
+    api: str
+    path: str
+    status: int
+    received: int
+    sent: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiCalls:
+    """The requests of one API."""
+
+    api: str
+    received: int
+    sent: int
+    calls: int
+    errors: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phases:
+    """Requests before, in and after the first batch; together they are all.
+
+    Attributes:
+        batches: micro-batches that were begun.
+        startup: requests before the first entry in ``offsets``: the cost of starting a stream.
+        first: from there to the second entry.
+        per_batch: the mean over the batches after the first, the end of the query included.
+    """
+
+    batches: int
+    startup: int
+    first: int
+    per_batch: float
 
 
 class MinioClient:
@@ -53,142 +113,175 @@ class MinioClient:
     """
 
     def __init__(self, endpoints: Endpoints, *, home: Path) -> None:
-        self._endpoints = endpoints
-        self.home = home
+        self._endpoint = endpoints.s3_endpoint
+        self._home = home
         home.mkdir(parents=True, exist_ok=True)
         MC.build(log=home / "mc-build.log")
+        scheme, _, address = endpoints.s3_endpoint.partition("://")
+        secret = endpoints.secret_key.get_secret_value()
+        self._environment = {
+            **os.environ,
+            "MC_CONFIG_DIR": str(home / "mc"),
+            f"MC_HOST_{_ALIAS}": f"{scheme}://{endpoints.access_key}:{secret}@{address}",
+        }
 
     def make_bucket(self, name: str, *, versioned: bool) -> None:
-        """Makes a bucket.
-
-        Raises:
-            JobFailed: mc could not.
-        """
         self._run("mb", f"{_ALIAS}/{name}")
         if versioned:
             self._run("version", "enable", f"{_ALIAS}/{name}")
 
     def kept(self, bucket: str) -> Kept:
-        """What the bucket holds, by S3's ListObjectVersions.
+        """Count the bucket's content by S3's ListObjectVersions."""
+        lines = self._run("ls", "--recursive", "--versions", f"{_ALIAS}/{bucket}")
+        return count_versions([line for line in lines if "key" in line])
 
-        Raises:
-            JobFailed: mc could not say.
+    @contextlib.contextmanager
+    def trace(self, name: str) -> Iterator[Callable[[], list[Request]]]:
+        """Trace all requests; yield a function that ends the trace and returns the requests so far.
+
+        A trace has no beginning that one could see: the client connects in the background. Hence a request for a
+        bucket of a random name is repeated until it shows in the trace, and another one is made at the end. Requests
+        after the end, such as a check of the result, do not count.
         """
-        listed = [each for each in self._run("ls", "--recursive", "--versions", f"{_ALIAS}/{bucket}") if "key" in each]
-        return count(listed)
-
-    def trace(self, name: str) -> Trace:
-        """A trace of all requests to the store, to be used as a context manager."""
-        return Trace(self, self._endpoints, file=self.home / f"{name}.trace.json")
-
-    def command(self, *arguments: str) -> list[str]:
-        """A command line of mc that prints JSON."""
-        return [str(MC.path), "--json", *arguments]
-
-    def environment(self) -> dict[str, str]:
-        """The environment that configures mc: alias, address and keys."""
-        scheme, _, address = self._endpoints.s3_endpoint.partition("://")
-        secret = self._endpoints.secret_key.get_secret_value()
-        return {
-            **os.environ,
-            "MC_CONFIG_DIR": str(self.home / "mc"),
-            f"MC_HOST_{_ALIAS}": f"{scheme}://{self._endpoints.access_key}:{secret}@{address}",
-        }
-
-    def _run(self, *arguments: str) -> list[dict[str, Any]]:
-        done = subprocess.run(
-            self.command(*arguments), env=self.environment(), capture_output=True, text=True, check=False
-        )
-        documents = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        failed = [each["error"]["message"] for each in documents if each.get("status") == "error"]
-        if done.returncode != 0 or failed:
-            raise JobFailed(f"mc {arguments[0]} failed: {'; '.join(failed) or done.stderr.strip()}")
-        return documents
-
-
-class Trace:
-    """Requests from the moment the context is entered until :meth:`finish`.
-
-    A trace has no beginning that one could see: the client connects in the background. Hence a request for a
-    bucket of a random name is made until it shows in the trace, and another at the end.
-    """
-
-    def __init__(self, client: MinioClient, endpoints: Endpoints, *, file: Path) -> None:
-        self._client = client
-        self._endpoints = endpoints
-        self._file = file
-        self._begin = ""
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def __enter__(self) -> Self:
-        with self._file.open("wb") as output:
-            self._process = subprocess.Popen(
-                self._client.command("admin", "trace", _ALIAS),
-                env=self._client.environment(),
+        file = self._home / f"{name}.trace.json"
+        with file.open("wb") as output:
+            process = subprocess.Popen(
+                self._command("admin", "trace", _ALIAS),
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
         try:
-            self._begin = self._marked(repeat=True)
-        except BaseException:
-            self._stop()
-            raise
-        return self
+            begin = self._mark(file, process, repeat=True)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._stop()
+            def finish() -> list[Request]:
+                end = self._mark(file, process, repeat=False)
+                return between(parse(file.read_text()), begin=begin, end=end)
 
-    def finish(self) -> list[trace.Request]:
-        """The requests since the beginning. Those that come later, such as a check of the result, do not count.
+            yield finish
+        finally:
+            process.terminate()
+            process.wait()
 
-        Raises:
-            Unreachable: the trace has stopped.
-        """
-        end = self._marked(repeat=False)
-        return trace.between(trace.parse(self._file.read_text()), begin=self._begin, end=end)
-
-    def _marked(self, *, repeat: bool) -> str:
-        """Makes a mark and waits until the trace has it."""
+    def _mark(self, file: Path, process: subprocess.Popen[bytes], *, repeat: bool) -> str:
+        """Request a bucket that does not exist, and wait until the trace shows the request."""
         deadline = time.monotonic() + _MARK_SECONDS
-        mark = self._mark()
-        while mark not in self._file.read_text():
-            if time.monotonic() > deadline or self._process is None or self._process.poll() is not None:
-                raise Unreachable(
-                    "the store's trace does not show a request that was made",
-                    where=str(self._file),
-                    hint="read the file",
-                )
+        mark = self._request_mark()
+        while mark not in file.read_text():
+            if time.monotonic() > deadline or process.poll() is not None:
+                what = "the store's trace does not show a request that was made"
+                raise Unreachable(what, where=str(file), hint="read the file")
             time.sleep(_POLL_SECONDS)
-            if repeat and mark not in self._file.read_text():
-                mark = self._mark()
+            if repeat and mark not in file.read_text():
+                mark = self._request_mark()
         return mark
 
-    def _mark(self) -> str:
+    def _request_mark(self) -> str:
         name = f"mark-{uuid.uuid4().hex}"
         # Refused, as it is not signed and there is no such bucket: the trace has it all the same.
         with contextlib.suppress(NotReady):
-            ask(urllib.request.Request(f"{self._endpoints.s3_endpoint}/{name}", method="HEAD"))  # noqa: S310
+            ask(urllib.request.Request(f"{self._endpoint}/{name}", method="HEAD"))  # noqa: S310
         return name
 
-    def _stop(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
+    def _command(self, *arguments: str) -> list[str]:
+        return [str(MC.path), "--json", *arguments]
+
+    def _run(self, *arguments: str) -> list[dict[str, Any]]:
+        command = self._command(*arguments)
+        done = subprocess.run(command, env=self._environment, capture_output=True, text=True, check=False)
+        documents = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        errors = [document["error"]["message"] for document in documents if document.get("status") == "error"]
+        if done.returncode != 0 or errors:
+            raise JobFailed(f"mc {arguments[0]} failed: {'; '.join(errors) or done.stderr.strip()}")
+        return documents
 
 
-def count(listed: list[dict[str, Any]]) -> Kept:
-    """Counts the lines of ``mc ls --versions``: newest first for each key."""
+def count_versions(listed: list[dict[str, Any]]) -> Kept:
+    """Count the lines of ``mc ls --versions``: newest first for each key."""
     newest: dict[str, dict[str, Any]] = {}
-    for each in listed:
-        newest.setdefault(each["key"], each)
-    shown = [key for key, each in newest.items() if not each.get("isDeleteMarker")]
-    markers = sum(bool(each.get("isDeleteMarker")) for each in listed)
+    for line in listed:
+        newest.setdefault(line["key"], line)
+    shown = [key for key, line in newest.items() if not line.get("isDeleteMarker")]
+    markers = sum(bool(line.get("isDeleteMarker")) for line in listed)
     return Kept(
         objects=len(shown),
         versions=len(listed) - markers,
         delete_markers=markers,
         data_files=sum(key.endswith(".parquet") for key in shown),
     )
+
+
+def parse(text: str) -> list[Request]:
+    """Return the requests of ``mc admin trace --json``, by their beginning, without an incomplete last one."""
+    decoder = json.JSONDecoder()
+    found, position = [], 0
+    while (position := text.find("{", position)) >= 0:
+        try:
+            document, position = decoder.raw_decode(text, position)
+        except json.JSONDecodeError:
+            break
+        if "api" in document:
+            found.append(_request(document))
+    return sorted(found, key=lambda request: request.at)
+
+
+def _request(document: Mapping[str, Any]) -> Request:
+    stats = document.get("callStats") or {}
+    return Request(
+        at=datetime.fromisoformat(document["time"]),
+        api=document["api"],
+        path=document["path"],
+        status=document.get("statusCode") or 0,
+        received=stats.get("rx") or 0,
+        sent=stats.get("tx") or 0,
+    )
+
+
+def between(requests: Sequence[Request], *, begin: str, end: str) -> list[Request]:
+    """Return the requests between those for two marks."""
+    paths = [request.path.strip("/") for request in requests]
+    return list(requests[paths.index(begin) + 1 : paths.index(end)])
+
+
+def by_api(requests: Iterable[Request]) -> list[ApiCalls]:
+    """Add up the requests of each API, by name."""
+    grouped: dict[str, list[Request]] = {}
+    for request in requests:
+        grouped.setdefault(request.api, []).append(request)
+    return [
+        ApiCalls(
+            api=api,
+            received=sum(request.received for request in group),
+            sent=sum(request.sent for request in group),
+            calls=len(group),
+            errors=sum(request.status >= _ERROR_STATUS for request in group),
+        )
+        for api, group in sorted(grouped.items())
+    ]
+
+
+def phases(requests: Sequence[Request], *, checkpoint: str) -> Phases:
+    """Separate start-up and steady state of ``parse``'s requests; the checkpoint is ``s3a://bucket/path``."""
+    # Spark's default manager writes .0.<uuid>.tmp first and then renames it.
+    entry = re.compile(re.escape(checkpoint.removeprefix("s3a:/")) + r"/offsets/\.?(\d+)(\..*)?")
+    begins: dict[int, int] = {}
+    for index, request in enumerate(requests):
+        if request.api in ("s3.PutObject", "s3.NewMultipartUpload") and (match := entry.fullmatch(request.path)):
+            begins.setdefault(int(match[1]), index)
+    starts = [begins[batch] for batch in sorted(begins)]
+    if not starts:
+        return Phases(batches=0, startup=len(requests), first=0, per_batch=0.0)
+    second = starts[1] if len(starts) > 1 else len(requests)
+    later = len(starts) - 1
+    return Phases(
+        batches=len(starts),
+        startup=starts[0],
+        first=second - starts[0],
+        per_batch=(len(requests) - second) / later if later else 0.0,
+    )
+
+
+def as_traced(metered: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts of ``lakefeed.clients.spark.jvm.s3_requests`` under the names of the trace."""
+    return dict(sorted((f"s3.{_TRACED_AS.get(name, name)}", count) for name, count in metered.items() if count))

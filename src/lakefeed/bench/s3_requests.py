@@ -1,22 +1,26 @@
-"""How many requests a stream makes to S3, counted by the store itself: ``lakefeed bench s3-requests``."""
+"""Count the requests of a stream to S3 by the store's own trace, and show them: ``lakefeed bench s3-requests``."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lakefeed.bench import jobs
 from lakefeed.bench.cases import RequestCase, Workload
-from lakefeed.bench.minio import Kept, MinioClient
-from lakefeed.bench.own_process import environment_for, started
-from lakefeed.bench.trace import ApiCalls, Phases, as_traced, by_api, phases
+from lakefeed.bench.minio import ApiCalls, Kept, MinioClient, Phases, as_traced, by_api, phases
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
 from lakefeed.local import Endpoints
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+_HEADINGS = (
+    *("manager", "sink", "bucket", "batches", "files", "start-up", "first", "per batch", "total"),
+    *("objects", "versions", "markers", "rows", "meter"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +28,9 @@ class Measured:
     """One case, measured.
 
     Attributes:
-        case: what was run.
         apis: the store's count by API.
         metered: the JVM's own count, under the store's names.
-        phases: start-up and steady state.
-        kept: what is left in the bucket when the JVM has ended.
+        kept: the content of the bucket when the JVM has ended.
         expected: rows in the topic.
         rows: rows in the table.
         seconds: start of the JVM to the end of the query.
@@ -45,26 +47,30 @@ class Measured:
 
     @property
     def total(self) -> int:
-        """Requests, as the store counted them."""
-        return sum(each.calls for each in self.apis)
+        return sum(api.calls for api in self.apis)
 
     @property
     def calls(self) -> dict[str, int]:
-        """Requests by API."""
-        return {each.api: each.calls for each in self.apis}
+        return {api.api: api.calls for api in self.apis}
+
+    @property
+    def received(self) -> int:
+        return sum(api.received for api in self.apis)
+
+    @property
+    def sent(self) -> int:
+        return sum(api.sent for api in self.apis)
 
     @property
     def meter_agrees(self) -> bool:
-        """Whether the JVM has counted exactly what the store has, API by API."""
+        """Check that the JVM counted exactly what the store did, API by API."""
         return self.metered == self.calls
 
     @property
     def complete(self) -> bool:
-        """Whether the table has as many rows as the topic."""
         return self.rows == self.expected
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
         return {
             "manager": self.case.manager,
             "sink": self.case.sink,
@@ -72,9 +78,9 @@ class Measured:
             "batches": self.phases.batches,
             "files": self.kept.data_files,
             "calls": self.calls,
-            "errors": sum(each.errors for each in self.apis),
-            "received_bytes": sum(each.received for each in self.apis),
-            "sent_bytes": sum(each.sent for each in self.apis),
+            "errors": sum(api.errors for api in self.apis),
+            "received_bytes": self.received,
+            "sent_bytes": self.sent,
             "total": self.total,
             "startup": self.phases.startup,
             "first_batch": self.phases.first,
@@ -96,7 +102,7 @@ class Bench:
     Args:
         endpoints: the stack; nothing else may use it meanwhile, as every request counts.
         home: a directory for traces and logs.
-        say: called with what is about to happen.
+        say: called with each line of progress.
     """
 
     def __init__(self, endpoints: Endpoints, *, home: Path, say: Callable[[str], None]) -> None:
@@ -106,56 +112,117 @@ class Bench:
         self._minio = MinioClient(endpoints, home=home)
 
     def fill_topic(self, work: Workload) -> int:
-        """Makes and fills the workload's topic; the number of its records."""
+        """Make and fill the workload's topic; return the number of its records."""
         self._say(f"producing {work.rows:,} trips into {work.partitions} partitions")
         Topics(self._endpoints.bootstrap_servers).create(work.topic, partitions=work.partitions)
-        environment = self._endpoints.as_environment()
-        with started(
-            jobs.fill_topic, work, self._endpoints, environment=environment, log=self._home / "produce.log"
-        ) as job:
-            return int(job.hear())
+        environment, log = self._endpoints.as_environment(), self._home / "produce.log"
+        with jobs.job_process(environment=environment, log=log) as process:
+            records: int = process.run(jobs.produce_trips, work, self._endpoints)
+            process.run(jobs.end_jvm)
+        return records
 
     def measure(self, case: RequestCase, work: Workload, *, expected: int) -> Measured:
-        """Runs one case in a bucket and a JVM of its own, under the store's trace.
-
-        Raises:
-            JobFailed: the stream failed; the error names its log.
-        """
+        """Run one case in a bucket and a JVM of its own, under the store's trace."""
         log = self._home / f"{case.name}.log"
         self._say(f"{case.name}; Spark's log is {log}")
         self._minio.make_bucket(case.name, versioned=case.versioned)
-        environment = environment_for(self._endpoints, warehouse=case.warehouse)
-        with self._minio.trace(case.name) as trace:
+        environment = jobs.environment_of(case, self._endpoints)
+        process_of_case = jobs.job_process(environment=environment, log=log)
+        with self._minio.trace(case.name) as finish_trace, process_of_case as process:
             began = time.monotonic()
-            with started(jobs.run_case, case, work, self._endpoints, environment=environment, log=log) as job:
-                streamed: jobs.Streamed = job.hear()
-                seconds = time.monotonic() - began
-                requests = trace.finish()
-                job.proceed()
-                rows = int(job.hear()) if case.sink == "parquet" else self._rows_of(case)
-        kept = self._minio.kept(case.name)
+            metered = process.run(jobs.run_case, case, work, self._endpoints)
+            seconds = time.monotonic() - began
+            requests = finish_trace()
+            if case.sink == "parquet":
+                rows = process.run(jobs.count_rows, case.path)
+            else:  # Counted without Spark.
+                rows = open_table(case.table, connections=Connections.from_environment(environment)).scan().count()
+            process.run(jobs.end_jvm)
         return Measured(
             case=case,
             apis=tuple(by_api(requests)),
-            metered=as_traced(streamed.metered),
+            metered=as_traced(metered),
             phases=phases(requests, checkpoint=case.checkpoint),
-            kept=kept,
+            kept=self._minio.kept(case.name),
             expected=expected,
-            rows=rows,
+            rows=int(rows),
             seconds=seconds,
         )
 
-    def _rows_of(self, case: RequestCase) -> int:
-        """Rows of the Iceberg table, read without Spark."""
-        connections = Connections.from_environment(environment_for(self._endpoints, warehouse=case.warehouse))
-        return int(open_table(case.table, connections=connections).scan().count())
+
+def size(count: int) -> str:
+    """Format bytes as ``mc`` does: one digit after the point below ten, else none."""
+    value, unit = float(count), 0
+    while value >= 1024 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{value:.1f} {_UNITS[unit]}" if unit and value < 10 else f"{value:.0f} {_UNITS[unit]}"
 
 
-def difference(measured: Measured) -> str:
-    """Where meter and trace differ, for people."""
-    names = sorted(measured.metered.keys() | measured.calls.keys())
+def api_table(measured: Measured) -> str:
+    """Show the columns of ``mc support top api``."""
+    rows = [("API", "RX", "TX", "CALLS", "ERRORS")]
+    rows += [(api.api, size(api.received), size(api.sent), str(api.calls), str(api.errors)) for api in measured.apis]
+    widths = (32, 8, 8, 8, 0)
+    lines = ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    transferred = f"{size(measured.received)} RX, {size(measured.sent)} TX"
+    return "\n".join([*lines, "", f"Total: {measured.total} CALLS, {transferred} - in {measured.seconds:.2f}s"])
+
+
+def case_report(measured: Measured) -> str:
+    """Show one case: its requests, and whether they can be believed."""
+    phases, kept, case = measured.phases, measured.kept, measured.case
+    agreement = "the JVM's meter agrees exactly"
+    if not measured.meter_agrees:
+        agreement = f"THE JVM'S METER DIFFERS: {_difference(measured)}"
+    landed = "as in the topic" if measured.complete else f"BUT THE TOPIC HAS {measured.expected:,}"
+    return "\n".join(
+        [
+            f"{case.manager} · {case.sink} · {case.bucket_kind} bucket",
+            "",
+            api_table(measured),
+            "",
+            f"{phases.batches} batches, {kept.data_files} files: {phases.startup} requests before the first batch's "
+            f"offsets, {phases.first} in the first batch, {phases.per_batch:.1f} in each later one",
+            f"left: {kept.objects} objects in {kept.versions} versions, {kept.delete_markers} delete markers",
+            f"{measured.rows:,} rows landed, {landed}; {agreement}",
+        ]
+    )
+
+
+def _difference(measured: Measured) -> str:
     return ", ".join(
         f"{name} {measured.metered.get(name, 0)} by the meter, {measured.calls.get(name, 0)} in the trace"
-        for name in names
+        for name in sorted(measured.metered.keys() | measured.calls.keys())
         if measured.metered.get(name, 0) != measured.calls.get(name, 0)
+    )
+
+
+def comparison(measured: Sequence[Measured], work: Workload) -> str:
+    """Show all cases as one Markdown table, with the published figures above them."""
+    rows = [_HEADINGS, *_references(work), *(_row(case) for case in measured)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |" for row in rows
+    ]
+    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    return "\n".join(lines)
+
+
+def _references(work: Workload) -> Iterator[tuple[str, ...]]:
+    for reference in work.references:
+        total = str(reference.total) if reference.total is not None else ""
+        # The seeds count versions and delete markers in one number.
+        kept = str(reference.kept) if reference.kept is not None else ""
+        per_batch = f"{reference.per_batch:.1f}"
+        yield (reference.name, "parquet", "", "", "", "", "", per_batch, total, "", kept, "", "", "")
+
+
+def _row(measured: Measured) -> tuple[str, ...]:
+    case, phases, kept = measured.case, measured.phases, measured.kept
+    rows = "all" if measured.complete else f"{measured.rows} OF {measured.expected}"
+    return (
+        *(case.manager, case.sink, case.bucket_kind, str(phases.batches), str(kept.data_files)),
+        *(str(phases.startup), str(phases.first), f"{phases.per_batch:.1f}", str(measured.total)),
+        *(str(kept.objects), str(kept.versions), str(kept.delete_markers)),
+        *(rows, "agrees" if measured.meter_agrees else "DIFFERS"),
     )

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
+from lakefeed.cli.options import log_file_option, master_option, output_option, pipeline_argument, set_option
+from lakefeed.cli.output import echo, echo_first, emit
+from lakefeed.clients.kafka.selection import moment
+from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.feed.terminal import ProgressView
-
-if TYPE_CHECKING:
-    from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary
+from lakefeed.pipeline import Pipeline
 
 MOST_RANGES_SHOWN = 20
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@pipeline_argument
 @click.option(
     "--from",
     "start",
@@ -36,9 +38,9 @@ MOST_RANGES_SHOWN = 20
 )
 @click.option("--topic", help="Which topic's table, where each topic has one.")
 @click.option("--dry-run", is_flag=True, help="Say what is missing, and land nothing.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
-@click.option("--master", help="Spark master.  [default: local[*]]")
-@click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+@set_option
+@master_option
+@log_file_option
 @output_option
 def backfill(
     pipeline: Path,
@@ -59,38 +61,32 @@ def backfill(
     SIGTERM, SIGHUP and Ctrl-C end it after the current commit, with status 0; a second Ctrl-C ends it at once, with
     130. Whatever ends it, the next one lands what is missing then.
     """
-    from lakefeed.clients.spark.session import log_path
-    from lakefeed.pipeline import Pipeline
-
     request = _request(start, ranges)
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     declared = declared.of_topic(topic) if topic is not None else declared
-    name = f"{declared.config.name} backfill"
-    log_file = log_file or log_path(f"{declared.config.name}-backfill")
-    with ProgressView(name) as view:
+    name = declared.config.name
+    log_file = log_file or log_path(f"{name}-backfill")
+    with ProgressView(f"{name} backfill") as view:
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
 
         def show(commit: BackfillCommit) -> None:
             for note in commit.notes:
                 view.note(note)
+            dead_letters = commit.counts.dead_letters
             view.note(
                 f"commit {commit.number} of {commit.of} · in {commit.counts.records:,} · out {commit.rows:,}"
-                + (f" · dead letters {commit.counts.dead_letters:,}" if commit.counts.dead_letters else "")
+                + (f" · dead letters {dead_letters:,}" if dead_letters else "")
                 + f" · {commit.seconds:.1f} s"
             )
 
         with stop_on_signals(view.note) as stop:
             done = declared.backfill(request, spark=spark, dry_run=dry_run, stop=stop, on_commit=show)
-    emit(output, done.as_dict(), lambda: _print(declared.config.name, done))
+    emit(output, done.as_dict(), lambda: _print(name, done))
 
 
 def _request(start: str, ranges: tuple[str, ...]) -> BackfillRequest:
-    from lakefeed.clients.kafka.selection import moment
-    from lakefeed.offsets.ranges import OffsetRange
-    from lakefeed.operations.backfill import BackfillRequest
-
-    chosen = tuple(OffsetRange.parse(each) for each in ranges) or None
+    chosen = tuple(OffsetRange.parse(text) for text in ranges) or None
     if start == "earliest":
         return BackfillRequest(ranges=chosen)
     if start.isdecimal() and len(start) < 19:
@@ -105,7 +101,7 @@ def _print(feed: str, done: BackfillSummary) -> None:
         echo(f"{feed}: nothing is missing that the topics still have")
     elif done.dry_run:
         echo(f"{feed}: {done.planned.offsets:,} offsets are missing, to be landed in {done.commits:,} commits")
-        _print_ranges([str(each) for each in done.planned.ranges])
+        echo_first(done.planned.ranges, most=MOST_RANGES_SHOWN)
     else:
         echo(
             f"{feed}: {done.commits:,} commits, {done.records:,} records of {done.planned.offsets:,} offsets, "
@@ -113,13 +109,6 @@ def _print(feed: str, done: BackfillSummary) -> None:
             + ("; stopped before the end, the next backfill resumes" if done.stopped else "")
         )
     if done.planned.gone:
-        gone = sum(each.records for each in done.planned.gone)
+        gone = sum(lost.records for lost in done.planned.gone)
         echo(f"{gone:,} offsets are in neither the table nor the topics any more:")
-        _print_ranges([str(each) for each in done.planned.gone])
-
-
-def _print_ranges(ranges: list[str]) -> None:
-    for each in ranges[:MOST_RANGES_SHOWN]:
-        echo(f"  {each}")
-    if len(ranges) > MOST_RANGES_SHOWN:
-        echo(f"  … and {len(ranges) - MOST_RANGES_SHOWN:,} more; --output json lists them all")
+        echo_first(done.planned.gone, most=MOST_RANGES_SHOWN)

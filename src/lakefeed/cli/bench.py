@@ -1,22 +1,24 @@
-"""``lakefeed bench``: measurements that anybody can repeat."""
+"""``lakefeed bench``: measurements that can be repeated."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink
-from lakefeed.bench.decode_cases import CASES
-from lakefeed.cli.local import shown_steps
-from lakefeed.cli.output import echo, emit, output_option
-
-if TYPE_CHECKING:
-    from lakefeed.local import Endpoints
+from lakefeed.bench.cases import MANAGERS, SINKS, Manager, Sink, matrix, workload
+from lakefeed.bench.decode import CASES, compare
+from lakefeed.bench.decode import table as decode_table
+from lakefeed.bench.latency import Load, measure
+from lakefeed.bench.latency import table as latency_table
+from lakefeed.bench.s3_requests import Bench, case_report, comparison
+from lakefeed.cli.local import fresh_stack
+from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.environment import default_home
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.config.connections import Connections
 
 
 @click.group()
@@ -41,7 +43,7 @@ def bench() -> None:
 @click.option("--versioned/--plain", default=None, help="Only buckets with, or without, versions.")
 @click.option(
     "--home",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Directory of the bench's own stack; what an earlier one left there is removed.  "
     "[default: bench/ in the local stack's directory]",
 )
@@ -63,28 +65,19 @@ def s3_requests(
     have every row of the topic; if either fails the status is 1. MinIO and its client are built from source at
     the first use, which takes minutes and needs Go.
     """
-    from lakefeed.bench.cases import matrix, workload
-    from lakefeed.bench.s3_requests import Bench
-    from lakefeed.bench.tables import case_report, comparison
-    from lakefeed.clients.environment import default_home
-
     work = workload(name, rows=rows, batches=batches, partitions=partitions)
-    cases = matrix(
-        managers=managers or MANAGERS,
-        sinks=sinks or SINKS,
-        versioned=(False, True) if versioned is None else (versioned,),
-    )
+    versions = (False, True) if versioned is None else (versioned,)
     home = home or default_home() / "bench"
     measured = []
-    with _stack(home) as endpoints:
+    with fresh_stack(home, store="minio") as endpoints:
         running = Bench(endpoints, home=home / "logs", say=_say)
         expected = running.fill_topic(work)
-        for case in cases:
+        for case in matrix(managers=managers or MANAGERS, sinks=sinks or SINKS, versioned=versions):
             measured.append(running.measure(case, work, expected=expected))
             if output == "text":
                 echo(f"\n{case_report(measured[-1])}\n")
-    emit(output, [each.as_dict() for each in measured], lambda: echo(comparison(measured, work)))
-    if not all(each.meter_agrees and each.complete for each in measured):
+    emit(output, [result.as_dict() for result in measured], comparison(measured, work))
+    if not all(result.meter_agrees and result.complete for result in measured):
         sys.exit(1)
 
 
@@ -98,16 +91,12 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
 
     The figure is the CPU time of the tasks, which other programs on the machine disturb least. It needs no server.
     """
-    from lakefeed.bench.decode import compare, table
-    from lakefeed.clients.spark.session import log_path, session
-    from lakefeed.config.connections import Connections
-
     spark = session("bench-decode", connections=Connections(), master="local[1]", log_file=log_path("bench-decode"))
     try:
         compared = [compare(spark, CASES[name], rows=rows, rounds=rounds, say=_say) for name in names or CASES]
     finally:
         spark.stop()
-    emit(output, [each.as_dict() for each in compared], lambda: echo(table(compared)))
+    emit(output, [result.as_dict() for result in compared], decode_table(compared))
 
 
 @bench.command("latency")
@@ -123,32 +112,21 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
 )
 @click.option(
     "--home",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Directory of the bench's own stack; what an earlier one left there is removed.  "
     "[default: latency/ in the local stack's directory]",
 )
 @output_option
 def latency(
-    rate: int,
-    seconds: int,
-    warm_up: int,
-    partitions: int,
-    triggers: tuple[str, ...],
-    home: Path | None,
-    output: str,
+    rate: int, seconds: int, warm_up: int, partitions: int, triggers: tuple[str, ...], home: Path | None, output: str
 ) -> None:
     """Measure how long a record takes from its producer to a reader of the topic that a pipeline writes to.
 
     One pipeline, Kafka to Kafka, with each trigger in turn on a stack of its own: p50, p99 and the slowest. If a record
     is missing the status is 1.
     """
-    from lakefeed.bench.latency import Load, measure, table
-    from lakefeed.clients.environment import default_home
-    from lakefeed.clients.spark.session import log_path, session
-    from lakefeed.config.connections import Connections
-
     load = Load(rate=rate, seconds=seconds, warm_up=warm_up, partitions=partitions)
-    with _stack(home or default_home() / "latency", store=None) as endpoints:
+    with fresh_stack(home or default_home() / "latency", store=None) as endpoints:
         spark = session(
             "bench-latency",
             connections=Connections.from_environment(endpoints.as_environment()),
@@ -156,30 +134,14 @@ def latency(
             log_file=log_path("bench-latency"),
         )
         try:
-            measured = [
-                measure(spark, endpoints, each, load, say=_say) for each in triggers or ("1 second", "real-time")
-            ]
+            chosen = triggers or ("1 second", "real-time")
+            measured = [measure(spark, endpoints, trigger, load, say=_say) for trigger in chosen]
         finally:
             spark.stop()
-    emit(output, [each.as_dict() for each in measured], lambda: echo(table(measured, load)))
-    if any(each.missing for each in measured):
+    emit(output, [result.as_dict() for result in measured], latency_table(measured, load))
+    if any(result.missing for result in measured):
         sys.exit(1)
 
 
 def _say(text: str) -> None:
     echo(f"bench: {text}", err=True)
-
-
-@contextmanager
-def _stack(home: Path, *, store: str | None = "minio") -> Iterator[Endpoints]:
-    """A fresh stack of the bench's own, whose every request counts; taken down at the end, its logs kept."""
-    from lakefeed.local import Stack
-
-    Stack(home).down(erase=True)
-    stack = Stack(home, store=store)
-    with shown_steps() as progress:
-        endpoints = stack.up(progress=progress)
-    try:
-        yield endpoints
-    finally:
-        stack.down()

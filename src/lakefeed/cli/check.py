@@ -9,14 +9,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
+from lakefeed.cli.options import output_option
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.environment import default_environment
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.config.connections import Connections
+from lakefeed.config.loading.load import Reading, read
+from lakefeed.config.problem import Problem, errors_of, exit_status
+from lakefeed.config.schema import json_schema
+from lakefeed.errors import LakefeedError
+from lakefeed.operations.preflight.analysis import analyze, parse_sql
+from lakefeed.operations.preflight.connect import preflight
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from lakefeed.config.connections import Connections
-    from lakefeed.config.loading.load import Reading
-    from lakefeed.config.problem import Problem
 
 
 @click.command()
@@ -44,57 +50,36 @@ def check(
     Each is printed as file:line:column: error: what, and below it what to do next. Exit status: 2 if there is
     a mistake, 1 if only something outside does not answer, 0 otherwise; warnings count for nothing.
     """
-    from lakefeed.config.problem import errors_of, exit_status
-
     if schema:
-        from lakefeed.config.schema import json_schema
-
         echo(json.dumps(json_schema(), indent=2))
         return
     if file is None:
         raise click.UsageError("Missing argument 'FILE'.", context)
     if static and connect:
         raise click.UsageError("--static asks nothing, and --connect asks what the file points at: give one.", context)
-    problems = _static(file, overrides) if static else _problems(file, overrides, connect=connect)
-
-    def text() -> None:
-        for problem in problems:
-            echo(str(problem))
-        count = len(errors_of(problems))
-        asked = ", and what it points at is there" if connect else ""
-        echo(f"{file}: {count} error{'s' if count > 1 else ''}" if count else f"{file}: no mistakes{asked}")
-
+    if static:
+        problems = list(read(file, overrides=overrides, environment=None).problems)
+    else:
+        problems = _problems(file, overrides, connect=connect)
+    count = len(errors_of(problems))
+    asked = ", and what it points at is there" if connect else ""
+    verdict = f"{count} error{'s' if count > 1 else ''}" if count else f"no mistakes{asked}"
+    text = "\n".join([*map(str, problems), f"{file}: {verdict}"])
     emit(output, [problem.as_dict() for problem in problems], text)
     context.exit(exit_status(problems))
 
 
-def _static(file: Path, overrides: tuple[str, ...]) -> list[Problem]:
-    from lakefeed.config.loading.load import read
-
-    return list(read(file, overrides=overrides, environment=None).problems)
-
-
 def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[Problem]:
-    from lakefeed.clients.environment import default_environment
-    from lakefeed.config.loading.load import read
-    from lakefeed.config.problem import errors_of
-
     environment = default_environment()
     reading = read(file, overrides=overrides, environment=environment)
     problems = list(reading.problems)
     if reading.config is None:
-        return [*problems, *_sql(reading, environment)]
+        return [*problems, *_sql_problems(reading, environment)]
     connections = reading.config.connections(environment)
     if connect:
-        from lakefeed.operations.preflight.connect import preflight
-
-        problems += [
-            reading.document.located(each) for each in preflight(reading.config, connections=connections, tables=True)
-        ]
-    problems += _sql(reading, environment)
+        problems += map(reading.document.located, preflight(reading.config, connections=connections, tables=True))
+    problems += _sql_problems(reading, environment)
     if not errors_of(problems):
-        from lakefeed.operations.preflight.analysis import analyze
-
         found = analyze(
             reading.config,
             connections=connections,
@@ -102,32 +87,26 @@ def _problems(file: Path, overrides: tuple[str, ...], *, connect: bool) -> list[
             folder=file.absolute().parent,
             connect=connect,
         )
-        problems += [reading.document.located(each) for each in found]
+        problems += map(reading.document.located, found)
     return problems
 
 
-def _sql(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
-    """SQL that Spark's parser refuses, whatever else is wrong with the file."""
-    from lakefeed.errors import LakefeedError
-    from lakefeed.operations.preflight.analysis import parse_sql
-
+def _sql_problems(reading: Reading, environment: Mapping[str, str]) -> list[Problem]:
+    """Find SQL that Spark's parser refuses, even in a file with other mistakes."""
     mistakes = reading.mistakes
     if mistakes is None or mistakes.config is None:
         return []
-    config = mistakes.config
     try:
-        connections = (reading.config or config).connections(environment)
-        found = parse_sql(config, spark=lambda: _spark(connections))
+        connections = (reading.config or mistakes.config).connections(environment)
+        found = parse_sql(mistakes.config, spark=lambda: _spark(connections))
     except LakefeedError:
         if reading.config is not None:
             raise
-        return []  # What is wrong with the file comes first.
-    return [reading.document.located(each) for each in found if not mistakes.is_noise(each)]
+        return []  # The mistakes of the file come first.
+    return [reading.document.located(problem) for problem in found if not mistakes.is_noise(problem)]
 
 
 def _spark(connections: Connections) -> SparkSession:
-    from lakefeed.clients.spark.session import log_path, session
-
     return session(
         "lakefeed-check",
         connections=connections,

@@ -8,7 +8,11 @@ from pathlib import Path
 
 import click
 
+from lakefeed.cli.options import FILE
 from lakefeed.cli.output import echo
+from lakefeed.clients.spark.session import settings, with_own
+from lakefeed.config import secrets
+from lakefeed.pipeline import Pipeline
 
 SECRETS = (
     "Secrets are not printed. The S3 keys: give every process AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
@@ -18,7 +22,7 @@ LEFT_OUT = "its value is a secret, since it comes from ${…}: lakefeed run and 
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.argument("pipeline", type=FILE, required=False)
 @click.option("--master", help="Spark master; anything but local ships the jars.  [default: local[*]]")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a pipeline setting.")
 @click.option(
@@ -35,32 +39,24 @@ def conf(pipeline: Path | None, master: str | None, overrides: tuple[str, ...], 
     With a pipeline file, for its store, catalogs and Spark settings; else for those of the environment or of
     the local stack that is running.
     """
-    from lakefeed.clients.spark.session import settings, with_own
-    from lakefeed.config import secrets
-
-    left_out: list[str] = []
+    notes = [] if style == "json" else [SECRETS]
     if pipeline is None:
         printed = settings(master=master)
     else:
-        from lakefeed.pipeline import Pipeline
-
         declared = Pipeline.from_file(pipeline, overrides=overrides)
         config = declared.config
+        shown = secrets.shown(config.spark)
         printed = settings(
             config.name, connections=declared.connections, master=master, secret_keys=secrets.keys_of(config)
         )
-        printed = with_own(printed, {key: str(value) for key, value in secrets.shown(config.spark).items()})
-        left_out = sorted(config.spark.keys() - secrets.shown(config.spark).keys())
+        printed = with_own(printed, {key: str(value) for key, value in shown.items()})
+        notes += [f"{key}: {LEFT_OUT}" for key in sorted(config.spark.keys() - shown.keys())]
     if style == "json":
         echo(json.dumps(printed, indent=2))
-        for key in left_out:
-            echo(f"# {key}: {LEFT_OUT}", err=True)
     elif style == "arguments":
         echo(" ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in printed.items()))
-        for line in (SECRETS, *(f"{key}: {LEFT_OUT}" for key in left_out)):
-            echo(f"# {line}", err=True)
-    else:
-        for line in (SECRETS, *(f"{key}: {LEFT_OUT}" for key in left_out)):
-            echo(f"# {line}")
+    for note in notes:
+        echo(f"# {note}", err=style != "properties")
+    if style == "properties":
         for key, value in printed.items():
             echo(f"{key} {value}")

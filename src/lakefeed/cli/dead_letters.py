@@ -4,40 +4,43 @@ from __future__ import annotations
 
 import base64
 import codecs
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.topic import one_part_of, parts_of
+from lakefeed.cli.options import (
+    FILE,
+    master_option,
+    one_part_of,
+    options_of,
+    output_option,
+    parts_of,
+    pipeline_argument,
+    set_option,
+    yes_option,
+)
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.spark.session import log_path
+from lakefeed.errors import ResourceMissing
 from lakefeed.messages.printable import printable
+from lakefeed.pipeline import Pipeline
+from lakefeed.sinks.dead_letters.query import DeadLetterFilter, find_one, kinds, position_of
 
-if TYPE_CHECKING:
-    from lakefeed.pipeline import Pipeline
-    from lakefeed.sinks.dead_letters.query import DeadLetterFilter
-
-F = TypeVar("F", bound=Callable[..., None])
 SHOWN = 50
 LONGEST_VALUE = 2_000
 
-pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+Letters = list[dict[str, Any]]
 
-
-def choosing(command: F) -> F:
-    """The options that say which letters are meant."""
-    for option in (
-        click.option("--schema-id", type=int, help="Only those of this writer's schema."),
-        click.option("--partition", type=click.IntRange(0), help="Only those of this partition."),
-        click.option("--topic", help="Only those of this topic; where each has a table of its own, of that table."),
-        click.option("--reason", help="Only those whose reason contains this text, as 'list' prints it."),
-        click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting."),
-    ):
-        command = option(command)
-    return command
+choosing = options_of(
+    set_option,
+    click.option("--reason", help="Only those whose reason contains this text, as 'list' prints it."),
+    click.option("--topic", help="Only those of this topic; where each has a table of its own, of that table."),
+    click.option("--partition", type=click.IntRange(0), help="Only those of this partition."),
+    click.option("--schema-id", type=int, help="Only those of this writer's schema."),
+)
 
 
 @click.group("dead-letters")
@@ -52,11 +55,9 @@ def dead_letters() -> None:
 @output_option
 def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, **chosen: Any) -> None:
     """Show the dead letters of PIPELINE by reason, and one by one."""
-    from lakefeed.pipeline import Pipeline
-
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
-    found = [(part, letters) for part, letters in _found(declared, chosen) if letters or not many]
+    found = [(part, letters) for part, letters in _find(declared, chosen) if letters or not many]
     documents = [_document(part, letters, limit=limit) for part, letters in found]
 
     def text() -> None:
@@ -71,22 +72,14 @@ def list_(pipeline: Path, overrides: tuple[str, ...], limit: int, output: str, *
 @dead_letters.command()
 @pipeline_argument
 @click.argument("position")
-@click.option("--value-file", type=click.Path(path_type=Path, dir_okay=False), help="Write the value's bytes there.")
+@click.option("--value-file", type=FILE, help="Write the value's bytes there.")
 @click.option("--topic", help="Instead of TOPIC: in the position.")
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
+@set_option
 @output_option
 def show(
-    pipeline: Path,
-    position: str,
-    value_file: Path | None,
-    topic: str | None,
-    overrides: tuple[str, ...],
-    output: str,
+    pipeline: Path, position: str, value_file: Path | None, topic: str | None, overrides: tuple[str, ...], output: str
 ) -> None:
     """Show the dead letter of PIPELINE at POSITION, [TOPIC:]PARTITION:OFFSET, whole."""
-    from lakefeed.pipeline import Pipeline
-    from lakefeed.sinks.dead_letters.query import DeadLetterFilter, find_one
-
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     choice = DeadLetterFilter.at(declared.config.name, position)
     choice = replace(choice, topic=topic or choice.topic)
@@ -111,72 +104,64 @@ def show(
 @dead_letters.command()
 @pipeline_argument
 @choosing
-@click.option("--master", help="Spark master.  [default: local[*]]")
+@master_option
 @output_option
 def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, output: str, **chosen: Any) -> None:
     """Decode dead letters of PIPELINE with today's schema and policy; land those that can be rows now, each once.
 
     May run beside the feed. A replay that was cut off is ended by the next one.
     """
-    from lakefeed.clients.spark.session import log_path
-    from lakefeed.pipeline import Pipeline
-
     declared = Pipeline.from_file(pipeline, overrides=overrides)
     many = declared.config.has_many_tables and chosen["topic"] is None
     if many:
         # One that has no letters has nothing to finish either.
-        parts = [part for part, letters in _found(declared, chosen) if letters]
+        parts = [part for part, letters in _find(declared, chosen) if letters]
     else:
         parts = _parts(declared, chosen)
-        parts[0].dead_letters()  # Says at once if there are none.
+        parts[0].dead_letters()  # Raises an error before Spark starts if there are none.
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
-    done = [(part.config.name, part.replay(_choice(part.config.name, chosen), spark=spark)) for part in parts]
+    done = [(part.config.name, part.replay(_filter(part, chosen), spark=spark)) for part in parts]
 
     def text() -> None:
-        for feed, each in done:
+        for feed, result in done:
             of = f"{feed}: " if many else ""
-            echo(f"{of}{each.rows:,} rows landed, {each.skipped:,} skipped by policy, {each.still_dead:,} still dead")
-            if earlier := each.finished_earlier:
+            skipped = f"{result.skipped:,} skipped by policy"
+            echo(f"{of}{result.rows:,} rows landed, {skipped}, {result.still_dead:,} still dead")
+            if earlier := result.finished_earlier:
                 echo(f"{of}{earlier:,} had been landed by a replay that was cut off; their letters are gone")
         if not done:
             echo("no dead letters in any of the tables")
 
-    documents = [{"feed": feed, **asdict(each)} for feed, each in done]
+    documents = [{"feed": feed, **asdict(result)} for feed, result in done]
     emit(output, {"tables": documents} if many else documents[0], text)
 
 
 @dead_letters.command()
 @pipeline_argument
 @choosing
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--master", help="Spark master.  [default: local[*]]")
+@yes_option
+@master_option
 @output_option
 def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | None, output: str, **chosen: Any) -> None:
     """Delete dead letters of PIPELINE for good."""
-    from lakefeed.clients.spark.session import log_path
-    from lakefeed.pipeline import Pipeline
-
     declared = Pipeline.from_file(pipeline, overrides=overrides)
-    found = [(part, len(letters)) for part, letters in _found(declared, chosen) if letters]
+    found = [(part, len(letters)) for part, letters in _find(declared, chosen) if letters]
     count = sum(letters for _, letters in found)
     if count and not yes:
         click.confirm(f"Delete {count:,} dead letters of feed {declared.config.name}?", abort=True, err=True)
     dropped = 0
     if count:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
-        for part, _ in found:
-            dropped += part.dead_letter_store(spark).drop(_choice(part.config.name, chosen))
-    emit(output, {"dropped": dropped}, lambda: echo(f"{dropped:,} dead letters dropped"))
+        dropped = sum(part.dead_letter_store(spark).drop(_filter(part, chosen)) for part, _ in found)
+    emit(output, {"dropped": dropped}, f"{dropped:,} dead letters dropped")
 
 
-def _found(declared: Pipeline, chosen: dict[str, Any]) -> list[tuple[Pipeline, list[dict[str, Any]]]]:
-    """The letters that are meant, of each table that is; a table of letters that nothing has made yet has none."""
-    from lakefeed.errors import ResourceMissing
-
+def _find(declared: Pipeline, chosen: dict[str, Any]) -> list[tuple[Pipeline, Letters]]:
+    """Find the chosen letters of each table; among many, a table of letters may not exist yet."""
     found = []
     for part in _parts(declared, chosen):
         try:
-            letters = part.dead_letters().find(_choice(part.config.name, chosen))
+            letters = part.dead_letters().find(_filter(part, chosen))
         except ResourceMissing:
             if not declared.config.has_many_tables:
                 raise
@@ -189,36 +174,30 @@ def _parts(declared: Pipeline, chosen: dict[str, Any]) -> list[Pipeline]:
     return parts_of(declared, chosen["topic"] if declared.config.has_many_tables else None)
 
 
-def _choice(feed: str, chosen: dict[str, Any]) -> DeadLetterFilter:
-    from lakefeed.sinks.dead_letters.query import DeadLetterFilter
-
-    return DeadLetterFilter(feed=feed, **chosen)
+def _filter(part: Pipeline, chosen: dict[str, Any]) -> DeadLetterFilter:
+    return DeadLetterFilter(feed=part.config.name, **chosen)
 
 
-def _document(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> dict[str, Any]:
-    from lakefeed.sinks.dead_letters.query import kinds
-
+def _document(part: Pipeline, found: Letters, *, limit: int) -> dict[str, Any]:
     kept = part.dead_letters()
     return {
         kept.kind: kept.name,
         "feed": part.config.name,
         "count": len(found),
-        "reasons": [asdict(each) for each in kinds(found)],
+        "reasons": [asdict(kind) for kind in kinds(found)],
         "dead_letters": found[:limit],
     }
 
 
-def _print_letters(part: Pipeline, found: list[dict[str, Any]], *, limit: int) -> None:
-    from lakefeed.sinks.dead_letters.query import kinds, position_of
-
+def _print_letters(part: Pipeline, found: Letters, *, limit: int) -> None:
     kept = part.dead_letters()
     echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")
     for kind in kinds(found):
         echo(f"{kind.count:>10,}  {printable(kind.reason)}")
     if found:
         echo()
-    for each in found[:limit]:
-        echo(f"{position_of(each)}  {_time_text(each['timestamp'])}  {printable(each['reason'])}")
+    for letter in found[:limit]:
+        echo(f"{position_of(letter)}  {_time_text(letter['timestamp'])}  {printable(letter['reason'])}")
     if len(found) > limit:
         echo(f"… and {len(found) - limit:,} more; --limit shows them, --reason chooses")
 
@@ -230,18 +209,14 @@ def _time_text(time: datetime | str | None) -> str:
 def _bytes_text(content: bytes | None) -> str:
     if content is None:
         return "null"
-    shown = content[:LONGEST_VALUE]
-    more = f" … ({len(content):,} bytes in all; --value-file writes them)" if len(content) > LONGEST_VALUE else ""
+    shown, is_whole = content[:LONGEST_VALUE], len(content) <= LONGEST_VALUE
+    more = "" if is_whole else f" … ({len(content):,} bytes in all; --value-file writes them)"
     try:
-        text = printable(_decoded(shown))
+        # The cut may have split the last character.
+        text = codecs.getincrementaldecoder("utf-8")().decode(shown, final=is_whole)
     except UnicodeDecodeError:
         return f"0x{shown.hex()}{more}"
-    return f"{text}{more}"
-
-
-def _decoded(content: bytes) -> str:
-    """Decode the beginning of a value, whose last character the cut may have split."""
-    return codecs.getincrementaldecoder("utf-8")().decode(content, final=len(content) < LONGEST_VALUE)
+    return f"{printable(text)}{more}"
 
 
 def _cut(text: str) -> str:
@@ -249,15 +224,16 @@ def _cut(text: str) -> str:
 
 
 def _jsonable(letter: dict[str, Any]) -> dict[str, Any]:
-    """Bytes as base64, in fields that say so."""
+    """Return a letter with its bytes in base64, in fields whose names say so."""
 
     def encoded(content: bytes | None) -> str | None:
         return None if content is None else base64.b64encode(content).decode("ascii")
 
     plain = {name: value for name, value in letter.items() if name not in ("key", "value", "headers")}
+    headers = letter["headers"] or ()
     return {
         **plain,
         "key_base64": encoded(letter["key"]),
         "value_base64": encoded(letter["value"]),
-        "headers": [{"key": each["key"], "value_base64": encoded(each["value"])} for each in letter["headers"] or ()],
+        "headers": [{"key": header["key"], "value_base64": encoded(header["value"])} for header in headers],
     }

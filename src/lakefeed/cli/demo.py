@@ -1,26 +1,28 @@
-"""``lakefeed demo``: the main job from end to end, with a report that people want to look at."""
+"""``lakefeed demo``: the main job from end to end, with a report."""
 
 from __future__ import annotations
 
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.table import Table
 
-from lakefeed.cli.local import shown_steps
-from lakefeed.cli.output import echo, emit, output_option
+from lakefeed.bench.demo import TOPIC, Demo, DemoReport, example
+from lakefeed.cli.local import fresh_stack
+from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.environment import default_home
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.errors import MissingExtra
 from lakefeed.feed.terminal import ProgressView, duration
-
-if TYPE_CHECKING:
-    from lakefeed.bench.demo import DemoReport
-    from lakefeed.local import Endpoints
+from lakefeed.local import Endpoints
+from lakefeed.operations.produce.progress import ProduceView
 
 
 @click.command()
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--keep", is_flag=True, help="Leave the stack up, for a look around.")
 @click.option(
     "--home",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Directory of the demo's own stack; what an earlier demo left there is removed.  "
     "[default: demo/ in the local stack's directory]",
 )
@@ -48,13 +50,11 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 
     Ctrl-C, SIGTERM and SIGHUP take the stack down, unless --keep, and end with status 130, 143 and 129.
     """
-    from lakefeed.clients.environment import default_home
-
     for package, extra in (("pyspark", "spark"), ("pyiceberg", "read"), ("duckdb", "read")):
         if find_spec(package) is None:
             raise MissingExtra.of(package, extra, "lakefeed demo")
     home = home or default_home() / "demo"
-    with _stack(home, store=store, keep=keep) as endpoints:
+    with fresh_stack(home, store=store, keep=keep) as endpoints:
         report = _run(endpoints, rows=rows, csv=csv)
     emit(output, report.as_dict(), lambda: _print(report, home=home, keep=keep))
     if not report.verified:
@@ -62,71 +62,43 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
 
 
 def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
-    from lakefeed.bench.demo import TOPIC, Demo
-    from lakefeed.clients.spark.session import log_path, session
-    from lakefeed.clients.spark.signals import stop_on_signals
-    from lakefeed.operations.produce.progress import ProduceView
-
     made = Demo(endpoints, rows=rows, csv=csv)
     log_file = log_path("demo")
-    say(f"starting Spark; its log is {log_file}")
+    _say(f"starting Spark; its log is {log_file}")
     spark = session("demo", connections=made.pipeline.connections, log_file=log_file)
     try:
-        say("producing trips into the topic")
+        _say("producing trips into the topic")
         with ProduceView(TOPIC, expected=None if csv else rows) as producing:
             produced, produce_seconds = made.produce(spark, reached=producing.reached)
-        say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
+        _say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
         with ProgressView(made.pipeline.config.name) as view, stop_on_signals(view.note) as stop:
-            run = made.land(spark, on_batch=view.batch, stop=stop)
+            run = made.pipeline.run(spark=spark, once=True, on_batch=view.batch, stop=stop)
         if stop.is_set():
             raise KeyboardInterrupt
-        say("reading the table back with pyiceberg and DuckDB")
+        _say("reading the table back with pyiceberg and DuckDB")
         found, expected = made.found(), made.expected(spark)
     finally:
         spark.stop()
     return made.report(expected=expected, found=found, produced=produced, produce_seconds=produce_seconds, run=run)
 
 
-def say(text: str) -> None:
-    """A line of the demo's own, on stderr."""
+def _say(text: str) -> None:
     echo(f"demo: {text}", err=True)
 
 
-@contextmanager
-def _stack(home: Path, *, store: str | None, keep: bool) -> Iterator[Endpoints]:
-    """A fresh stack of the demo's own, taken down at the end with its data kept."""
-    from lakefeed.local import Stack
-
-    Stack(home).down(erase=True)
-    stack = Stack(home, store=store)
-    with shown_steps() as progress:
-        endpoints = stack.up(progress=progress)
-    try:
-        yield endpoints
-    finally:
-        if not keep:
-            stack.down()
-
-
 def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     console = Console(highlight=False)
     table = Table(show_header=False, box=None, padding=(0, 2))
     verdict = "[green]yes[/]: count, distinct keys and sums equal" if report.verified else "[red]NO[/]"
-    for name, value in (
-        ("produced", f"{report.produced:,} records ({report.produce_rows_per_second:,}/s)"),
-        ("landed", f"{report.rows:,} rows ({report.rows_per_second:,}/s, the cold start included)"),
-        ("dead letters", f"{report.dead_letters:,}"),
-        ("batches", f"{report.batches} in {duration(report.seconds)}"),
-        ("files", f"{report.files}"),
-        ("S3 requests", f"{report.s3_requests:,}"),
-        ("table", report.table),
-        ("warehouse", report.warehouse),
-        ("verified", verdict),
-    ):
-        table.add_row(name, value)
+    table.add_row("produced", f"{report.produced:,} records ({report.produce_rows_per_second:,}/s)")
+    table.add_row("landed", f"{report.rows:,} rows ({report.rows_per_second:,}/s, the cold start included)")
+    table.add_row("dead letters", f"{report.dead_letters:,}")
+    table.add_row("batches", f"{report.batches} in {duration(report.seconds)}")
+    table.add_row("files", f"{report.files}")
+    table.add_row("S3 requests", f"{report.s3_requests:,}")
+    table.add_row("table", report.table)
+    table.add_row("warehouse", report.warehouse)
+    table.add_row("verified", verdict)
     console.print(table)
     if not report.verified:
         console.print(f"\nproduced: {report.expected}\nin the table: {report.found}", markup=False)
@@ -134,22 +106,20 @@ def _print(report: DemoReport, *, home: Path, keep: bool) -> None:
 
 
 def _look_around(table: str, *, home: Path, keep: bool) -> str:
-    """Return the commands for a look around; they work in a shell that knows nothing of lakefeed yet."""
+    """Return commands for a look around that work in a shell without lakefeed's variables."""
     commands = [f"export LAKEFEED_HOME={shlex.quote(str(home.absolute()))}"]
     own = Path(sys.executable).parent
     if shutil.which("lakefeed") != str(own / "lakefeed"):
         commands.append(f'export PATH={shlex.quote(str(own))}:"$PATH"')
     if not keep:
         commands.append("lakefeed local up")
-    from lakefeed.bench.demo import example
-
     pipeline = shlex.quote(str(example("taxi") / "pipeline.yaml"))
     commands += [
         'eval "$(lakefeed local env)"',
         f"lakefeed verify {pipeline}",
         f"python -c \"import lakefeed; print(lakefeed.open_table('{table}').scan(limit=5).to_arrow())\"",
     ]
-    lines = "".join(f"  {each}\n" for each in commands)
+    lines = "".join(f"  {command}\n" for command in commands)
     return (
         f"\nLook around; the stack is {'still up' if keep else 'down, its data are kept'}:\n{lines}"
         "Next: lakefeed init --topic nyc-avro-topic, lakefeed check pipeline.yaml, lakefeed run pipeline.yaml"

@@ -7,7 +7,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
+from lakefeed.cli.options import bootstrap_servers_of, output_option
+from lakefeed.cli.output import emit
+from lakefeed.clients.environment import default_environment
+from lakefeed.operations.preflight import template
+from lakefeed.operations.preflight.discover import discover
 
 
 @click.command()
@@ -35,20 +39,11 @@ def init(
 
     Without a registered schema, one record is looked at. Beside the file goes its JSON Schema, for editors.
     """
-    from lakefeed.clients.environment import default_environment
-    from lakefeed.errors import ConfigError
-    from lakefeed.operations.preflight import template
-    from lakefeed.operations.preflight.discover import discover
-
     if file.exists() and not force:
         raise template.exists(file)
     environment = default_environment()
-    brokers = bootstrap_servers or environment.get("KAFKA_BOOTSTRAP_SERVERS")
-    if not brokers:
-        hint = "give --bootstrap-servers, set KAFKA_BOOTSTRAP_SERVERS, or start the local stack: lakefeed local up"
-        raise ConfigError("no Kafka broker is named", hint=hint)
-    registry_url = registry or environment.get("SCHEMA_REGISTRY_URL")
-    found = discover(topic, bootstrap_servers=brokers, registry_url=registry_url)
+    brokers = bootstrap_servers_of(bootstrap_servers)
+    found = discover(topic, bootstrap_servers=brokers, registry_url=registry or environment.get("SCHEMA_REGISTRY_URL"))
     name = pipeline_name or template.name_of(topic)
     blank = template.Blank(
         topic=topic,
@@ -62,12 +57,6 @@ def init(
     template.check(blank)
     template.write_new(file, template.pipeline_text(blank), overwrite=force)
     schema_file = template.write_schema_beside(file)
-
-    def text() -> None:
-        echo(f"{file}: {topic} -> {blank.table}, values read as {found.kind}")
-        echo(f"  {'known from' if found.certain else 'please look:'} {found.how}")
-        echo(f"next: lakefeed check {file} --connect")
-
     document = {
         "file": str(file),
         "schema_file": str(schema_file) if schema_file else None,
@@ -80,4 +69,9 @@ def init(
         "subject": found.subject,
         "columns": [{"name": column.name, "type": column.type} for column in found.columns],
     }
+    text = (
+        f"{file}: {topic} -> {blank.table}, values read as {found.kind}\n"
+        f"  {'known from' if found.certain else 'please look:'} {found.how}\n"
+        f"next: lakefeed check {file} --connect"
+    )
     emit(output, document, text)

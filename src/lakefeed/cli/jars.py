@@ -7,7 +7,8 @@ from collections import Counter
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
+from lakefeed.cli.options import output_option
+from lakefeed.cli.output import emit
 from lakefeed.clients.spark import jars as locked
 
 group_option = click.option(
@@ -32,12 +33,9 @@ def fetch(groups: tuple[str, ...], output: str) -> None:
     begun = time.monotonic()
     paths = locked.fetch(groups or locked.read_lock().usual_groups)
     seconds = round(time.monotonic() - begun, 1)
-    document = {"directory": str(locked.cache_directory()), "files": len(paths), "seconds": seconds}
-    emit(
-        output,
-        document,
-        lambda: echo(f"{len(paths)} files verified in {locked.cache_directory()} ({seconds} s)"),
-    )
+    directory = locked.cache_directory()
+    document = {"directory": str(directory), "files": len(paths), "seconds": seconds}
+    emit(output, document, f"{len(paths)} files verified in {directory} ({seconds} s)")
 
 
 @jars.command("list")
@@ -45,24 +43,19 @@ def fetch(groups: tuple[str, ...], output: str) -> None:
 @output_option
 def list_(groups: tuple[str, ...], output: str) -> None:
     """List the locked jars: coordinate, groups, size. Reads nothing but the lock."""
-    lock = locked.read_lock()
-    artifacts = lock.of(groups or lock.usual_groups)
-
-    def text() -> None:
-        for artifact in artifacts:
-            echo(f"{artifact.size / 1e6:8.2f} MB  {','.join(artifact.groups):15} {artifact.coordinate}")
-
+    artifacts = _locked(groups)
+    lines = [f"{jar.size / 1e6:8.2f} MB  {','.join(jar.groups):15} {jar.coordinate}" for jar in artifacts]
     document = [
         {
-            "coordinate": artifact.coordinate,
-            "groups": artifact.groups,
-            "size": artifact.size,
-            "sha256": artifact.sha256,
-            "path": str(artifact.path),
+            "coordinate": jar.coordinate,
+            "groups": jar.groups,
+            "size": jar.size,
+            "sha256": jar.sha256,
+            "path": str(jar.path),
         }
-        for artifact in artifacts
+        for jar in artifacts
     ]
-    emit(output, document, text)
+    emit(output, document, "\n".join(lines))
 
 
 @jars.command()
@@ -71,18 +64,17 @@ def list_(groups: tuple[str, ...], output: str) -> None:
 @click.pass_context
 def verify(context: click.Context, groups: tuple[str, ...], output: str) -> None:
     """Compare the cache with the lock, without the network. Exit status 1 if a jar is missing or damaged."""
-    lock = locked.read_lock()
-    states = {artifact.coordinate: artifact.state() for artifact in lock.of(groups or lock.usual_groups)}
+    states = {jar.coordinate: jar.state() for jar in _locked(groups)}
     wrong = {coordinate: state for coordinate, state in states.items() if state != "ok"}
-
-    def text() -> None:
-        for coordinate, state in wrong.items():
-            echo(f"{state:8} {coordinate}")
-        counts = Counter(states.values())
-        echo(", ".join(f"{counts[state]} {state}" for state in ("ok", "missing", "damaged")))
-        if wrong:
-            echo("fix with: lakefeed jars fetch")
-
-    emit(output, {"ok": len(states) - len(wrong), "wrong": wrong}, text)
+    counts = Counter(states.values())
+    lines = [f"{state:8} {coordinate}" for coordinate, state in wrong.items()]
+    lines.append(", ".join(f"{counts[state]} {state}" for state in ("ok", "missing", "damaged")))
     if wrong:
-        context.exit(1)
+        lines.append("fix with: lakefeed jars fetch")
+    emit(output, {"ok": len(states) - len(wrong), "wrong": wrong}, "\n".join(lines))
+    context.exit(1 if wrong else 0)
+
+
+def _locked(groups: tuple[str, ...]) -> list[locked.Artifact]:
+    lock = locked.read_lock()
+    return lock.of(groups or lock.usual_groups)

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from rich.console import Console
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.local import Endpoints, PartStatus, Stack, StartStep
-from lakefeed.local.report import Progress
-from lakefeed.local.stores import DEFAULT_STORE, STORES
+from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.output import echo, emit
+from lakefeed.local import Endpoints, PartStatus, Progress, Stack, StartStep
+from lakefeed.local.servers import DEFAULT_STORE, STORES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 home_option = click.option(
-    "--home",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the stack. Default: LAKEFEED_HOME, or ~/.local/share/lakefeed.",
+    "--home", type=FOLDER, help="Directory of the stack. Default: LAKEFEED_HOME, or ~/.local/share/lakefeed."
 )
 
 
@@ -35,11 +34,8 @@ def local() -> None:
 
 
 def _port_option(name: str) -> Callable[[_Command], _Command]:
-    return click.option(
-        f"--port-{name}",
-        type=click.IntRange(1, 65535),
-        help=f"Fixed port for {name}. Default: a free one, kept.",
-    )
+    port = click.IntRange(1, 65535)
+    return click.option(f"--port-{name}", type=port, help=f"Fixed port for {name}. Default: a free one, kept.")
 
 
 @local.command()
@@ -56,16 +52,19 @@ def _port_option(name: str) -> Callable[[_Command], _Command]:
 def up(home: Path | None, store: str | None, output: str, **port_options: int | None) -> None:
     """Start what is not running and wait until everything answers. Keeps data and ports of last time."""
     ports = {name.removeprefix("port_"): port for name, port in port_options.items() if port is not None}
-    stack = Stack(home, store=store, ports=ports)
     with shown_steps() as progress:
-        endpoints = stack.up(progress=progress)
-
-    def text() -> None:
-        _print_endpoints(endpoints)
-        again = f" --home {shlex.quote(str(home))}" if home else ""
-        echo(f'\nfor other clients:  eval "$(lakefeed local env{again})"')
-
-    emit(output, _document(endpoints), text)
+        endpoints = Stack(home, store=store, ports=ports).up(progress=progress)
+    again = f" --home {shlex.quote(str(home))}" if home else ""
+    text = (
+        f"Kafka            {endpoints.bootstrap_servers}\n"
+        f"Schema Registry  {endpoints.schema_registry_url}\n"
+        f"S3               {endpoints.s3_endpoint}  bucket {endpoints.bucket}\n"
+        f"Iceberg catalog  {endpoints.catalog_uri}  warehouse {endpoints.warehouse}\n"
+        f'\nfor other clients:  eval "$(lakefeed local env{again})"'
+    )
+    document = endpoints.as_environment()
+    del document["AWS_SECRET_ACCESS_KEY"]
+    emit(output, document, text)
 
 
 @local.command()
@@ -77,8 +76,9 @@ def down(home: Path | None, erase: bool, output: str) -> None:
     stack = Stack(home)
     with shown_steps() as progress:
         stack.down(erase=erase, progress=progress)
-    kept = f"data removed from {stack.home.root}" if erase else f"data kept in {stack.home.root}"
-    emit(output, {"home": str(stack.home.root), "erased": erase}, lambda: echo(f"down; {kept}"))
+    root = stack.home.root
+    kept = f"data removed from {root}" if erase else f"data kept in {root}"
+    emit(output, {"home": str(root), "erased": erase}, f"down; {kept}")
 
 
 @local.command()
@@ -101,8 +101,7 @@ def status(context: click.Context, home: Path | None, output: str) -> None:
 
     document = {"up": healthy, "home": str(stack.home.root), "parts": [asdict(part) for part in parts]}
     emit(output, document, text)
-    if not healthy:
-        context.exit(1)
+    context.exit(0 if healthy else 1)
 
 
 @local.command()
@@ -111,25 +110,7 @@ def status(context: click.Context, home: Path | None, output: str) -> None:
 def env(home: Path | None, output: str) -> None:
     """Print the endpoints as shell variables, with the S3 secret in clear: eval "$(lakefeed local env)"."""
     variables = Stack(home).endpoints().as_environment()
-
-    def text() -> None:
-        for name, value in variables.items():
-            echo(f"export {name}={shlex.quote(value)}")
-
-    emit(output, variables, text)
-
-
-def _document(endpoints: Endpoints) -> dict[str, str]:
-    """As ``env`` prints, without the secret."""
-    hidden = "AWS_SECRET_ACCESS_KEY"
-    return {name: value for name, value in endpoints.as_environment().items() if name != hidden}
-
-
-def _print_endpoints(endpoints: Endpoints) -> None:
-    echo(f"Kafka            {endpoints.bootstrap_servers}")
-    echo(f"Schema Registry  {endpoints.schema_registry_url}")
-    echo(f"S3               {endpoints.s3_endpoint}  bucket {endpoints.bucket}")
-    echo(f"Iceberg catalog  {endpoints.catalog_uri}  warehouse {endpoints.warehouse}")
+    emit(output, variables, "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items()))
 
 
 def _print_status(part: PartStatus) -> None:
@@ -141,19 +122,26 @@ def _print_status(part: PartStatus) -> None:
         echo(f"{'':10} {part.detail}")
 
 
-def _line(step: StartStep) -> str:
-    seconds = f"  ({step.seconds:.1f} s)" if step.seconds else ""
-    return f"{step.part:10} {step.state:11} {step.detail}{seconds}".rstrip()
+@contextmanager
+def fresh_stack(home: Path, *, store: str | None, keep: bool = False) -> Iterator[Endpoints]:
+    """Run a stack without earlier data; take it down at the end, its files kept."""
+    Stack(home).down(erase=True)
+    stack = Stack(home, store=store)
+    with shown_steps() as progress:
+        endpoints = stack.up(progress=progress)
+    try:
+        yield endpoints
+    finally:
+        if not keep:
+            stack.down()
 
 
 @contextmanager
 def shown_steps() -> Iterator[Progress]:
-    """On a terminal a line that turns for each part that is being started; otherwise a line for each step."""
+    """Show the parts that are being started: on a terminal by one changing line, else by a line for each step."""
     if not sys.stderr.isatty():
         yield lambda step: echo(_line(step), err=True)
         return
-    from rich.console import Console
-
     console = Console(stderr=True, highlight=False)
     waiting: dict[str, None] = {}
     with console.status("") as spinner:
@@ -172,3 +160,8 @@ def shown_steps() -> Iterator[Progress]:
                 spinner.stop()
 
         yield show
+
+
+def _line(step: StartStep) -> str:
+    seconds = f"  ({step.seconds:.1f} s)" if step.seconds else ""
+    return f"{step.part:10} {step.state:11} {step.detail}{seconds}".rstrip()

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.topic import parts_of, topic_option
-from lakefeed.messages.tabular import aligned
-
-if TYPE_CHECKING:
-    from lakefeed.operations.rewind.execute import RewindPlan
-    from lakefeed.operations.status import FeedStatus
-
-pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+from lakefeed.cli.options import master_option, output_option, parts_of, pipeline_argument, topic_option, yes_option
+from lakefeed.cli.output import echo, echo_columns, emit, figure, span
+from lakefeed.clients.spark.session import log_path
+from lakefeed.operations.rewind.execute import RewindPlan
+from lakefeed.operations.status import FeedStatus
+from lakefeed.pipeline import Pipeline
 
 
 @click.group()
@@ -37,21 +32,18 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
 
     Exit status: 0 if a start would resume, 1 if it would be refused.
     """
-    from lakefeed.clients.spark.session import log_path
-    from lakefeed.pipeline import Pipeline
-
     declared = Pipeline.from_file(pipeline)
     log_file = log_path(f"{declared.config.name}-show")
-    all_found = [each.status(log_file=log_file) for each in parts_of(declared, topic)]
-    documents = [each.as_dict() for each in all_found]
+    found = [part.status(log_file=log_file) for part in parts_of(declared, topic)]
+    documents = [feed.as_dict() for feed in found]
 
     def text() -> None:
-        for found in all_found:
-            _print_survey(found)
+        for feed in found:
+            _print_status(feed)
 
     many = declared.config.has_many_tables and topic is None
     emit(output, {"tables": documents} if many else documents[0], text)
-    context.exit(1 if any(each.refusal for each in all_found) else 0)
+    context.exit(1 if any(feed.refusal for feed in found) else 0)
 
 
 @offsets.command()
@@ -72,8 +64,8 @@ def show(context: click.Context, pipeline: Path, topic: str | None, output: str)
 )
 @click.option("--accept-loss", is_flag=True, help="Leave records unread where the feed moves forward.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--master", help="Spark master.  [default: local[*]]")
+@yes_option
+@master_option
 @output_option
 def rewind(
     pipeline: Path,
@@ -92,9 +84,6 @@ def rewind(
     --to table leaves the feed where its table is and recreates the checkpoint. A driver that runs is stopped at its
     next commit. Whatever is cut off is completed by the next start, or by the same command once more.
     """
-    from lakefeed.clients.spark.session import log_path
-    from lakefeed.pipeline import Pipeline
-
     declared = Pipeline.from_file(pipeline)
     if declared.config.has_many_tables:
         if topic is None:
@@ -120,30 +109,27 @@ def rewind(
     emit(output, {**agreed.as_dict(), "done": True}, text)
 
 
-def _print_survey(found: FeedStatus) -> None:
-    echo(f"{found.feed} in {found.sink}: ", nl=False)
-    if found.refusal is None:
-        echo(f"a start {found.start}", fg="green", bold=True)
+def _print_status(feed: FeedStatus) -> None:
+    echo(f"{feed.feed} in {feed.sink}: ", nl=False)
+    if feed.refusal is None:
+        echo(f"a start {feed.start}", fg="green", bold=True)
     else:
         echo("a start would be refused", fg="red", bold=True)
-    if found.checkpoint.batch_id is not None:
-        done = "done" if found.checkpoint.committed else "planned"
-        echo(f"  the checkpoint has batch {found.checkpoint.batch_id} {done}")
-    lines: list[tuple[str, ...]] = [
-        ("partition", "checkpoint", "table", "group", "in the topic", "lag", "the table has")
-    ]
-    for each in found.partitions:
-        there = "-" if each.topic_start is None else f"[{each.topic_start}, {each.topic_end})"
-        has = "-" if each.covered is None else " ".join(f"[{start}, {end})" for start, end in each.covered) or "nothing"
-        cells = (each.checkpoint, each.table, each.group)
-        numbers = ("-" if cell is None else f"{cell}" for cell in cells)
-        lines.append(
-            (f"{each.topic}-{each.partition}", *numbers, there, "-" if each.lag is None else f"{each.lag:,}", has)
+    if feed.checkpoint.batch_id is not None:
+        done = "done" if feed.checkpoint.committed else "planned"
+        echo(f"  the checkpoint has batch {feed.checkpoint.batch_id} {done}")
+    lines = [("partition", "checkpoint", "table", "group", "in the topic", "lag", "the table has")]
+    for part in feed.partitions:
+        name = f"{part.topic}-{part.partition}"
+        checkpoint, table, group = (
+            "-" if offset is None else f"{offset}" for offset in (part.checkpoint, part.table, part.group)
         )
-    _print_columns(lines, err=False)
-    if found.refusal is not None:
-        echo()
-        echo(str(found.refusal))
+        there, lag = span(part.topic_start, part.topic_end), figure(part.lag)
+        has = "-" if part.covered is None else " ".join(span(*ends) for ends in part.covered) or "nothing"
+        lines.append((name, checkpoint, table, group, there, lag, has))
+    echo_columns(lines, left=1)
+    if feed.refusal is not None:
+        echo(f"\n{feed.refusal}")
 
 
 def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
@@ -151,21 +137,13 @@ def _print_plan(agreed: RewindPlan, *, err: bool = False) -> None:
         echo(f"{agreed.feed} stays where {agreed.table} is; the checkpoint is recreated", err=err)
     else:
         echo(f"{agreed.feed} in {agreed.table}:", err=err)
-        lines: list[tuple[str, ...]] = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]
-        for each in agreed.moves:
-            start = "?" if each.start is None else f"{each.start}"
-            rows = "-" if each.rows is None else f"{each.rows:,}"
-            name = f"{each.topic}-{each.partition}"
-            lines.append(
-                (name, start, f"{each.to}", f"{each.again:,}", f"{each.given_up:,}", rows, f"{each.letters:,}")
-            )
-        _print_columns(lines, err=err)
+        lines = [("partition", "from", "to", "read again", "given up", "rows", "dead letters")]
+        for move in agreed.moves:
+            start = "?" if move.start is None else f"{move.start}"
+            counts = (f"{move.again:,}", f"{move.given_up:,}", figure(move.rows), f"{move.letters:,}")
+            lines.append((f"{move.topic}-{move.partition}", start, f"{move.to}", *counts))
+        echo_columns(lines, left=1, err=err)
     if agreed.rows:
         echo(f"{agreed.rows:,} rows {'are deleted' if agreed.delete_rows else 'stay beside the new ones'}", err=err)
     if agreed.letters:
         echo(f"{agreed.letters:,} dead letters are deleted", err=err)
-
-
-def _print_columns(lines: Sequence[tuple[str, ...]], *, err: bool) -> None:
-    for line in aligned(lines, left=1):
-        echo(f"  {line}", err=err)

@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, pairs, registry_url_of
+from lakefeed.cli.options import (
+    FILE,
+    bootstrap_option,
+    bootstrap_servers_of,
+    log_file_option,
+    master_option,
+    output_option,
+    pairs,
+    registry_url_of,
+)
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark.session import is_running, log_path, session
+from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.feed.terminal import ProgressView
+from lakefeed.operations.produce.progress import ProduceView
+from lakefeed.operations.produce.sources import read_rows
+from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
+from lakefeed.operations.produce.write import Interrupted, Produced, produce_stream, sink_options
+from lakefeed.operations.produce.write import produce as write
+from lakefeed.records.decode.avro_schema import avro_schema_of_schema
+from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
+from lakefeed.records.encode.encode import FRAMED, Encoding, encoded, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from lakefeed.operations.produce.write import Produced
-    from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
-    from lakefeed.records.encode.encode import Encoding
 
 
 @click.command()
@@ -43,7 +59,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--schema-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="Avro schema, .proto file or JSON Schema, as --encode expects it; for json and csv an Avro schema.  "
     "[default: the subject's latest; if it has none, one made from the rows]",
 )
@@ -65,8 +81,8 @@ if TYPE_CHECKING:
 @click.option("--set", "settings", multiple=True, metavar="kafka.KEY=VALUE", help="A Kafka producer setting.")
 @click.option("--stream", is_flag=True, help="Follow the folder: send files as they come, until stopped.")
 @click.option("--checkpoint", metavar="PATH", help="Where --stream keeps what it has sent.")
-@click.option("--master", help="Spark master.  [default: local[*]]")
-@click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+@master_option
+@log_file_option
 @bootstrap_option
 @output_option
 def produce(output: str, **options: Any) -> None:
@@ -79,8 +95,8 @@ def produce(output: str, **options: Any) -> None:
     --stream they finish the current micro-batch and end with status 0. Before the first record the status is 0.
     """
     order = _Order(**options)
-    order.require_sense()
-    produced, encoding = order.carry_out()
+    order.check()
+    produced, encoding = order.run()
     document = {
         "topic": produced.topic,
         "records": produced.records,
@@ -91,46 +107,17 @@ def produce(output: str, **options: Any) -> None:
         "schema_id": encoding.schema_id,
     }
     schema = f", schema id {encoding.schema_id} ({encoding.subject})" if encoding.subject else ""
-    emit(
-        output,
-        document,
-        lambda: echo(
-            f"{produced.topic}: {produced.records:,} records in {produced.seconds:.1f} s "
-            f"({produced.records_per_second:,.0f}/s){schema}"
-        ),
-    )
+    rate = f"{produced.records_per_second:,.0f}/s"
+    text = f"{produced.topic}: {produced.records:,} records in {produced.seconds:.1f} s ({rate}){schema}"
+    emit(output, document, text)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Order:
-    """The command line."""
+class _Order(SimpleNamespace):
+    """The command line, with an attribute for each option above."""
 
-    topic: str
-    path: str | None
-    file_format: Any
-    generate: str | None
-    rows: int | None
-    seed: int
-    start: int
-    encode: Any
-    schema_file: Path | None
-    message: str | None
-    subject: str | None
-    strategy: Any
-    registry: str | None
-    key: str | None
-    headers: tuple[str, ...]
-    compression: str | None
-    rate: float | None
-    settings: tuple[str, ...]
-    stream: bool
-    checkpoint: str | None
-    master: str | None
-    log_file: Path | None
-    bootstrap_servers: str | None
-
-    def require_sense(self) -> None:
-        """Raises ConfigError for options that contradict each other."""
+    def check(self) -> None:
+        """Refuse options that contradict each other."""
+        no_meaning = f"has no meaning with --encode {self.encode}"
         for wrong, what, hint in (
             ((self.path is None) == (self.generate is None), "give either --file or --generate", None),
             (self.generate is not None and self.rows is None, "--generate requires --rows", "--rows 1000000"),
@@ -138,81 +125,51 @@ class _Order:
             (self.stream and self.path is None, "--stream follows the folder that --file names", None),
             (self.stream and self.checkpoint is None, "--stream requires --checkpoint", "--checkpoint PATH"),
             (self.checkpoint is not None and not self.stream, "--checkpoint belongs to --stream", None),
-            (
-                self.subject is not None and not self._is_framed,
-                f"--subject has no meaning with --encode {self.encode}",
-                None,
-            ),
-            (
-                self.message is not None and "protobuf" not in self.encode,
-                f"--message has no meaning with --encode {self.encode}",
-                None,
-            ),
+            (self.subject is not None and self.encode not in FRAMED, f"--subject {no_meaning}", None),
+            (self.message is not None and "protobuf" not in self.encode, f"--message {no_meaning}", None),
             (self.rate is not None and not self.rate > 0, "--rate is above 0", None),
         ):
             if wrong:
                 raise ConfigError(what, where="lakefeed produce", hint=hint)
 
-    @property
-    def _is_framed(self) -> bool:
-        return self.encode in ("confluent-avro", "confluent-protobuf", "json-schema")
-
-    def carry_out(self) -> tuple[Produced, Encoding]:
-        """Everything that can fail without Spark is done before Spark starts."""
-        from lakefeed.clients.kafka.topics import Topics
-        from lakefeed.clients.spark.session import is_running, log_path, session
-        from lakefeed.operations.produce.write import sink_options
-
+    def run(self) -> tuple[Produced, Encoding]:
+        """Produce the rows; all that can fail without Spark is done before Spark starts."""
         servers = bootstrap_servers_of(self.bootstrap_servers)
-        settings = self._kafka_settings()
+        settings = pairs(self.settings, option="--set")
+        if self.compression is not None:
+            settings["kafka.compression.type"] = self.compression
         sink_options(self.topic, servers, settings)
         headers = pairs(self.headers, option="--header")
         Topics(servers, options=settings).end_offsets(self.topic)
-        registry = self._registry()
+        registry = SchemaRegistry(registry_url_of(self.registry)) if self.encode in FRAMED else None
         schema = self._schema(registry)
         log_file = self.log_file or log_path("produce")
         echo(f"produce {self.topic}: starting Spark; its log is {log_file}", err=True)
         is_ours = not is_running()
         spark = session("produce", master=self.master, log_file=log_file)
         try:
-            return self._send(spark, servers, settings, headers, registry, schema)
+            rows = self._rows(spark, schema)
+            key = self.key or (KEY if self.generate else None)
+            encoding = settle(
+                rows,
+                format=self.encode,
+                topic=self.topic,
+                registry=registry,
+                subject=self.subject,
+                strategy=self.strategy,
+                key=key,
+                schema=schema,
+                message=self.message,
+            )
+            return self._send(encoded(rows, encoding, key=key, headers=headers), servers, settings), encoding
         finally:
             if is_ours:
                 spark.stop()
 
-    def _send(
-        self,
-        spark: SparkSession,
-        servers: str,
-        settings: dict[str, str],
-        headers: dict[str, str],
-        registry: SchemaRegistry | None,
-        schema: SchemaText | None,
-    ) -> tuple[Produced, Encoding]:
-        from lakefeed.clients.spark.signals import begin_work, stop_on_signals
-        from lakefeed.feed.terminal import ProgressView
-        from lakefeed.operations.produce.progress import ProduceView
-        from lakefeed.operations.produce.taxi import KEY
-        from lakefeed.operations.produce.write import Interrupted, produce, produce_stream
-        from lakefeed.records.encode.encode import encoded, settle
-
-        rows = self._rows(spark, schema)
-        key = self.key or (KEY if self.generate else None)
-        encoding = settle(
-            rows,
-            format=self.encode,
-            topic=self.topic,
-            registry=registry,
-            subject=self.subject,
-            strategy=self.strategy,
-            key=key,
-            schema=schema,
-            message=self.message,
-        )
-        records = encoded(rows, encoding, key=key, headers=headers)
+    def _send(self, records: DataFrame, servers: str, settings: dict[str, str]) -> Produced:
         if self.checkpoint is not None:
             with ProgressView(f"produce {self.topic}") as view, stop_on_signals(view.note) as stop:
-                streamed = produce_stream(
+                return produce_stream(
                     records,
                     self.topic,
                     bootstrap_servers=servers,
@@ -222,11 +179,10 @@ class _Order:
                     rate=self.rate,
                     on_batch=view.batch,
                 )
-            return streamed, encoding
         begin_work()
         with ProduceView(self.topic, expected=self.rows) as shown:
             try:
-                produced = produce(
+                return write(
                     records,
                     self.topic,
                     bootstrap_servers=servers,
@@ -237,30 +193,15 @@ class _Order:
             except Interrupted as interrupted:
                 shown.note(f"interrupted: {interrupted.produced.records:,} records of this run are in {self.topic}")
                 raise
-        return produced, encoding
 
     def _rows(self, spark: SparkSession, schema: SchemaText | None) -> DataFrame:
-        from lakefeed.operations.produce.sources import read_rows
-        from lakefeed.operations.produce.taxi import taxi_rows
-        from lakefeed.records.decode.avro_schema import avro_schema_of_schema
-
-        if self.path is not None:
-            types = avro_schema_of_schema(spark, schema, message=self.message) if schema is not None else None
-            return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
-        return taxi_rows(spark, self.rows or 0, seed=self.seed, start=self.start)
-
-    def _registry(self) -> SchemaRegistry | None:
-        if not self._is_framed:
-            return None
-        from lakefeed.records.decode.registry import SchemaRegistry
-
-        return SchemaRegistry(registry_url_of(self.registry))
+        if self.path is None:
+            return taxi_rows(spark, self.rows or 0, seed=self.seed, start=self.start)
+        types = avro_schema_of_schema(spark, schema, message=self.message) if schema is not None else None
+        return read_rows(spark, self.path, format=self.file_format, schema=types, stream=self.stream)
 
     def _schema(self, registry: SchemaRegistry | None) -> SchemaText | None:
-        """As given, the generator's own, or the subject's latest, by which CSV and JSON values are typed too."""
-        from lakefeed.records.decode.registry import SchemaText
-        from lakefeed.records.encode.encode import FRAMED
-
+        """Return the file's, the generator's, or the subject's latest, by which CSV and JSON values are typed too."""
         kind = FRAMED.get(self.encode) or ("PROTOBUF" if self.encode == "protobuf" else "AVRO")
         if self.schema_file is not None:
             try:
@@ -270,8 +211,6 @@ class _Order:
             except (OSError, UnicodeDecodeError) as error:
                 raise ConfigError(f"the schema file cannot be read: {error}", where=str(self.schema_file)) from None
         if self.generate is not None and kind == "AVRO" and self.encode not in ("csv", "string"):
-            from lakefeed.operations.produce.taxi import taxi_schema
-
             return SchemaText(text=taxi_schema())
         if registry is None or (self.subject is None and self.strategy != "topic"):
             return None
@@ -281,9 +220,3 @@ class _Order:
             if self.subject is not None:
                 raise
             return None
-
-    def _kafka_settings(self) -> dict[str, str]:
-        settings = pairs(self.settings, option="--set")
-        if self.compression is not None:
-            settings["kafka.compression.type"] = self.compression
-        return settings

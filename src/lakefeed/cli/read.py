@@ -6,26 +6,39 @@ import csv
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, registry_url_of
+from lakefeed.cli.options import (
+    bootstrap_option,
+    bootstrap_servers_of,
+    log_file_option,
+    master_option,
+    output_option,
+    registry_url_of,
+)
+from lakefeed.cli.output import echo, echo_columns, emit
+from lakefeed.clients.kafka.selection import Selection, ago, offset_ranges
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.config.base import validated
+from lakefeed.config.decoding import Decode
+from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.messages.printable import printable, printable_json
-from lakefeed.messages.tabular import aligned
+from lakefeed.offsets.ranges import OffsetRange
+from lakefeed.operations.read import BatchRead, ReadSummary
+from lakefeed.pipeline import Pipeline
+from lakefeed.records.decode import RecordPolicy
+from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from lakefeed.clients.kafka.selection import Selection
-    from lakefeed.operations.read import BatchRead, ReadSummary
-    from lakefeed.sinks.export import ConsoleResult, Target
 
 SHOWN = 20
 WIDEST = 60
@@ -65,8 +78,8 @@ WITHOUT: dict[str, dict[str, str]] = {"json": {"schema": "sample"}, "string": {}
 @bootstrap_option
 @click.option("--topic", help="For a PIPELINE whose topics each have a table: which.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="For a PIPELINE: override a setting.")
-@click.option("--master", help="Spark master.  [default: local[*]]")
-@click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+@master_option
+@log_file_option
 @output_option
 def read(output: str, **options: Any) -> None:
     """Read records of a PIPELINE's topics, or of a TOPIC, once; and show them or write them somewhere.
@@ -77,75 +90,44 @@ def read(output: str, **options: Any) -> None:
     A pipeline's records are decoded and transformed as it says. Those that would become dead letters are counted. A
     TOPIC is Avro by the registry; --decode takes another format, or a decode block: '{csv: {schema_ddl: "a INT"}}'.
     """
-    from lakefeed.clients.kafka.selection import offset_ranges
-    from lakefeed.sinks.export import ConsoleResult
-
     order = _Order(output=output, **options)
     selection = order.selection()
-    reading, session = order.prepared()
-    offset_ranges(reading.source, selection)  # What is not there is said before a JVM starts.
-    spark = session()
+    reading, start_session = order.reading()
+    offset_ranges(reading.source, selection)  # Missing offsets are an error before a JVM starts.
+    spark = start_session()
     target = order.target(spark)
     done = reading.to(target, selection, spark=spark, latest=order.latest_per_key)
     if not isinstance(target, ConsoleResult):
         emit(output, done.as_dict(), lambda: _print_summary(done))
     elif output == "json":
-        emit(output, {**done.as_dict(), "shown": [json.loads(row or "{}") for (row,) in target.rows]}, lambda: None)
+        emit(output, {**done.as_dict(), "shown": [json.loads(row or "{}") for (row,) in target.rows]}, "")
     else:
         _print_rows(target, order.row_format)
         _print_summary(done, err=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Order:
-    """The command line."""
-
-    output: str
-    source: str
-    ranges: tuple[str, ...]
-    since: str | None
-    until: str | None
-    last: str | None
-    latest_per_key: bool
-    to: str | None
-    row_format: Any
-    append: bool
-    limit: int
-    on_error: Any
-    on_null: Any
-    decode: str | None
-    registry: str | None
-    bootstrap_servers: str | None
-    topic: str | None
-    overrides: tuple[str, ...]
-    master: str | None
-    log_file: Path | None
+class _Order(SimpleNamespace):
+    """The command line, with an attribute for each option above."""
 
     def selection(self) -> Selection:
-        """Which records."""
-        from lakefeed.clients.kafka.selection import Selection, ago
-        from lakefeed.offsets.ranges import OffsetRange
-
+        """Return the choice of records."""
         if self.last is not None and self.since is not None:
             raise ConfigError("--last and --since both say where to begin", hint="give one of them")
         since = ago(self.last) if self.last is not None else self.since
-        ranges = [OffsetRange.parse(each) for each in self.ranges]
+        ranges = [OffsetRange.parse(text) for text in self.ranges]
         return Selection.of(ranges or None, since=since, until=self.until)
 
-    def prepared(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
-        """How to read, and what starts the session to do it in."""
+    def reading(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
+        """Return the read, and a function that starts the session for it."""
         path = Path(self.source)
-        reading, session = self._of_pipeline(path) if path.suffix in (".yaml", ".yml") else self._of_topic()
+        reading, start = self._of_pipeline(path) if path.suffix in (".yaml", ".yml") else self._of_topic()
         if self.on_error is not None:
             reading = reading.on_error(self.on_error)
         if self.on_null is not None:
             reading = replace(reading, policy=replace(reading.policy, on_null=self.on_null))
-        return reading, session
+        return reading, start
 
     def _of_pipeline(self, path: Path) -> tuple[BatchRead, Callable[[], SparkSession]]:
-        from lakefeed.clients.spark.session import log_path
-        from lakefeed.pipeline import Pipeline
-
         for option, given in {
             "--decode": self.decode,
             "--registry": self.registry,
@@ -159,21 +141,10 @@ class _Order:
         return declared.batch_read(), partial(declared.session, master=self.master, log_file=log_file)
 
     def _of_topic(self) -> tuple[BatchRead, Callable[[], SparkSession]]:
-        from lakefeed.clients.spark.session import log_path, session
-        from lakefeed.config.base import validated
-        from lakefeed.config.decoding import Decode
-        from lakefeed.config.kafka_source import KafkaSource
-        from lakefeed.operations.read import BatchRead
-        from lakefeed.records.decode import RecordPolicy
-
         if self.overrides or self.topic is not None:
             raise ConfigError("--set and --topic are for a pipeline file", where=self.source)
-        source = validated(
-            KafkaSource,
-            "TOPIC",
-            bootstrap_servers=bootstrap_servers_of(self.bootstrap_servers),
-            topics=[self.source],
-        )
+        servers = bootstrap_servers_of(self.bootstrap_servers)
+        source = validated(KafkaSource, "TOPIC", bootstrap_servers=servers, topics=[self.source])
         decode = validated(Decode, "--decode", **self._decode_block())
         start = partial(session, "lakefeed-read", master=self.master, log_file=self.log_file or log_path("read"))
         policy = RecordPolicy(
@@ -202,9 +173,7 @@ class _Order:
         return {**kept, **block}
 
     def target(self, spark: SparkSession) -> Target:
-        """Where the rows go."""
-        from lakefeed.sinks.export import TABLE, ConsoleResult, Files, PlainTable
-
+        """Return the place for the rows."""
         if self.to is None:
             if self.row_format == "parquet" or self.append:
                 raise ConfigError("without --to rows are shown", hint="name a path or a table with --to")
@@ -219,23 +188,19 @@ class _Order:
 
 
 def _print_rows(shown: ConsoleResult, row_format: str | None) -> None:
-    """Rows as a table, JSON lines or CSV."""
     if row_format == "json":
         for (row,) in shown.rows:
             click.echo(printable_json(row or "{}"))
     elif row_format == "csv":
+        # A file gets what the records hold; a terminal gets nothing that acts on it.
+        escape: Callable[[str], str] = printable if sys.stdout.isatty() else str
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(shown.columns)
-        # A file gets what the records hold; a terminal gets nothing that acts on it.
-        at_terminal = sys.stdout.isatty()
-        writer.writerows(
-            [[each and printable(each) for each in row] for row in shown.rows] if at_terminal else shown.rows
-        )
+        writer.writerows([cell and escape(cell) for cell in row] for row in shown.rows)
         sys.stdout.flush()
     else:
-        lines = [tuple(shown.columns), *(tuple(_cell(each) for each in row) for row in shown.rows)]
-        for line in aligned(lines, left=len(shown.columns)):
-            echo(line)
+        rows = [tuple(_cell(cell) for cell in row) for row in shown.rows]
+        echo_columns([tuple(shown.columns), *rows], left=len(shown.columns), indent=0)
 
 
 def _cell(text: str | None) -> str:
@@ -251,7 +216,7 @@ def _print_summary(done: ReadSummary, *, err: bool = False) -> None:
     if not done.whole:
         say(f"the first {done.rows:,} rows, of {done.offsets:,} offsets; --limit 0 shows all, --to writes them")
         return
-    partitions = len({(each.topic, each.partition) for each in done.ranges})
+    partitions = len({(part.topic, part.partition) for part in done.ranges})
     rows = "" if done.rows is None else f", {done.rows:,} rows"
     say(
         f"{done.target}: {done.records:,} records of {done.offsets:,} offsets in {partitions} partitions{rows}"
@@ -261,5 +226,5 @@ def _print_summary(done: ReadSummary, *, err: bool = False) -> None:
         say(f"{done.skipped:,} left out because the pipeline says so")
     if done.unreadable:
         say(f"{done.unreadable:,} could not be read, or broke a rule:")
-    for each in done.reasons[:REASONS]:
-        say(f"{each.count:>10,}  {each.text} (one: {each.sample})")
+    for reason in done.reasons[:REASONS]:
+        say(f"{reason.count:>10,}  {reason.text} (one: {reason.sample})")

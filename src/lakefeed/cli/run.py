@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
+from lakefeed.cli.options import master_option, output_option, pipeline_argument
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
+from lakefeed.feed.bounded import BatchSummary
 from lakefeed.feed.terminal import ProgressView
-
-if TYPE_CHECKING:
-    from lakefeed.feed.bounded import BatchSummary
-    from lakefeed.pipeline import RunSummary
+from lakefeed.pipeline import Pipeline, RunSummary
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@pipeline_argument
 @click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a setting: --set trigger='5 seconds'.",
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting: --set trigger='5 seconds'."
 )
 @click.option("--once", is_flag=True, help="Land all records that are there now, then end.")
 @click.option(
@@ -35,11 +30,9 @@ if TYPE_CHECKING:
 @click.option("--batch", is_flag=True, help="Land all records that are there now in one commit, without a stream.")
 @click.option("--since", metavar="TIME", help="With --batch: from this time on, in ISO 8601.")
 @click.option("--until", metavar="TIME", help="With --batch: up to this time.")
-@click.option("--master", help="Spark master.  [default: local[*]]")
+@master_option
 @click.option(
-    "--log-file",
-    type=click.Path(path_type=Path),
-    help="Where the JVM's log goes.  [default: logs/ in the cache]",
+    "--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.  [default: logs/ in the cache]"
 )
 @output_option
 @click.pass_context
@@ -62,16 +55,14 @@ def run(
     --batch has one batch, which they cut off: nothing has landed then, and the status is 143, 129 or 130. Where each
     topic has a table of its own, the status is 1 if one of them has failed at the end.
     """
-    from lakefeed.clients.spark.session import log_path
-    from lakefeed.pipeline import Pipeline
-
     if batch and (once or accept_loss):
         raise click.UsageError("--batch is a run of its own: without --once and --accept-loss", context)
     if not batch and (since or until):
         raise click.UsageError("--since and --until belong to --batch", context)
     declared = Pipeline.from_file(pipeline, overrides=overrides)
-    log_file = log_file or log_path(declared.config.name)
-    with ProgressView(declared.config.name) as view:
+    name = declared.config.name
+    log_file = log_file or log_path(name)
+    with ProgressView(name) as view:
         view.note(f"starting; Spark's log is {log_file}")
         spark = declared.session(master=master, log_file=log_file)
         if batch:
@@ -79,14 +70,14 @@ def run(
             landed = declared.run_batch(spark=spark, since=since, until=until)
             for note in landed.notes:
                 view.note(note)
-            emit(output, asdict(landed), lambda: _print_batch(declared.config.name, landed))
+            emit(output, asdict(landed), _batch_text(name, landed))
             return
         with stop_on_signals(view.note) as stop:
             summary = declared.run(
                 spark=spark, once=once, stop=stop, on_batch=view.batch, on_note=view.note, accept_loss=accept_loss
             )
-    emit(output, summary.as_dict(), lambda: _print(declared.config.name, summary))
-    context.exit(1 if any(each.failure for each in summary.tables) or summary.paused else 0)
+    emit(output, summary.as_dict(), lambda: _print(name, summary))
+    context.exit(1 if any(table.failure for table in summary.tables) or summary.paused else 0)
 
 
 def _print(name: str, summary: RunSummary) -> None:
@@ -97,15 +88,15 @@ def _print(name: str, summary: RunSummary) -> None:
         + (f"; {summary.repeated:,} of the rows may be there twice" if summary.repeated else "")
         + (f"; {summary.batches_over_budget} batches over their budget" if summary.batches_over_budget else "")
     )
-    failed = [each for each in summary.tables if each.failure]
+    failed = [table for table in summary.tables if table.failure]
     if summary.tables:
         echo(f"{len(summary.tables):,} tables, {len(failed):,} of them failed")
-    for name, why in summary.paused.items():
-        echo(f"  the sink '{name}' waits: {why}", fg="red")
-    for each in failed:
-        echo(f"  {each.topic}: {each.failure}", fg="red")
+    for sink, why in summary.paused.items():
+        echo(f"  the sink '{sink}' waits: {why}", fg="red")
+    for table in failed:
+        echo(f"  {table.topic}: {table.failure}", fg="red")
 
 
-def _print_batch(name: str, landed: BatchSummary) -> None:
+def _batch_text(name: str, landed: BatchSummary) -> str:
     rows = "" if landed.rows is None else f", {landed.rows:,} rows"
-    echo(f"{name}: {landed.records:,} records{rows}, {landed.dead_letters:,} dead letters in {landed.seconds:.1f} s")
+    return f"{name}: {landed.records:,} records{rows}, {landed.dead_letters:,} dead letters in {landed.seconds:.1f} s"

@@ -7,21 +7,37 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.topic import one_part_of, topic_option
-from lakefeed.messages.tabular import aligned
+from lakefeed.cli.options import (
+    FILE,
+    one_part_of,
+    options_of,
+    output_option,
+    pipeline_argument,
+    set_option,
+    topic_option,
+)
+from lakefeed.cli.output import echo, echo_columns, emit
+from lakefeed.clients.environment import default_connections
+from lakefeed.clients.spark.session import log_path
+from lakefeed.config.connections import Connections
+from lakefeed.config.models import PipelineConfig
+from lakefeed.errors import ConfigError, SchemaIncompatible
+from lakefeed.operations.compare_schemas import (
+    TableState,
+    existing_table,
+    outlook,
+    registered,
+    side_by_side,
+    table_state,
+)
+from lakefeed.pipeline import Pipeline
+from lakefeed.records.schema.inference import infer_schema, newest_values
+from lakefeed.records.schema.merge import merge_schemas
 
-if TYPE_CHECKING:
-    from lakefeed.config.connections import Connections
-    from lakefeed.config.models import PipelineConfig
-    from lakefeed.operations.compare_schemas import SchemaComparison, TableState
-
-pipeline_argument = click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
-set_option = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
+usual_options = options_of(topic_option, set_option, output_option)
 
 
 @click.group()
@@ -31,54 +47,53 @@ def schema() -> None:
 
 @schema.command()
 @pipeline_argument
-@topic_option
-@set_option
-@output_option
+@usual_options
 def show(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show all versions in the registry, and the latest beside the table's columns. Without Spark."""
-    from lakefeed.operations.compare_schemas import existing_table, registered, side_by_side
-
-    config, connections = _loaded(pipeline, overrides, topic)
+    config, connections = _load(pipeline, overrides, topic)
     versions = registered(config)
     table = existing_table(config, connections=connections)
-    lines = side_by_side(versions[-1], table)
-    steps = _steps([each.text for each in versions])
+    name, subject = config.sink.chosen.snapshot_table, versions[-1].subject
+    columns = side_by_side(versions[-1], table)
+    steps = ["the first", *(_step(one.text, two.text) for one, two in itertools.pairwise(versions))]
 
     def text() -> None:
-        echo(f"subject {versions[-1].subject}")
+        echo(f"subject {subject}")
         for version, step in zip(versions, steps, strict=True):
             echo(f"  version {version.version}  id {version.schema_id}  {step}")
-        echo(f"table {_table_name(config)}{'' if table else ': not there yet'}")
-        _columns(lines)
+        echo(f"table {name}{'' if table else ': not there yet'}")
+        rows = [("column", "registry", "table")]
+        for column in columns:
+            ours, theirs = column.registry or "-", column.table or "-"
+            rows.append((column.path, ours, theirs if ours == theirs else f"{theirs}  <"))
+        echo_columns(rows, left=3)
 
     document = {
-        "subject": versions[-1].subject,
+        "subject": subject,
         "versions": [
-            {"version": each.version, "schema_id": each.schema_id, "schema": json.loads(each.text)} for each in versions
+            {"version": version.version, "schema_id": version.schema_id, "schema": json.loads(version.text)}
+            for version in versions
         ],
-        "table": _table_name(config),
+        "table": name,
         "exists": table is not None,
-        "columns": [asdict(each) for each in lines],
+        "columns": [asdict(column) for column in columns],
     }
     emit(output, document, text)
 
 
 @schema.command()
 @pipeline_argument
-@topic_option
-@set_option
-@output_option
+@usual_options
 def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Show what the table would become if the latest version came now. Changes nothing; without Spark."""
-    from lakefeed.operations.compare_schemas import existing_table, outlook, registered
-
-    config, connections = _loaded(pipeline, overrides, topic)
+    config, connections = _load(pipeline, overrides, topic)
     latest = registered(config)[-1]
     found = outlook(config, latest, existing_table(config, connections=connections))
+    table = config.sink.chosen.snapshot_table
 
     def text() -> None:
         echo(f"subject {latest.subject}, version {latest.version}, id {latest.schema_id}")
-        echo(f"table {_table_name(config)}")
+        echo(f"table {table}")
         for change in found.changes:
             echo(f"  {change}")
         for statement in found.ddl or ():
@@ -92,8 +107,8 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
         "subject": latest.subject,
         "version": latest.version,
         "schema_id": latest.schema_id,
-        "table": _table_name(config),
-        "changes": [asdict(each) for each in found.changes],
+        "table": table,
+        "changes": [asdict(change) for change in found.changes],
         "ddl": None if found.ddl is None else list(found.ddl),
         "note": found.note,
     }
@@ -101,11 +116,9 @@ def diff(pipeline: Path, topic: str | None, overrides: tuple[str, ...], output: 
 
 
 @schema.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False), required=False)
+@click.argument("pipeline", type=FILE, required=False)
 @click.option("--table", metavar="CATALOG.NAMESPACE.TABLE", help="The table, instead of a pipeline's.")
-@topic_option
-@set_option
-@output_option
+@usual_options
 @click.pass_context
 def history(
     context: click.Context,
@@ -116,11 +129,12 @@ def history(
     output: str,
 ) -> None:
     """Show what became of a table's columns, when, and by which schema id. Without Spark."""
-    from lakefeed.operations.compare_schemas import table_state
-
-    if (pipeline is None) == (table is None):
+    if pipeline is not None and table is None:
+        state = _table_of(pipeline, overrides, topic)
+    elif table is not None and pipeline is None:
+        state = table_state(table, connections=default_connections())
+    else:
         raise click.UsageError("Give either a pipeline file or --table.", context)
-    state = table_state(table, connections=_default_connections()) if table else _table_of(pipeline, overrides, topic)
 
     def text() -> None:
         if state.history.dropped:
@@ -133,22 +147,17 @@ def history(
         if not state.history.entries:
             echo(f"{state.name} has the columns that it was created with")
 
-    entries = [each.as_dict() for each in state.history.entries]
+    entries = [entry.as_dict() for entry in state.history.entries]
     emit(output, {"table": state.name, "dropped": state.history.dropped, "entries": entries}, text)
 
 
 @schema.command()
 @pipeline_argument
 @click.option("--records", type=click.IntRange(1, 100_000), default=1_000, show_default=True, help="At most so many.")
-@topic_option
-@set_option
-@output_option
+@usual_options
 def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str, ...], output: str) -> None:
     """Guess a schema from the newest JSON records of the topics, and say what speaks against it."""
-    from lakefeed.clients.spark.session import log_path
-    from lakefeed.records.schema.inference import infer_schema, newest_values
-
-    config, connections = _loaded(pipeline, overrides, topic)
+    config, connections = _load(pipeline, overrides, topic)
     log_file = log_path(f"{config.name}-infer")
     values = newest_values(config, records=records, connections=connections, log_file=log_file)
     found = infer_schema(values, name=config.name)
@@ -165,55 +174,22 @@ def infer(pipeline: Path, records: int, topic: str | None, overrides: tuple[str,
     emit(output, asdict(found), text)
 
 
-def _loaded(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:
-    from lakefeed.pipeline import Pipeline
-
+def _load(pipeline: Path, overrides: Sequence[str], topic: str | None) -> tuple[PipelineConfig, Connections]:
     declared = one_part_of(Pipeline.from_file(pipeline, overrides=overrides), topic)
     return declared.config, declared.connections
 
 
-def _default_connections() -> Connections:
-    from lakefeed.clients.environment import default_connections
-
-    return default_connections()
-
-
-def _table_of(pipeline: Path | None, overrides: Sequence[str], topic: str | None) -> TableState:
-    from lakefeed.errors import ConfigError
-    from lakefeed.operations.compare_schemas import table_state
-
-    assert pipeline is not None  # click has seen to it.
-    config, connections = _loaded(pipeline, overrides, topic)
+def _table_of(pipeline: Path, overrides: Sequence[str], topic: str | None) -> TableState:
+    config, connections = _load(pipeline, overrides, topic)
     if (name := config.sink.chosen.snapshot_table) is None:
-        raise ConfigError(
-            "only Iceberg tables remember their schema's history", where=f"sink.{config.sink.kind} of {pipeline}"
-        )
+        where = f"sink.{config.sink.kind} of {pipeline}"
+        raise ConfigError("only Iceberg tables remember their schema's history", where=where)
     return table_state(name, connections=connections)
 
 
-def _table_name(config: PipelineConfig) -> str | None:
-    return config.sink.chosen.snapshot_table
-
-
-def _steps(texts: Sequence[str]) -> list[str]:
-    """What each version is to a reader of the one before."""
-    return ["the first", *(_step(one, two) for one, two in itertools.pairwise(texts))]
-
-
 def _step(before: str, after: str) -> str:
-    from lakefeed.errors import SchemaIncompatible
-    from lakefeed.records.schema.merge import merge_schemas
-
+    """Describe a version for a reader of the one before."""
     try:
         return "; ".join(map(str, merge_schemas(before, after).changes)) or "reads as the one before"
     except SchemaIncompatible as misfit:
         return f"incompatible: {misfit.what}"
-
-
-def _columns(lines: Sequence[SchemaComparison]) -> None:
-    rows = [("column", "registry", "table")]
-    for each in lines:
-        ours, theirs = each.registry or "-", each.table or "-"
-        rows.append((each.path, ours, theirs if ours == theirs else f"{theirs}  <"))
-    for line in aligned(rows, left=3):
-        echo(f"  {line}")

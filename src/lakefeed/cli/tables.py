@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import click
+from pydantic import ValidationError
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.topic import parts_of, topic_option
-
-if TYPE_CHECKING:
-    from lakefeed.config.connections import Connections
-    from lakefeed.config.upkeep import Upkeep
-    from lakefeed.errors import LakefeedError
-    from lakefeed.maintenance.maintain import Report
-    from lakefeed.maintenance.planner import MaintenancePlan
-    from lakefeed.maintenance.table_stats import Health
-
-F = TypeVar("F", bound=Callable[..., None])
-Shown = TypeVar("Shown")
+from lakefeed.cli.options import master_option, options_of, output_option, parts_of, topic_option
+from lakefeed.cli.output import echo, emit, size_text
+from lakefeed.clients.environment import default_connections
+from lakefeed.clients.iceberg.reader import open_table
+from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.signals import stop_on_signals
+from lakefeed.config.connections import Connections
+from lakefeed.config.upkeep import Upkeep
+from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.feed.maintenance import repeat_upkeep, tables_of
+from lakefeed.feed.terminal import ProgressView
+from lakefeed.maintenance.maintain import Maintenance, Report
+from lakefeed.maintenance.planner import LastUpkeep, MaintenancePlan
+from lakefeed.maintenance.planner import plan as plan_maintenance
+from lakefeed.maintenance.table_stats import SIZES_MB, Health, read_health
+from lakefeed.pipeline import Pipeline
 
 target_argument = click.argument("target", metavar="TABLE|PIPELINE")
 COLUMN = 16
 
-
-def tuning(command: F) -> F:
-    """The options that say what is due; they win over the pipeline's ``upkeep`` block."""
-    for option in (
-        click.option("--orphans-older-than", metavar="TIME", help="Younger orphans stay; 1 day at least."),
-        click.option("--keep", type=click.IntRange(10), help="So many snapshots stay in any case."),
-        click.option("--expire-older-than", metavar="TIME", help="Younger snapshots stay: '7 days'."),
-        click.option("--target-mb", type=click.IntRange(1), help="Size of the files to write."),
-        click.option("--only", metavar="STEPS", help="These of compact,manifests,expire,orphans."),
-    ):
-        command = option(command)
-    return command
+# They win over the pipeline's ``upkeep`` block.
+tuning = options_of(
+    click.option("--only", metavar="STEPS", help="These of compact,manifests,expire,orphans."),
+    click.option("--target-mb", type=click.IntRange(1), help="Size of the files to write."),
+    click.option("--expire-older-than", metavar="TIME", help="Younger snapshots stay: '7 days'."),
+    click.option("--keep", type=click.IntRange(10), help="So many snapshots stay in any case."),
+    click.option("--orphans-older-than", metavar="TIME", help="Younger orphans stay; 1 day at least."),
+)
 
 
 @click.group()
@@ -57,19 +57,19 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
 
     Reads metadata alone: starts no Spark, changes nothing, and may run beside the feed.
     """
-    from lakefeed.maintenance.planner import plan
-    from lakefeed.maintenance.table_stats import read_health
-
-    chosen = _chosen(target, topic, options)
+    chosen = _choose(target, topic, options)
+    target_mb = chosen.settings.compact.target_mb
     found = []
     for table in chosen.present():
-        read = read_health(table, connections=chosen.connections, target_bytes=chosen.target_bytes)
-        found.append((read, plan(read, chosen.settings, now=time.time())))
-    emit(
-        output,
-        {"tables": [_document(read, planned) for read, planned in found]},
-        lambda: _each(lambda one: _print(*one, target), found),
-    )
+        target_bytes = target_mb * 1024 * 1024 if target_mb else None
+        read = read_health(table, connections=chosen.connections, target_bytes=target_bytes)
+        found.append((read, plan_maintenance(read, chosen.settings, now=time.time())))
+
+    def text() -> None:
+        for read, planned in found:
+            _print_health(read, planned, target)
+
+    emit(output, {"tables": [_document(read, planned) for read, planned in found]}, text)
 
 
 @tables.command()
@@ -81,7 +81,7 @@ def describe(target: str, topic: str | None, output: str, **options: Any) -> Non
 @click.option("--wait", type=click.FloatRange(0), default=0.0, help="Seconds to wait for another upkeep job's end.")
 @click.option("--measure-scan", is_flag=True, help="Read all rows before and after, and say how long it took.")
 @click.option("--every", metavar="TIME", help="Repeat for ever, every '1 hour'; until SIGTERM or Ctrl-C.")
-@click.option("--master", help="Spark master.  [default: local[*]]")
+@master_option
 @output_option
 @click.pass_context
 def maintain(
@@ -108,41 +108,29 @@ def maintain(
     Exit status: 0 done, or nothing due; 1 if something was left because others' commits came first each time, another
     upkeep job is at work, or one of several tables could not be looked after.
     """
-    from lakefeed.clients.spark.errors import translated
-    from lakefeed.clients.spark.session import log_path, session
-    from lakefeed.clients.spark.signals import stop_on_signals
-    from lakefeed.feed.maintenance import repeat_upkeep
-    from lakefeed.feed.terminal import ProgressView
-    from lakefeed.maintenance.maintain import Maintenance
-
-    chosen = _chosen(target, topic, {**options, "max_minutes": max_minutes, "every": every})
-    names = chosen.present()
+    chosen = _choose(target, topic, {**options, "max_minutes": max_minutes, "every": every})
+    names, connections, settings = chosen.present(), chosen.connections, chosen.settings
     log_file = log_path("upkeep")
     reports: list[Report] = []
     failed: list[dict[str, Any]] = []
     with ProgressView("upkeep") as view:
         view.note(f"starting; Spark's log is {log_file}")
-        spark = session("lakefeed-upkeep", connections=chosen.connections, master=master, log_file=log_file)
+        spark = session("lakefeed-upkeep", connections=connections, master=master, log_file=log_file)
         with stop_on_signals(view.note) as stop:
             if every is not None:
                 repeat_upkeep(
                     lambda: names,
                     spark=spark,
-                    connections=chosen.connections,
-                    settings=chosen.settings,
+                    connections=connections,
+                    settings=settings,
                     stop=stop,
-                    report=lambda table, result: _tell(result, output),
+                    report=lambda _table, outcome: _print_outcome(outcome, output),
                     say=view.note,
                 )
                 return
             for table in names:
                 job = Maintenance(
-                    table,
-                    spark=spark,
-                    connections=chosen.connections,
-                    settings=chosen.settings,
-                    stop=stop,
-                    say=view.note,
+                    table, spark=spark, connections=connections, settings=settings, stop=stop, say=view.note
                 )
                 try:
                     reports.append(job.run(dry_run=dry_run, measure_scan=measure_scan, wait=wait))
@@ -154,164 +142,135 @@ def maintain(
                     view.note(f"{table} failed: {failure}")
                 if stop.is_set():
                     break
-    document = {"tables": [each.as_dict() for each in reports], "failed": failed}
-    emit(output, document, lambda: _each(_print_report, reports))
-    context.exit(1 if failed or any(each.gave_up for each in reports) else 0)
+
+    def text() -> None:
+        for report in reports:
+            _print_report(report)
+
+    emit(output, {"tables": [report.as_dict() for report in reports], "failed": failed}, text)
+    context.exit(1 if failed or any(report.gave_up for report in reports) else 0)
 
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What a command is about."""
+    """The tables of a command.
+
+    Attributes:
+        is_requested: the first table has to exist: not where each of many topics has tables of its own.
+    """
 
     tables: tuple[str, ...]
     connections: Connections
     settings: Upkeep
-    requested: bool = True
-    """Whether the first has to be there: not where each of many topics has tables of its own."""
-
-    @property
-    def target_bytes(self) -> int | None:
-        target = self.settings.compact.target_mb
-        return target * 1024 * 1024 if target else None
+    is_requested: bool = True
 
     def present(self) -> tuple[str, ...]:
-        """The tables; a dead-letter table that no dead letter has made yet is left out, and a topic's without records.
+        """Return the tables that exist: a feed makes some of them only with its first dead letter or record.
 
         Raises:
-            ResourceMissing: the first of them is not there.
+            ResourceMissing: the first of them does not exist.
         """
-        from lakefeed.clients.iceberg.reader import open_table
-        from lakefeed.errors import ResourceMissing
-
         found = []
-        if self.requested:
-            open_table(self.tables[0], connections=self.connections)
         for table in self.tables:
             try:
                 open_table(table, connections=self.connections)
+                found.append(table)
             except ResourceMissing:
-                continue
-            found.append(table)
+                if self.is_requested and table == self.tables[0]:
+                    raise
         return tuple(found)
 
 
-def _chosen(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
-    from lakefeed.clients.environment import default_connections
-    from lakefeed.config.upkeep import Upkeep
-    from lakefeed.errors import ConfigError
-    from lakefeed.feed.maintenance import tables_of
-
+def _choose(target: str, topic: str | None, options: dict[str, Any]) -> _Chosen:
     if target.endswith((".yaml", ".yml", ".json")) or Path(target).is_file():
-        from lakefeed.pipeline import Pipeline
-
         declared = Pipeline.from_file(target)
         parts = parts_of(declared, topic)
-        names = tables_of(*(each.config for each in parts))
+        names = tables_of(*(part.config for part in parts))
         if not names:
             raise ConfigError("the pipeline writes to no Iceberg table", where=target)
-        requested = len(parts) == 1
-        return _Chosen(names, declared.connections, _tuned(declared.config.upkeep or Upkeep(), options), requested)
+        settings = _tune(declared.config.upkeep or Upkeep(), options)
+        return _Chosen(names, declared.connections, settings, is_requested=len(parts) == 1)
     if topic is not None:
         raise ConfigError("--topic is for a pipeline file", where=target)
     if target.count(".") < 2:
         raise ConfigError(f"'{target}' is neither a pipeline file nor catalog.namespace.table")
-    return _Chosen((target,), default_connections(), _tuned(Upkeep(), options))
+    return _Chosen((target,), default_connections(), _tune(Upkeep(), options))
 
 
-def _tuned(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
-    from pydantic import ValidationError
-
-    from lakefeed.config.upkeep import Upkeep
-    from lakefeed.errors import ConfigError
-
+def _tune(settings: Upkeep, options: dict[str, Any]) -> Upkeep:
     block = settings.model_dump()
-    for option, place in {
+    given = {option: value for option, value in options.items() if value is not None}
+    for option, (step, name) in {
         "target_mb": ("compact", "target_mb"),
         "expire_older_than": ("expire", "older_than"),
         "keep": ("expire", "keep"),
         "orphans_older_than": ("orphans", "older_than"),
     }.items():
-        if options.get(option) is not None:
-            block[place[0]][place[1]] = options[option]
-    if options.get("only") is not None:
-        block["only"] = [each.strip() for each in options["only"].split(",")]
-    if options.get("max_minutes") is not None:
-        block["max_minutes"] = options["max_minutes"]
-    if options.get("every") is not None:
-        block |= {"every": options["every"], "at": None}
+        if option in given:
+            block[step][name] = given[option]
+    if "only" in given:
+        block["only"] = [step.strip() for step in given["only"].split(",")]
+    if "max_minutes" in given:
+        block["max_minutes"] = given["max_minutes"]
+    if "every" in given:
+        block |= {"every": given["every"], "at": None}
     try:
         return Upkeep.model_validate(block)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(each) for each in first["loc"] if not isinstance(each, int))
+        where = ".".join(str(key) for key in first["loc"] if not isinstance(key, int))
         raise ConfigError(first["msg"].removeprefix("Value error, "), where=f"upkeep.{where}") from None
 
 
 def _document(read: Health, planned: MaintenancePlan) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    from lakefeed.maintenance.planner import LastUpkeep
-    from lakefeed.maintenance.table_stats import SIZES_MB
-
-    growth = read.growth
+    sizes = zip((*SIZES_MB, None), read.sizes, strict=True)
     return {
         "table": read.table,
         "location": read.location,
         **read.figures(),
         "records": read.records,
         "target_bytes": read.target_bytes,
-        "sizes": [
-            {"below_mb": bound, "files": files} for bound, files in zip((*SIZES_MB, None), read.sizes, strict=True)
-        ],
+        "sizes": [{"below_mb": bound, "files": files} for bound, files in sizes],
         "oldest_snapshot_at": read.ancestors[-1].at if read.ancestors else None,
-        "growth_a_day": asdict(growth) if growth else None,
+        "growth_a_day": asdict(read.growth) if read.growth else None,
         "last_upkeep": asdict(LastUpkeep.of(read.properties)),
-        "due": [{**asdict(each), "command": _command(read.table, each.step)} for each in planned.due],
+        "due": [{**asdict(step), "command": _command(read.table, step.step)} for step in planned.due],
     }
-
-
-def _each(show: Callable[[Shown], None], items: Iterable[Shown]) -> None:
-    for each in items:
-        show(each)
 
 
 def _command(target: str, step: str) -> str:
     return f"lakefeed tables maintain {target} --only {step}"
 
 
-def _print(read: Health, planned: MaintenancePlan, target: str) -> None:
-    from lakefeed.maintenance.planner import LastUpkeep
-    from lakefeed.maintenance.table_stats import SIZES_MB
-
+def _print_health(read: Health, planned: MaintenancePlan, target: str) -> None:
     echo(read.table, bold=True)
 
     def line(name: str, text: str) -> None:
         echo(f"  {name.ljust(COLUMN)}{text}")
 
     share = f", {read.small_files / read.files:.0%} below 3/4 of {read.target_bytes >> 20:,} MB" if read.files else ""
-    line("files", f"{read.files:,} of {_size(read.bytes)}, {read.records:,} rows{share}")
-    bounds = [*(f"<{bound} MB" for bound in SIZES_MB), f">={SIZES_MB[-1]} MB"]
+    line("files", f"{read.files:,} of {size_text(read.bytes)}, {read.records:,} rows{share}")
     if read.files:
-        line(
-            "sizes", "  ".join(f"{bound}: {count:,}" for bound, count in zip(bounds, read.sizes, strict=True) if count)
-        )
+        bounds = [*(f"<{bound} MB" for bound in SIZES_MB), f">={SIZES_MB[-1]} MB"]
+        counts = zip(bounds, read.sizes, strict=True)
+        line("sizes", "  ".join(f"{bound}: {count:,}" for bound, count in counts if count))
     line("partitions", f"{len(read.partitions):,}")
     if read.delete_files:
         line("delete files", f"{read.delete_files:,}")
-    line("manifests", f"{read.manifests:,} of {_size(read.manifest_bytes)}, read in {read.planning_seconds:.2f} s")
-    since = f", the oldest of {_when(read.ancestors[-1].at)}" if read.ancestors else ""
+    line("manifests", f"{read.manifests:,} of {size_text(read.manifest_bytes)}, read in {read.planning_seconds:.2f} s")
+    since = f", the oldest of {_time_text(read.ancestors[-1].at)}" if read.ancestors else ""
     line("snapshots", f"{read.snapshots:,}{since}")
-    line("metadata.json", f"{_size(read.metadata_bytes)}, {read.metadata_files:,} versions kept")
+    line("metadata.json", f"{size_text(read.metadata_bytes)}, {read.metadata_files:,} versions kept")
     if (growth := read.growth) is not None:
         line(
             "growth a day",
-            f"{growth.rows:,.0f} rows, {_size(growth.bytes)} in {growth.files:,.0f} files, {growth.commits:,.0f} "
+            f"{growth.rows:,.0f} rows, {size_text(growth.bytes)} in {growth.files:,.0f} files, {growth.commits:,.0f} "
             f"commits (from {growth.days:.3g} days)",
         )
     last = LastUpkeep.of(read.properties)
-    line("last upkeep", "never" if last.at is None else _when(last.at))
-    for each in planned.due:
-        line("due", f"{each.why}\n{' ' * (COLUMN + 2)}{_command(target, each.step)}")
+    line("last upkeep", "never" if last.at is None else _time_text(last.at))
+    for step in planned.due:
+        line("due", f"{step.why}\n{' ' * (COLUMN + 2)}{_command(target, step.step)}")
     if not planned.due:
         line("due", "nothing")
 
@@ -319,40 +278,33 @@ def _print(read: Health, planned: MaintenancePlan, target: str) -> None:
 def _print_report(report: Report) -> None:
     echo(report.table, bold=True)
     if report.dry_run:
-        for each in report.due:
-            echo(f"  {each.step.ljust(10)} {each.why}")
-        if any(each.step == "orphans" for each in report.due):
-            echo(f"  {'':10} {report.did.orphans:,} orphans of {_size(report.did.orphan_bytes)}")
+        for step in report.due:
+            echo(f"  {step.step.ljust(10)} {step.why}")
+        if any(step.step == "orphans" for step in report.due):
+            echo(f"  {'':10} {report.did.orphans:,} orphans of {size_text(report.did.orphan_bytes)}")
         if not report.due:
             echo("  nothing is due")
         return
     echo(f"  {report.sentence}")
+    changes = {}
     if report.after is not None:
         for name in ("files", "bytes", "delete_files", "manifests", "snapshots", "metadata_bytes", "planning_seconds"):
-            echo(f"  {name.ljust(COLUMN + 2)}{report.before[name]:>14,} -> {report.after[name]:>14,}")
+            changes[name] = (report.before[name], report.after[name])
     if report.scan_seconds is not None:
-        echo(f"  {'scan_seconds'.ljust(COLUMN + 2)}{report.scan_seconds[0]:>14,} -> {report.scan_seconds[1]:>14,}")
+        changes["scan_seconds"] = report.scan_seconds
+    for name, (before, after) in changes.items():
+        echo(f"  {name.ljust(COLUMN + 2)}{before:>14,} -> {after:>14,}")
 
 
-def _tell(failure: Report | LakefeedError, output: str) -> None:
-    """One look of a job that runs forever: a line for people, or one JSON document a line."""
-    from lakefeed.errors import LakefeedError
-
+def _print_outcome(outcome: Report | LakefeedError, output: str) -> None:
+    """Print one look of a job that runs forever: a line for people, or one JSON document a line."""
     if output == "json":
-        echo(json.dumps(failure.as_dict(), default=str))
-    elif isinstance(failure, LakefeedError):
-        echo(f"failed, and continues: {failure}", err=True)
+        echo(json.dumps(outcome.as_dict(), default=str))
+    elif isinstance(outcome, LakefeedError):
+        echo(f"failed, and continues: {outcome}", err=True)
     else:
-        echo(f"{failure.table}: {failure.sentence}")
+        echo(f"{outcome.table}: {outcome.sentence}")
 
 
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:,.0f} B" if unit == "B" else f"{count:,.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
-
-
-def _when(at: float) -> str:
+def _time_text(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))

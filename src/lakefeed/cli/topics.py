@@ -6,8 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.servers import bootstrap_option, bootstrap_servers_of, pairs
+from lakefeed.cli.options import bootstrap_option, bootstrap_servers_of, output_option, pairs
+from lakefeed.cli.output import echo, emit
+from lakefeed.clients.kafka.topics import Topics
 
 
 @click.group()
@@ -33,8 +34,6 @@ def create(
     output: str,
 ) -> None:
     """Create the topic NAME."""
-    from lakefeed.clients.kafka.topics import Topics
-
     created = Topics(bootstrap_servers_of(bootstrap_servers)).create(
         name,
         partitions=partitions,
@@ -42,8 +41,8 @@ def create(
         config=pairs(config, option="--config"),
         exist_ok=if_not_exists,
     )
-    said = f"created {name} with {partitions} partitions" if created else f"{name} was there already"
-    emit(output, {"topic": name, "created": created}, lambda: echo(said))
+    text = f"created {name} with {partitions} partitions" if created else f"{name} was there already"
+    emit(output, {"topic": name, "created": created}, text)
 
 
 @topics.command()
@@ -52,17 +51,13 @@ def create(
 @output_option
 def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
     """Show the topic NAME: its id, its partitions and how many records they hold."""
-    from lakefeed.clients.kafka.topics import Topics
-
     found = Topics(bootstrap_servers_of(bootstrap_servers)).describe(name)
-
-    def text() -> None:
-        echo(f"{found.name}  id {found.topic_id}  records {found.records:,}")
-        for each in found.partitions:
-            leader = "none" if each.leader is None else each.leader
-            echo(f"  partition {each.id}  leader {leader}  offsets {each.start_offset:,} to {each.end_offset:,}")
-
-    emit(output, {**asdict(found), "records": found.records}, text)
+    lines = [f"{found.name}  id {found.topic_id}  records {found.records:,}"]
+    for partition in found.partitions:
+        leader = "none" if partition.leader is None else partition.leader
+        offsets = f"{partition.start_offset:,} to {partition.end_offset:,}"
+        lines.append(f"  partition {partition.id}  leader {leader}  offsets {offsets}")
+    emit(output, {**asdict(found), "records": found.records}, "\n".join(lines))
 
 
 @topics.command("list")
@@ -70,12 +65,5 @@ def describe(name: str, bootstrap_servers: str | None, output: str) -> None:
 @output_option
 def list_(bootstrap_servers: str | None, output: str) -> None:
     """Show the names of all topics but Kafka's own."""
-    from lakefeed.clients.kafka.topics import Topics
-
     names = Topics(bootstrap_servers_of(bootstrap_servers)).list()
-
-    def text() -> None:
-        for name in names:
-            echo(name)
-
-    emit(output, names, text)
+    emit(output, names, lambda: echo("".join(f"{name}\n" for name in names), nl=False))

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from lakefeed.cli.output import echo, emit, output_option
-from lakefeed.cli.topic import parts_of, topic_option
-from lakefeed.messages.tabular import aligned
-
-if TYPE_CHECKING:
-    from lakefeed.operations.verify.verify import Verification
+from lakefeed.cli.options import output_option, parts_of, pipeline_argument, topic_option
+from lakefeed.cli.output import echo, echo_columns, echo_first, emit, figure, span
+from lakefeed.operations.verify.verify import Verification
+from lakefeed.pipeline import Pipeline
 
 MOST_FINDINGS_SHOWN = 50
 
 
 @click.command()
-@click.argument("pipeline", type=click.Path(path_type=Path, dir_okay=False))
+@pipeline_argument
 @click.option("--deep", is_flag=True, help="Also compare each row's own offset, for which the table has to keep it.")
 @topic_option
 @output_option
@@ -26,27 +23,24 @@ MOST_FINDINGS_SHOWN = 50
 def verify(context: click.Context, pipeline: Path, deep: bool, topic: str | None, output: str) -> None:
     """Prove that each record of PIPELINE's topics has landed once, or list what is missing or double.
 
-    Holds the offset ranges and counts in the table's snapshots, the dead letters and the broker's offsets against each
-    other. Starts no Spark, changes nothing, and may run beside the feed.
+    Compares the offset ranges and counts in the table's snapshots with the dead letters and the broker's offsets.
+    Starts no Spark, changes nothing, and may run beside the feed.
 
     Exit status: 0 if all is proven, 1 if there is a fault, 2 if it cannot be verified.
     """
-    from lakefeed.pipeline import Pipeline
-
     declared = Pipeline.from_file(pipeline)
-    all_done = [each.verify(deep=deep) for each in parts_of(declared, topic)]
+    all_done = [part.verify(deep=deep) for part in parts_of(declared, topic)]
+    has_faults = any(done.faults for done in all_done)
     if topic is not None or not declared.config.has_many_tables:
-        [done] = all_done
-        emit(output, done.as_dict(), lambda: _print(done))
-        context.exit(1 if done.faults else 0)
-    faulty = [each for each in all_done if each.faults]
-    tables = {"verified": not faulty, "tables": [each.as_dict() for each in all_done]}
-    emit(output, tables, lambda: _print_all(all_done))
-    context.exit(1 if faulty else 0)
+        emit(output, all_done[0].as_dict(), lambda: _print(all_done[0]))
+    else:
+        document = {"verified": not has_faults, "tables": [done.as_dict() for done in all_done]}
+        emit(output, document, lambda: _print_all(all_done))
+    context.exit(1 if has_faults else 0)
 
 
 def _print_all(all_done: list[Verification]) -> None:
-    """The sound ones in a line each, then all that there is to say of the others."""
+    """Print the sound ones in a line each, then all details of the others."""
     for done in all_done:
         if not done.faults:
             _print_verdict(done)
@@ -73,14 +67,15 @@ def _print(done: Verification) -> None:
         echo()
         _print_sums(done)
         echo()
-        _print_partitions(done)
+        lines = [("partition", "landed", "in the topic", "lag")]
+        for part in done.partitions:
+            name, landed = f"{part.topic}-{part.partition}", span(part.start, part.end)
+            lines.append((name, landed, span(part.topic_start, part.topic_end), figure(part.lag)))
+        echo_columns(lines, left=1)
     for title, found in (("faults", done.faults), ("notes", done.notes)):
         if found:
             echo(f"\n{title}")
-        for each in found[:MOST_FINDINGS_SHOWN]:
-            echo(f"  {each.kind:<16} {each.what}")
-        if len(found) > MOST_FINDINGS_SHOWN:
-            echo(f"  … and {len(found) - MOST_FINDINGS_SHOWN:,} more; --output json lists them all")
+        echo_first([f"{finding.kind:<16} {finding.what}" for finding in found], most=MOST_FINDINGS_SHOWN)
 
 
 def _print_sums(done: Verification) -> None:
@@ -98,26 +93,13 @@ def _print_sums(done: Verification) -> None:
             f"  changes  {upserts.changes:,} = {upserts.inserted:,} inserted + {upserts.updated:,} updated + "
             f"{upserts.deleted:,} deleted + {upserts.superseded:,} superseded + {upserts.void:,} without effect"
         )
-    parts = [
-        f"{count:,} {what}"
-        for count, what in (
-            (done.rows_before, "from before the oldest commit"),
-            (done.rows_added, "written"),
-            (done.replayed, "of replayed dead letters"),
-            (-done.rows_rewound, "deleted by rewinds"),
-        )
-        if count
-    ]
+    rows = {
+        "from before the oldest commit": done.rows_before,
+        "written": done.rows_added,
+        "of replayed dead letters": done.replayed,
+        "deleted by rewinds": -done.rows_rewound,
+    }
+    parts = [f"{count:,} {origin}" for origin, count in rows.items() if count]
     sums = f" in the table: {', '.join(parts)}" if len(parts) > 1 else ""
     compared = ", compared by their own offsets" if done.deep else ""
     echo(f"  rows     {done.rows:,}{sums}{compared}")
-
-
-def _print_partitions(done: Verification) -> None:
-    lines = [("partition", "landed", "in the topic", "lag")]
-    for each in done.partitions:
-        there = "-" if each.topic_start is None else f"[{each.topic_start}, {each.topic_end})"
-        lag = "-" if each.lag is None else f"{each.lag:,}"
-        lines.append((f"{each.topic}-{each.partition}", f"[{each.start}, {each.end})", there, lag))
-    for line in aligned(lines, left=1):
-        echo(f"  {line}")

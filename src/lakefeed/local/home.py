@@ -1,4 +1,4 @@
-"""The stack's directory, and what is remembered in it between ``down`` and ``up``."""
+"""The stack's directory: what survives between ``down`` and ``up``, and the Iceberg catalog."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import fcntl
 import os
 import secrets
 import shutil
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
@@ -17,15 +17,29 @@ from lakefeed.clients.environment import stack_environment_file
 from lakefeed.clients.s3_signature import Keys
 from lakefeed.errors import ConfigError, WorldError
 
+# org.apache.iceberg.jdbc.JdbcUtil, V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL.
+_CATALOG_TABLES = """
+CREATE TABLE IF NOT EXISTS iceberg_tables (
+  catalog_name VARCHAR(255) NOT NULL,
+  table_namespace VARCHAR(255) NOT NULL,
+  table_name VARCHAR(255) NOT NULL,
+  metadata_location VARCHAR(1000),
+  previous_metadata_location VARCHAR(1000),
+  iceberg_type VARCHAR(5),
+  PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+CREATE TABLE IF NOT EXISTS iceberg_namespace_properties (
+  catalog_name VARCHAR(255) NOT NULL,
+  namespace VARCHAR(255) NOT NULL,
+  property_key VARCHAR(255) NOT NULL,
+  property_value VARCHAR(1000),
+  PRIMARY KEY (catalog_name, namespace, property_key)
+);
+"""
+
 
 class Memory(BaseModel):
-    """What ``up`` decides once and keeps.
-
-    Attributes:
-        store: which object store the data is in.
-        cluster_id: Kafka's, as its storage was formatted with.
-        ports: by the name of what listens.
-    """
+    """Decisions that the first ``up`` makes and later ones keep: the store, Kafka's cluster id, ports by name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -34,78 +48,44 @@ class Memory(BaseModel):
     ports: dict[str, int]
 
 
-@dataclass(frozen=True)
 class Home:
-    """Where things are. Erasing removes these names only, so a home that is also used otherwise is safe."""
+    """The paths below one directory. Erasing removes these names only, so other files in it are safe.
 
-    root: Path
+    Attributes:
+        settings: configuration files of the servers, rewritten at each start; some hold the S3 secret.
+        data: topics, schemas, objects and the catalog.
+        run: pid files, and the file by which other commands find a running stack.
+        lock_file: locked during ``up`` and ``down``.
+    """
 
-    @property
-    def logs(self) -> Path:
-        """One file a part."""
-        return self.root / "logs"
-
-    @property
-    def run(self) -> Path:
-        """Pid files, and the environment that other commands find a running stack by."""
-        return self.root / "run"
-
-    @property
-    def settings(self) -> Path:
-        """Configuration files of the parts, rewritten at each start; some hold the S3 secret."""
-        return self.root / "settings"
-
-    @property
-    def data(self) -> Path:
-        """What must survive: topics, schemas, objects, and the catalog."""
-        return self.root / "data"
-
-    @property
-    def catalog_file(self) -> Path:
-        """The Iceberg catalog."""
-        return self.data / "catalog.db"
-
-    @property
-    def memory_file(self) -> Path:
-        """See :class:`Memory`."""
-        return self.root / "stack.json"
-
-    @property
-    def credentials_file(self) -> Path:
-        """The S3 key pair, made at random at the first ``up``; readable by its owner only."""
-        return self.root / "credentials"
-
-    @property
-    def lock_file(self) -> Path:
-        """Held during ``up`` and ``down``."""
-        return self.root / "stack.lock"
-
-    @property
-    def environment_file(self) -> Path:
-        """See :class:`lakefeed.clients.environment.StackEnvironment`; readable by its owner only."""
-        return stack_environment_file(self.root)
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.data = root / "data"
+        self.settings = root / "settings"
+        self.run = root / "run"
+        self.logs = root / "logs"
+        self._folders = (self.data, self.settings, self.run, self.logs)
+        self.catalog_file = self.data / "catalog.db"
+        self.environment_file = stack_environment_file(root)
+        self.memory_file = root / "stack.json"
+        self.credentials_file = root / "credentials"
+        self.lock_file = root / "stack.lock"
 
     def log_of(self, part: str) -> Path:
-        """The log of one part."""
         return self.logs / f"{part}.log"
 
     def pid_file_of(self, part: str) -> Path:
-        """The pid file of one part."""
         return self.run / f"{part}.pid"
 
-    @property
-    def _folders(self) -> tuple[Path, ...]:
-        return (self.data, self.settings, self.run, self.logs)
-
     def is_ours(self) -> bool:
-        """Whether a stack was made here. The lock file is the sign: it comes first and goes last."""
+        """Check that a stack was made here: the lock file is made first and removed last."""
         return self.lock_file.exists()
 
     def make(self) -> None:
-        """Makes the directories, for their owner only.
+        """Make the directories, for their owner only.
 
         Raises:
-            ConfigError: they cannot be made, or somebody else's have the same names: ``erase`` would remove them.
+            ConfigError: they cannot be made, or others have the same names: ``erase`` would remove them.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -127,11 +107,7 @@ class Home:
             ) from error
 
     def erase(self) -> None:
-        """Removes everything that the stack has made, and the home itself if nothing else is in it.
-
-        Raises:
-            WorldError: something cannot be removed.
-        """
+        """Remove everything that the stack has made, and the home itself if it is then empty."""
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
             if folder.exists():
@@ -143,7 +119,7 @@ class Home:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps two commands from starting or stopping the same stack at once; waits for the other one."""
+        """Wait until no other command starts or stops the same stack, and keep others waiting."""
         self.make()
         while True:
             with self.lock_file.open("w") as file:
@@ -155,11 +131,7 @@ class Home:
             self.make()
 
     def recall(self) -> Memory | None:
-        """What was remembered, or None before the first ``up``.
-
-        Raises:
-            ConfigError: the file is not what we wrote.
-        """
+        """Return the memory; None before the first ``up``."""
         try:
             return Memory.model_validate_json(self.memory_file.read_text())
         except FileNotFoundError:
@@ -172,11 +144,10 @@ class Home:
             ) from error
 
     def remember(self, memory: Memory) -> None:
-        """Keeps it for next time."""
         write_private(self.memory_file, memory.model_dump_json(indent=2) + "\n")
 
     def credentials(self) -> Keys:
-        """The S3 key pair; made if there is none yet."""
+        """Return the S3 key pair; make it at random the first time."""
         try:
             access_key, secret_key = self.credentials_file.read_text().split()
         except FileNotFoundError:
@@ -185,10 +156,23 @@ class Home:
         return Keys(access_key=access_key, secret_key=SecretStr(secret_key))
 
 
+def make_catalog(file: Path) -> None:
+    """Make the SQLite file of the Iceberg catalog (JDBC, schema version V1), unless it exists."""
+    with closing(sqlite3.connect(file)) as connection:
+        # Readers do not wait for a writer, nor fail: Spark commits while others query.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.executescript(_CATALOG_TABLES)
+
+
 def write_private(file: Path, text: str) -> None:
-    """Writes a whole file that only its owner can read, at once or not at all."""
+    """Write a whole file that only its owner can read, at once or not at all."""
     temporary = file.with_name(f".{file.name}.new")
     temporary.unlink(missing_ok=True)
     with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
         stream.write(text)
     temporary.replace(file)
+
+
+def write_properties(file: Path, settings: dict[str, str]) -> None:
+    """Write a Java properties file that only its owner can read."""
+    write_private(file, "".join(f"{name}={value}\n" for name, value in settings.items()))

@@ -1,38 +1,85 @@
-"""What every server of the local stack has in common."""
+"""One server of the local stack: its settings, its process and its health."""
 
 from __future__ import annotations
 
 import http.client
+import threading
+import time
 import urllib.error
 import urllib.request
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from lakefeed.clients.s3_signature import Keys
+from lakefeed.errors import Unreachable
 from lakefeed.local.home import Home
 from lakefeed.local.ports import LOOPBACK
-from lakefeed.local.report import Progress
+from lakefeed.local.process import Detached, find_detached, start_detached
 
 ANSWER_SECONDS = 3
-"""How long one question of a health check may take."""
+"""Limit for one request of a health check."""
+
+_READY_WITHIN_SECONDS = 120  # A broker that was killed takes 15 s on two idle cores; a busy machine several times that.
+_POLL_SECONDS = 0.2
+_SETTLE_SECONDS = 20  # Rather wait for a busy server than end it under the job that keeps it busy.
+_TAIL_LINES = 12
+_LOG_KEPT_BYTES = 10 << 20
 
 
 class NotReady(Exception):
-    """A part does not answer yet, or not rightly; says why."""
+    """A part does not answer yet, or not rightly; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What a part is given.
+class StartStep:
+    """A change of a part during ``up`` or ``down``.
 
     Attributes:
-        home: where its files are.
-        ports: by the names in :attr:`Part.port_names`.
-        credentials: the S3 key pair.
+        detail: an address, a log file, a reason; may be empty.
+        seconds: since the part's turn began.
+    """
+
+    part: str
+    state: Literal["building", "starting", "ready", "already up", "restarting", "moved", "failed", "stopped"]
+    detail: str = ""
+    seconds: float = 0
+
+
+Progress = Callable[[StartStep], None]
+"""Called for each step, from any thread."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartStatus:
+    """The state of a part.
+
+    Attributes:
+        state: ``up``: it answers. ``not answering``: the process runs. ``died``: it was not stopped by us.
+            ``down``: it was, or never started.
+        address: ``host:port`` when it is up, or was when it was last up.
+        pid: of its process, if that runs.
+        detail: why it is not up, if that is known.
+    """
+
+    part: str
+    state: Literal["up", "not answering", "died", "down"]
+    address: str | None
+    pid: int | None
+    log: Path
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part(ABC):
+    """One server.
+
+    Attributes:
+        ports: by the names in ``port_names``, of which the first is for clients.
         cluster_id: Kafka's.
+        grace_seconds: how long it may take to stop by itself.
     """
 
     home: Home
@@ -40,63 +87,138 @@ class Surroundings:
     credentials: Keys
     cluster_id: str
 
-
-@dataclass(frozen=True)
-class Part(ABC):
-    """One server: how it is prepared, started, asked for its health and stopped."""
-
-    around: Surroundings
-
     name: ClassVar[str]
     port_names: ClassVar[tuple[str, ...]]
-    """What it listens on; the first is the one that clients use."""
     jar_groups: ClassVar[tuple[str, ...]] = ()
     grace_seconds: ClassVar[float] = 10
-    """How long it may take to stop by itself."""
-
-    @property
-    def address(self) -> str:
-        """``host:port`` for clients."""
-        return f"{LOOPBACK}:{self.around.ports[self.port_names[0]]}"
-
-    @property
-    def data(self) -> Path:
-        """Where it keeps what must survive."""
-        return self.around.home.data / self.name
 
     def build(self, report: Progress) -> None:  # noqa: B027 (most parts need none)
-        """Makes the program, where it is not simply fetched. Called before anything is started."""
+        """Build the program, where it is not simply fetched. Called before any part is started."""
 
     @abstractmethod
     def prepare(self) -> None:
-        """Writes its configuration, and its data directory the first time. May take seconds."""
+        """Write its settings, and its data directory the first time. May take seconds."""
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Program and arguments. Readable by everybody (``ps``): no secrets."""
+        """Return program and arguments. Everybody can read them (``ps``): no secrets."""
 
     def environment(self) -> dict[str, str]:
-        """Added to ours; readable by the same user only."""
+        """Return the variables to add to ours; readable by the same user only."""
         return {}
 
     @abstractmethod
     def check(self) -> None:
-        """Asks whether it serves.
-
-        Raises:
-            NotReady: it does not.
-        """
+        """Raise ``NotReady`` unless it serves."""
 
     def finish(self) -> None:  # noqa: B027 (most parts need none)
-        """What is to be done once it serves, each time. Must not mind if it was done before.
+        """Complete each start once it serves; raise ``NotReady`` if that fails. May be repeated."""
+
+    @property
+    def address(self) -> str:
+        return f"{LOOPBACK}:{self.ports[self.port_names[0]]}"
+
+    @property
+    def data(self) -> Path:
+        return self.home.data / self.name
+
+    @property
+    def log(self) -> Path:
+        return self.home.log_of(self.name)
+
+    def process(self) -> Detached | None:
+        """Return the process of its pid file, running or not."""
+        return find_detached(self.home.pid_file_of(self.name))
+
+    def start(self, *, progress: Progress, cancelled: threading.Event) -> None:
+        """Start it and wait until it serves.
 
         Raises:
-            NotReady: it could not be done.
+            Unreachable: it ended, or does not serve in time. The message has the end of its log.
         """
+        begun = time.monotonic()
+        progress(StartStep(part=self.name, state="starting"))
+        self.prepare()
+        # Keeps one older log, so that a stack that is used for months does not fill the disk.
+        if self.log.exists() and self.log.stat().st_size > _LOG_KEPT_BYTES:
+            self.log.replace(self.log.with_suffix(".log.1"))
+        log_begins = self.log.stat().st_size if self.log.exists() else 0
+        if cancelled.is_set():
+            return
+        process = start_detached(
+            self.command(),
+            log=self.log,
+            pid_file=self.home.pid_file_of(self.name),
+            cwd=self.home.root,
+            environment=self.environment(),
+        )
+        reason = "it was not asked yet"
+        while process.alive() and time.monotonic() - begun < _READY_WITHIN_SECONDS and not cancelled.is_set():
+            try:
+                self.check()
+                self.finish()
+            except NotReady as error:
+                reason = str(error)
+                time.sleep(_POLL_SECONDS)
+            else:
+                seconds = time.monotonic() - begun
+                progress(StartStep(part=self.name, state="ready", detail=self.address, seconds=seconds))
+                return
+        if cancelled.is_set():
+            return
+        what = f"it is not ready after {_READY_WITHIN_SECONDS} s ({reason})" if process.alive() else "it ended"
+        progress(StartStep(part=self.name, state="failed", detail=what, seconds=time.monotonic() - begun))
+        raise Unreachable(
+            f"{self.name} did not start: {what}; its log ends with:\n{_tail(self.log, log_begins)}",
+            where=str(self.log),
+            hint="read the log; fix the cause, then: lakefeed local up",
+        )
+
+    def serves(self) -> bool:
+        """Check that it runs and answers. One that was started a moment ago is given time."""
+        process = self.process()
+        deadline = time.monotonic() + _SETTLE_SECONDS
+        while process is not None and process.alive():
+            try:
+                self.check()
+                self.finish()
+            except NotReady:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(_POLL_SECONDS)
+            else:
+                return True
+        return False
+
+    def stop(self) -> bool:
+        """Stop it, gently if possible; return whether it was running."""
+        process = self.process()
+        was_running = process is not None and process.alive()
+        if process is not None:
+            process.stop(grace_seconds=self.grace_seconds)
+        self.home.pid_file_of(self.name).unlink(missing_ok=True)
+        return was_running
+
+    def status(self) -> PartStatus:
+        """Ask it once for its health."""
+        process = self.process()
+        state: Literal["up", "not answering", "died", "down"] = "up"
+        pid, detail = None, ""
+        if process is None:
+            state = "down"
+        elif not process.alive():
+            state, detail = "died", f"process {process.pid} is gone and was not stopped by lakefeed"
+        else:
+            pid = process.pid
+            try:
+                self.check()
+            except NotReady as error:
+                state, detail = "not answering", str(error)
+        return PartStatus(part=self.name, state=state, address=self.address, pid=pid, log=self.log, detail=detail)
 
 
 def ask(request: urllib.request.Request | str) -> bytes:
-    """The body of an HTTP answer from one of our own servers.
+    """Return the body of an HTTP answer from one of our own servers.
 
     Raises:
         NotReady: no answer, or another status than 2xx.
@@ -113,3 +235,14 @@ def ask(request: urllib.request.Request | str) -> bytes:
         raise NotReady(f"it answers HTTP {error.code}: {detail}") from error
     except (OSError, http.client.HTTPException) as error:
         raise NotReady(f"it does not answer: {getattr(error, 'reason', None) or error}") from error
+
+
+def _tail(log: Path, begins: int) -> str:
+    """Return the last lines of this run."""
+    try:
+        with log.open("rb") as file:
+            file.seek(begins)
+            lines = file.read().decode(errors="replace").splitlines()
+    except FileNotFoundError:
+        lines = []
+    return "\n".join(f"  | {line[:300]}" for line in lines[-_TAIL_LINES:]) or "  | (nothing)"

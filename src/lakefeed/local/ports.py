@@ -1,4 +1,4 @@
-"""Free ports on the loopback interface, and who has one that is taken."""
+"""Free ports on the loopback interface, and the processes that hold the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTEMPTS = 200
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen there now."""
+    """Check that a server could listen there now."""
     with socket.socket() as probe:
         # As servers do: connections of the previous run that are in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -31,11 +31,7 @@ def is_free(port: int) -> bool:
 
 
 def choose_free(*, avoid: Collection[int]) -> int:
-    """A free port, not one of ``avoid``.
-
-    Raises:
-        PortTaken: none was found.
-    """
+    """Return a free port, not one of ``avoid``."""
     for _ in range(_ATTEMPTS):
         port = random.randint(_FIRST, _LAST)  # noqa: S311 (not a secret)
         if port not in avoid and is_free(port):
@@ -44,7 +40,7 @@ def choose_free(*, avoid: Collection[int]) -> int:
 
 
 def owner_of(port: int) -> str | None:
-    """Name and pid of the process that listens on a port, as far as we may know (Linux, our own processes)."""
+    """Return name and pid of the process that listens on a port, if it is ours to see (Linux)."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -58,17 +54,17 @@ def owner_of(port: int) -> str | None:
     if not inodes:
         return None
     for folder in Path("/proc").glob("[0-9]*"):
-        if sockets_of(int(folder.name)) & inodes:
+        if _sockets_of(folder) & inodes:
             with suppress(OSError):
                 return f"{(folder / 'comm').read_text().strip()} (pid {folder.name})"
     return None
 
 
-def sockets_of(pid: int) -> set[str]:
-    """The inodes of a process's sockets; none if it is not ours to look at."""
+def _sockets_of(process: Path) -> set[str]:
+    """Return the inodes of a process's sockets; none if we may not see them."""
     inodes = set()
     with suppress(OSError):
-        for link in Path(f"/proc/{pid}/fd").iterdir():
+        for link in (process / "fd").iterdir():
             with suppress(OSError):  # Closed in the meantime.
                 kind, _, rest = str(link.readlink()).partition(":[")
                 if kind == "socket":
@@ -77,7 +73,7 @@ def sockets_of(pid: int) -> set[str]:
 
 
 def taken(port: int, *, part: str) -> PortTaken:
-    """The error for a port that was asked for and is not free."""
+    """Return the error for a requested port that is not free."""
     owner = owner_of(port)
     return PortTaken(
         f"port {port} for {part} is taken" + (f" by {owner}" if owner else ""),

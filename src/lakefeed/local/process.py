@@ -24,28 +24,21 @@ _DETACH = 'log=$1; shift; "$@" </dev/null >>"$log" 2>&1 & echo $!'
 
 @dataclass(frozen=True, kw_only=True)
 class Detached:
-    """One process, distinguished from a later one with the same pid by its start time.
-
-    Attributes:
-        pid: the process id.
-        began: what the system says about its start; only ever compared with itself.
-    """
+    """One process, distinguished from a later one with the same pid by its start time."""
 
     pid: int
     began: str
 
     def alive(self) -> bool:
-        """Whether it is this very process that runs."""
         return process_start(self.pid) == self.began
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal, if it still runs."""
         if self.alive():
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Waits until it has ended; false if it has not within the time."""
+        """Wait until it has ended; return false if it has not within the time."""
         deadline = time.monotonic() + seconds
         while self.alive():
             if time.monotonic() > deadline:
@@ -54,7 +47,7 @@ class Detached:
         return True
 
     def stop(self, *, grace_seconds: float) -> None:
-        """TERM, and KILL once the grace is over."""
+        """Send TERM, and KILL once the grace is over."""
         self.signal(signal.SIGTERM)
         if not self.wait(grace_seconds):
             self.signal(signal.SIGKILL)
@@ -64,13 +57,11 @@ class Detached:
 def start_detached(
     command: Sequence[str], *, log: Path, pid_file: Path, cwd: Path, environment: Mapping[str, str]
 ) -> Detached:
-    """Starts a process in a session of its own.
+    """Start a process in a session of its own, and note it in the pid file.
 
     Args:
         command: program and arguments; everybody on the machine can read them, so no secrets.
-        log: where its output is appended.
-        pid_file: where it can be found again.
-        cwd: its working directory.
+        log: its output is appended to this file.
         environment: added to ours.
 
     Raises:
@@ -98,7 +89,7 @@ def start_detached(
 
 
 def find_detached(pid_file: Path) -> Detached | None:
-    """The process of a pid file, running or not; None if there is no readable file."""
+    """Return the process of a pid file, running or not; None if there is no readable file."""
     try:
         document = json.loads(pid_file.read_text())
         return Detached(pid=int(document["pid"]), began=str(document["began"]))

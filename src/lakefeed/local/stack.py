@@ -13,17 +13,12 @@ from lakefeed.clients.environment import StackEnvironment, default_home
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.java import require_java
 from lakefeed.errors import ConfigError
-from lakefeed.local import supervision
-from lakefeed.local.catalog import make_catalog
-from lakefeed.local.endpoints import BUCKET, CATALOG_NAME, REGION, Endpoints
-from lakefeed.local.home import Home, Memory, write_private
-from lakefeed.local.kafka import Kafka
-from lakefeed.local.part import Part, Surroundings
+from lakefeed.local.endpoints import BUCKET, REGION, Endpoints
+from lakefeed.local.home import Home, Memory, make_catalog, write_private
+from lakefeed.local.part import Part, PartStatus, Progress, StartStep
 from lakefeed.local.ports import LOOPBACK, choose_free, is_free, owner_of, taken
-from lakefeed.local.process import Detached, find_detached
-from lakefeed.local.registry import RegistryServer
-from lakefeed.local.report import PartStatus, Progress, StartStep
-from lakefeed.local.stores import DEFAULT_STORE, STORES, store_named
+from lakefeed.local.process import Detached
+from lakefeed.local.servers import DEFAULT_STORE, STORES, Kafka, RegistryServer, store_named
 
 
 class Stack:
@@ -50,13 +45,10 @@ class Stack:
         self._requested_ports = dict(ports or {})
 
     def up(self, *, progress: Progress | None = None) -> Endpoints:
-        """Starts what is not running, and returns when everything answers.
+        """Start what is not running, and return when everything answers.
 
         Called again it changes nothing; called after a part was killed it starts that part. If a part cannot
         be started, those that this call has started are stopped again.
-
-        Args:
-            progress: called for each step.
 
         Raises:
             JavaError: no suitable Java.
@@ -69,7 +61,7 @@ class Stack:
         require_java()
         with self.home.locked():
             memory = self._memory()
-            running = [part for part in self._parts(memory) if supervision.serves(part)]
+            running = [part for part in self._parts(memory) if part.serves()]
             for part in running:
                 self._refuse_other_ports(part)
                 report(StartStep(part=part.name, state="already up", detail=part.address))
@@ -83,12 +75,7 @@ class Stack:
             return self._endpoints(memory)
 
     def down(self, *, erase: bool = False, progress: Progress | None = None) -> None:
-        """Stops everything; the data stay, unless ``erase``.
-
-        Args:
-            erase: also remove topics, schemas, objects, catalog, logs and credentials. For good.
-            progress: called for each part that was running.
-        """
+        """Stop everything; ``erase`` also removes topics, schemas, objects, catalog, logs and credentials."""
         if not self.home.is_ours():
             return
         with self.home.locked():
@@ -98,44 +85,35 @@ class Stack:
                 self.home.erase()
 
     def status(self) -> list[PartStatus]:
-        """How each part is; empty before the first ``up``. Changes nothing."""
+        """Return the state of each part; empty before the first ``up``. Changes nothing."""
         memory = self.home.recall()
-        if memory is None:
-            return []
-        return [supervision.status_of(part) for part in self._parts(memory)]
+        return [part.status() for part in self._parts(memory)] if memory else []
 
     def endpoints(self) -> Endpoints:
-        """Where everything is reached, or will be after the next ``up``.
-
-        Raises:
-            ConfigError: the stack was never up.
-        """
+        """Return the addresses, also of a stack that is down; raise ConfigError if it was never up."""
         memory = self.home.recall()
         if memory is None:
             raise ConfigError("there is no local stack here yet", where=str(self.home.root), hint="lakefeed local up")
         return self._endpoints(memory)
 
     def running(self) -> bool:
-        """Whether all parts' processes run. Quick: asks none of them."""
+        """Check that all processes run. Quick: connects to none of them."""
         memory = self.home.recall()
-        if memory is None:
-            return False
-        return all(process is not None and process.alive() for process in self._processes(memory))
+        return memory is not None and all(process and process.alive() for process in self._processes(memory))
 
     def _processes(self, memory: Memory) -> list[Detached | None]:
-        return [find_detached(self.home.pid_file_of(part.name)) for part in self._parts(memory)]
+        return [part.process() for part in self._parts(memory)]
 
     def _publish(self, memory: Memory) -> None:
         """Write the file by which pipelines and other commands find the running stack."""
-        processes = [process for process in self._processes(memory) if process is not None]
         published = StackEnvironment(
             environment=self._endpoints(memory).as_environment(),
-            processes={process.pid: process.began for process in processes},
+            processes={process.pid: process.began for process in self._processes(memory) if process is not None},
         )
         write_private(self.home.environment_file, published.model_dump_json(indent=2) + "\n")
 
     def _memory(self) -> Memory:
-        """What is remembered, or a new memory."""
+        """Return what is remembered, or a new memory."""
         memory = self.home.recall()
         if memory is None:
             cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
@@ -149,25 +127,22 @@ class Stack:
         return memory
 
     def _parts(self, memory: Memory) -> list[Part]:
-        around = self._surroundings(memory)
-        return [Kafka(around), RegistryServer(around), store_named(memory.store)(around)]
+        return self._of_classes([Kafka, RegistryServer, store_named(memory.store)], memory)
 
     def _possible_parts(self) -> list[Part]:
-        """Every part that may have been started here; to be stopped, whatever is remembered."""
-        around = self._surroundings(Memory(store=DEFAULT_STORE, cluster_id="", ports={}))
-        return [Kafka(around), RegistryServer(around), *(store(around) for store in STORES.values())]
+        """Return every part that may have been started here, whatever is remembered."""
+        memory = Memory(store=DEFAULT_STORE, cluster_id="", ports={})
+        return self._of_classes([Kafka, RegistryServer, *STORES.values()], memory)
 
-    def _surroundings(self, memory: Memory) -> Surroundings:
-        return Surroundings(
-            home=self.home,
-            ports=memory.ports,
-            credentials=self.home.credentials(),
-            cluster_id=memory.cluster_id,
-        )
+    def _of_classes(self, classes: Sequence[type[Part]], memory: Memory) -> list[Part]:
+        keys = self.home.credentials()
+        return [
+            part(home=self.home, ports=memory.ports, credentials=keys, cluster_id=memory.cluster_id) for part in classes
+        ]
 
     def _refuse_other_ports(self, part: Part) -> None:
         for name in part.port_names:
-            requested, actual = self._requested_ports.get(name), part.around.ports[name]
+            requested, actual = self._requested_ports.get(name), part.ports[name]
             if requested not in (None, actual):
                 raise ConfigError(
                     f"{part.name} already runs on port {actual}, not on {requested}",
@@ -176,12 +151,12 @@ class Stack:
                 )
 
     def _with_ports(self, memory: Memory, missing: set[str], report: Progress) -> Memory:
-        """Decides the ports of the parts that are to be started: asked for, remembered, or any free ones."""
+        """Choose the ports of the parts to start: requested, remembered, or any free ones."""
         ports = dict(memory.ports)
         for part in self._parts(memory):
             if part.name not in missing:
                 continue
-            if supervision.stop(part) is not None:  # Before its ports are looked at: it still has them.
+            if part.stop():  # Before its ports are looked at: it still has them.
                 report(StartStep(part=part.name, state="restarting", detail="it runs, but does not answer"))
             for name in part.port_names:
                 requested, remembered = self._requested_ports.get(name), memory.ports.get(name)
@@ -203,7 +178,7 @@ class Stack:
             part.build(report)
         cancelled = threading.Event()
         with ThreadPoolExecutor(len(parts)) as pool:
-            futures = [pool.submit(supervision.start, part, progress=report, cancelled=cancelled) for part in parts]
+            futures = [pool.submit(part.start, progress=report, cancelled=cancelled) for part in parts]
             try:
                 for future in as_completed(futures):
                     future.result()
@@ -215,10 +190,10 @@ class Stack:
 
     @staticmethod
     def _stop(parts: Sequence[Part], report: Progress) -> None:
-        """All at once: they do not need each other to stop."""
+        """Stop all at once: they do not need each other to stop."""
         with ThreadPoolExecutor(len(parts)) as pool:
-            for part, process in zip(parts, pool.map(supervision.stop, parts), strict=True):
-                if process is not None:
+            for part, was_running in zip(parts, pool.map(lambda part: part.stop(), parts), strict=True):
+                if was_running:
                     report(StartStep(part=part.name, state="stopped"))
 
     def _endpoints(self, memory: Memory) -> Endpoints:
@@ -231,7 +206,6 @@ class Stack:
             access_key=credentials.access_key,
             secret_key=credentials.secret_key,
             bucket=BUCKET,
-            catalog_name=CATALOG_NAME,
             catalog_uri=f"jdbc:sqlite:{self.home.catalog_file}",
             warehouse=f"s3://{BUCKET}/warehouse",
         )

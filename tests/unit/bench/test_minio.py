@@ -1,10 +1,11 @@
-"""What MinIO's client prints is read as it is, and cut into phases."""
+"""The output of MinIO's client is parsed, counted and divided into phases."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
-from lakefeed.bench.trace import ApiCalls, Request, as_traced, between, by_api, parse, phases
+from lakefeed.bench.minio import ApiCalls, Kept, Request, as_traced, between, by_api, count_versions, parse, phases
 
 # As mc prints it, in the order in which the requests ended.
 PRINTED = """\
@@ -88,7 +89,7 @@ def test_a_document_that_is_still_being_written_waits() -> None:
     assert parse("") == []
 
 
-def test_what_is_no_request_is_passed_over() -> None:
+def test_a_document_without_a_request_is_skipped() -> None:
     assert len(parse('{"status": "error", "error": {"message": "lost"}}\n' + PRINTED)) == 2
 
 
@@ -103,7 +104,7 @@ def test_only_what_is_between_the_marks_counts() -> None:
             ]
         )
     )
-    assert [each.api for each in between(requests, begin="mark-a", end="mark-b")] == ["s3.PutObject"]
+    assert [request.api for request in between(requests, begin="mark-a", end="mark-b")] == ["s3.PutObject"]
 
 
 def test_errors_are_counted_as_the_published_tables_do() -> None:
@@ -166,3 +167,15 @@ def test_the_meters_names_become_the_traces() -> None:
         "s3.PutObject": 4,
         "s3.PutObjectPart": 3,
     }
+
+
+def test_versions_and_delete_markers_are_counted_apart() -> None:
+    # As mc lists them: newest first for each key.
+    listed: list[dict[str, Any]] = [
+        {"key": "check/.0.tmp", "isDeleteMarker": True},
+        {"key": "check/.0.tmp"},
+        {"key": "check/0"},
+        {"key": "trips/part-0.parquet"},
+        {"key": "trips/part-0.parquet"},
+    ]
+    assert count_versions(listed) == Kept(objects=2, versions=4, delete_markers=1, data_files=1)

@@ -1,0 +1,93 @@
+"""Arguments and options that several commands share, and the values behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from lakefeed.clients.environment import default_environment
+from lakefeed.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lakefeed.pipeline import Pipeline
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path, file_okay=False)
+
+pipeline_argument = click.argument("pipeline", type=FILE)
+set_option = click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a setting.")
+topic_option = click.option("--topic", help="Where each topic has a table of its own: this one only.")
+master_option = click.option("--master", help="Spark master.  [default: local[*]]")
+log_file_option = click.option("--log-file", type=click.Path(path_type=Path), help="Where the JVM's log goes.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+output_option = click.option(
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text for people, json for programs.",
+)
+bootstrap_option = click.option(
+    "--bootstrap-servers",
+    metavar="HOST:PORT,…",
+    help="Kafka brokers.  [default: KAFKA_BOOTSTRAP_SERVERS, else the running local stack]",
+)
+
+
+def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Combine options into one decorator, in the order of the help."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def bootstrap_servers_of(given: str | None) -> str:
+    """Return the brokers: as given, from the environment, or the local stack's."""
+    if found := given or default_environment().get("KAFKA_BOOTSTRAP_SERVERS"):
+        return found
+    raise ConfigError(
+        "no Kafka broker is named",
+        hint="give --bootstrap-servers, set KAFKA_BOOTSTRAP_SERVERS, or start one: lakefeed local up",
+    )
+
+
+def registry_url_of(given: str | None) -> str:
+    """Return the Schema Registry: as given, from the environment, or the local stack's."""
+    if found := given or default_environment().get("SCHEMA_REGISTRY_URL"):
+        return found
+    raise ConfigError(
+        "no schema registry is named",
+        hint="give --registry, set SCHEMA_REGISTRY_URL, or encode without one: --encode avro or json",
+    )
+
+
+def pairs(given: Iterable[str], *, option: str) -> dict[str, str]:
+    """Split ``KEY=VALUE`` options into a mapping."""
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise ConfigError(f"'{text}' is not KEY=VALUE", where=option)
+        found[key] = value
+    return found
+
+
+def parts_of(declared: Pipeline, topic: str | None) -> list[Pipeline]:
+    """Return the pipelines of one table each that are meant: that of the topic, or all."""
+    return [declared.of_topic(topic)] if topic is not None else declared.parts()
+
+
+def one_part_of(declared: Pipeline, topic: str | None) -> Pipeline:
+    """Return the pipeline of the one table that is meant; a usage error if there are several."""
+    if topic is None and declared.config.has_many_tables:
+        raise click.UsageError("each topic has a table of its own: --topic says which one is meant")
+    return declared.of_topic(topic) if topic is not None else declared
