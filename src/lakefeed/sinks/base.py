@@ -43,33 +43,14 @@ class BaseSink:
         return {}
 
 
-class StatelessSink(BaseSink, ABC):
-    """A sink that neither says which offsets it holds nor which batches.
-
-    Subclasses write: see ``write``.
-
-    Args:
-        claim: the feed's checkpoint, where the schema is noted.
-    """
+class NotedSink(BaseSink, ABC):
+    """A sink that does not know which offsets it holds; the feed's checkpoint notes the reader's schema for it."""
 
     keeps_ledger = False
     keeps_log = False
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
-
-    @abstractmethod
-    def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Writes the rows of one micro-batch, which may be read more than once.
-
-        Args:
-            rows: computed already, and kept.
-            commit: which batch it is.
-        """
-
-    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
-        """What ``write`` is to get of these rows; computed and judged before it is called."""
-        return rows
 
     @abstractmethod
     def location(self) -> str:
@@ -111,6 +92,29 @@ class StatelessSink(BaseSink, ABC):
     def has(self, commit: Commit) -> bool:
         """Never known."""
         return False
+
+
+class StatelessSink(NotedSink):
+    """A sink that neither says which offsets it holds nor which batches.
+
+    Subclasses write: see ``write``.
+
+    Args:
+        claim: the feed's checkpoint, where the schema is noted.
+    """
+
+    @abstractmethod
+    def write(self, rows: DataFrame, commit: Commit) -> None:
+        """Writes the rows of one micro-batch, which may be read more than once.
+
+        Args:
+            rows: computed already, and kept.
+            commit: which batch it is.
+        """
+
+    def prepared(self, rows: DataFrame, commit: Commit) -> DataFrame:
+        """What ``write`` is to get of these rows; computed and judged before it is called."""
+        return rows
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
         """Computes the rows of one micro-batch, looks whether they may land, and writes them.

@@ -45,7 +45,6 @@ class SinkContext:
         feed: the pipeline's name.
         place: the sink's place in the pipeline file with its name, such as ``sink.iceberg``.
         connections: store and catalogs.
-        output_mode: what a batch is.
         evolves: whether columns follow the rows'.
         can_lag: whether the feed continues while the sink is unavailable.
         source: the Kafka source; None for another source.
@@ -73,7 +72,7 @@ class SinkContext:
 
 
 class SinkDefinition(ABC, Generic[Settings]):
-    """The code of one kind of sink. Override ``open``, and whatever else the sink has.
+    """The code of one kind of sink. Override ``open``, and the other methods that the sink can serve.
 
     Args:
         settings: the sink's block in the pipeline file.
@@ -166,7 +165,7 @@ class SinkDefinition(ABC, Generic[Settings]):
 
 @dataclass
 class StoredState:
-    """Where a feed stands in its sink, read when it is asked for.
+    """Where a feed stands in its sink, read when it is requested.
 
     Attributes:
         keeps_ledger: whether the sink knows which offsets it holds.
@@ -181,35 +180,31 @@ class StoredState:
     read_log: Callable[[], int | None] = lambda: None
 
     def position(self) -> Position | None:
-        """Where the feed stands."""
         return self.read_position()
 
     def logged(self) -> int | None:
-        """The newest batch in the log."""
         return self.read_log()
 
 
+@dataclass(frozen=True)
 class NotedSchema:
-    """Plans no change, for a sink whose reader's schema is kept in the checkpoint location.
+    """Plans no change, for a sink whose reader's schema is noted in the checkpoint location.
 
-    Args:
-        noted: that schema.
+    Attributes:
         check: refuses rows that do not fit.
     """
 
-    def __init__(self, noted: str | None, check: Callable[[StructType], None]) -> None:
-        self._noted = noted
-        self._check = check
+    noted: str | None
+    check: Callable[[StructType], None]
 
     def stored_schema(self) -> StoredSchema | None:
-        """The reader's schema of the last start."""
-        return None if self._noted is None else StoredSchema.of_json(self._noted)
+        return None if self.noted is None else StoredSchema.of_json(self.noted)
 
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """None; raises what the start would raise."""
-        self._check(rows)
+        """Return no change; raise what the start would raise."""
+        self.check(rows)
         return ()
 
 

@@ -1,12 +1,13 @@
-"""Where records go that are read once: rows to look at, files below a path, or a table that is no feed's.
+"""Takes records that are read once: rows to look at, files below a path, or a table that is no feed's.
 
-Guarantee: all or nothing. What is refused, for a record that stops the read, leaves no row, file or table behind. Not
+Guarantee: all or nothing. A read that a record stops leaves no row, file or table behind. Not
 exactly-once over several reads: records that are read twice are there twice.
 """
 
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,39 +35,40 @@ POSITION = "lakefeed.position."
 FEED_LOG = "_spark_metadata"
 
 
-class Target:
-    """A sink without a ledger: nothing resumes where it ends."""
+class LedgerlessSink:
+    """Defaults of a sink that starts over each time, so that it has no position, schema or commits."""
 
     keeps_ledger = False
 
     def position(self) -> None:
-        """None."""
+        """Return None."""
 
     def stored_schema(self) -> StoredSchema | None:
-        """None: each read starts over."""
         return None
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Nothing yet: it is made when the rows are there."""
-
-    def location(self) -> str:
-        """What to call it."""
-        raise NotImplementedError
+        """Do nothing: a target is made when the rows are there."""
 
     def take_fence(self) -> None:
-        """There is none."""
+        """Do nothing: there is no fence."""
 
     def commits(self) -> Iterator[Commit]:
-        """None."""
         return iter(())
 
     def has(self, commit: Commit) -> bool:
-        """Never."""
         return False
 
+
+class Target(LedgerlessSink, ABC):
+    """A place for the rows of one read."""
+
+    @abstractmethod
+    def location(self) -> str:
+        """Return the name of the place, for errors."""
+
+    @abstractmethod
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Writes the rows, if their outcomes allow it; returns how many they were."""
-        raise NotImplementedError
+        """Write the rows, if their outcomes allow it; return how many they were."""
 
 
 class ConsoleResult(Target):
@@ -78,7 +80,6 @@ class ConsoleResult(Target):
 
     Attributes:
         columns: their names; only ``row`` with ``as_json``.
-        rows: what was collected.
         is_whole: False if there are more rows than were collected: the records were not all read then.
     """
 
@@ -90,11 +91,9 @@ class ConsoleResult(Target):
         self.is_whole = True
 
     def location(self) -> str:
-        """What to call it."""
         return "stdout"
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Collects the rows."""
         from pyspark.sql import functions as sf
 
         if self._as_json:
@@ -103,7 +102,7 @@ class ConsoleResult(Target):
             shown = flat(rows).select(*(sf.col(quoted((name,))).cast("string") for name in rows.columns))
         if self._limit is not None:
             shown = shown.limit(self._limit + 1)
-        found = [tuple(each) for each in shown.collect()]
+        found = [tuple(row) for row in shown.collect()]
         jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
         self.is_whole = self._limit is None or len(found) <= self._limit
         self.columns, self.rows = shown.columns, found[: self._limit]
@@ -114,10 +113,9 @@ class Files(Target):
     """Files below a path, local or ``s3a://``, written in one job.
 
     Args:
-        spark: the session.
         path: the folder.
-        file_format: CSV has a header; what it has no form for (structs, arrays, maps) is in it as JSON, and bytes as
-            base64.
+        file_format: CSV has a header; structs, arrays and maps, which it has no form for, are in it as JSON, and bytes
+            as base64.
         append: add to files that are there.
 
     Raises:
@@ -130,7 +128,7 @@ class Files(Target):
         java: Any = spark._jvm
         root = java.org.apache.hadoop.fs.Path(self._path)
         files = root.getFileSystem(spark._jsc.hadoopConfiguration())
-        names = [each.getPath().getName() for each in files.listStatus(root)] if files.exists(root) else []
+        names = [status.getPath().getName() for status in files.listStatus(root)] if files.exists(root) else []
         if FEED_LOG in names:
             raise ConfigError(
                 "the path belongs to a feed: Spark would not list these files, and others would take them for its",
@@ -138,14 +136,12 @@ class Files(Target):
                 hint="name another path",
             )
         if names and not append:
-            raise _there("path", self._path)
+            raise _exists("path", self._path)
 
     def location(self) -> str:
-        """What to call it."""
         return self._path
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Writes the rows."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as sf
 
@@ -167,7 +163,6 @@ class PlainTable(Target):
     """An Iceberg table that is no feed's, in one commit.
 
     Args:
-        spark: the session.
         name: catalog.namespace.table
         append: add to the rows of a table that is there, whose columns stay as they are.
 
@@ -189,15 +184,13 @@ class PlainTable(Target):
             )
         has_rows = not self._is_new and not spark.table(name).isEmpty()
         if has_rows and not append:
-            raise _there("table", name)
+            raise _exists("table", name)
         self._table = IcebergTable(spark, IcebergSinkConfig(table=name), feed="", evolves=not has_rows)
 
     def location(self) -> str:
-        """What to call it."""
         return self._name
 
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Makes the table, if it is new, and appends the rows."""
         try:
             self._table.apply_schema(rows.schema)
             return self._table.land(rows, commit, commit_id=commit_id)
@@ -208,22 +201,22 @@ class PlainTable(Target):
 
 
 def flat(rows: DataFrame) -> DataFrame:
-    """The rows with columns that CSV can hold: what is nested as JSON, bytes as base64."""
+    """Return the rows with columns that CSV can hold: nested ones as JSON, bytes as base64."""
     from pyspark.sql import functions as sf
     from pyspark.sql import types as t
 
     columns = []
-    for each in rows.schema.fields:
-        column = sf.col(quoted((each.name,)))
-        if isinstance(each.dataType, t.StructType | t.ArrayType | t.MapType):
+    for field in rows.schema.fields:
+        column = sf.col(quoted((field.name,)))
+        if isinstance(field.dataType, t.StructType | t.ArrayType | t.MapType):
             column = sf.to_json(column)
-        elif isinstance(each.dataType, t.BinaryType):
+        elif isinstance(field.dataType, t.BinaryType):
             column = sf.base64(column)
-        columns.append(column.alias(each.name))
+        columns.append(column.alias(field.name))
     return rows.select(*columns)
 
 
-def _there(kind: str, name: str) -> ConfigError:
+def _exists(kind: str, name: str) -> ConfigError:
     return ConfigError(
         f"there is something at this {kind} already", where=name, hint=f"--append adds to it; or name another {kind}"
     )

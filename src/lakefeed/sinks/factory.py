@@ -1,25 +1,49 @@
-"""Makes a feed's sinks out of the blocks of its pipeline file."""
+"""Opens the sinks of a feed: its own, or several as one.
+
+With several sinks a batch is read, decoded and transformed once, and landed in each of them.
+
+Guarantee: each sink's own. The secondary sinks come first and the feed's own sink, ``sink:``, last: where that has a
+batch, all have it, but for those that wait. A crash in between lets the batch come again, and those with a ledger leave
+it out.
+
+A sink that can lag is left behind when it fails: its ledger says where it stands, and from there the records are read
+again before its next batch, at the next start at the latest. So it needs a ledger, and a transform without state.
+"""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from lakefeed.clients.spark import jvm
+from lakefeed.clients.spark.errors import translated
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
-from lakefeed.errors import ConfigError
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.ledger.checkpoint import Claim
+from lakefeed.ledger.feed_position import Position
+from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
+from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.base import BaseSink
 from lakefeed.sinks.definition import SinkContext, SinkDefinition
-from lakefeed.sinks.fan_out import FanOutSink, SecondarySink
-from lakefeed.sinks.protocol import Sink
+from lakefeed.sinks.protocol import Reread, Sink
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 AnySink: TypeAlias = SinkDefinition[Any]
+
+PAUSE_SECONDS = 60
+"""How long a sink that has failed is left alone."""
 
 
 def sink_of(config: PipelineConfig, connections: Connections, *, folder: Path | None = None) -> AnySink:
@@ -47,31 +71,21 @@ def open_sink(
     note: Callable[[str], None],
     folder: Path | None = None,
 ) -> Sink:
-    """Open the feed's own sink, or that and the secondary ones as one.
+    """Open the feed's own sink, or that and the secondary ones as one; other arguments as for ``sink_of``.
 
     Args:
-        config: the pipeline.
-        connections: store and catalogs.
-        spark: the session.
-        claim: the feed's checkpoint.
         note: called when a secondary sink falls behind, and when it resumes.
-        folder: where the pipeline file is.
 
     Raises:
         ConfigError: a sink cannot serve this pipeline.
     """
-    main = sink_of(config, connections, folder=folder).open(spark, claim)
-    if not config.sinks:
+    main, *others = [each.open(spark, claim) for each in sinks_of(config, connections, folder=folder)]
+    if not others:
         return main
     begun = tuple(claim.noted.sinks)
     sides = [
-        SecondarySink(
-            name,
-            _definition(f"sinks.{name}", sink, config, connections, folder).open(spark, claim),
-            sink.can_lag,
-            is_new=name not in begun,
-        )
-        for name, sink in config.sinks.items()
+        SecondarySink(name, sink, block.can_lag, is_new=name not in begun)
+        for (name, block), sink in zip(config.sinks.items(), others, strict=True)
     ]
     if new := [side.name for side in sides if side.is_new]:
         claim.remember(sinks=(*begun, *new))
@@ -102,3 +116,193 @@ def _definition(
             hint="reinstall the package that the sink comes from",
         ) from None
     return found(settings, context)
+
+
+@dataclass
+class SecondarySink:
+    """A sink beside the feed's own.
+
+    Attributes:
+        name: as the pipeline file calls it.
+        can_lag: whether the feed continues without it when it fails.
+        is_new: whether it has never had a batch, so that it begins with the next one.
+        failure: why it waits; None if it does not.
+    """
+
+    name: str
+    sink: Sink
+    can_lag: bool
+    is_new: bool
+    failure: LakefeedError | None = None
+    _fence: str | None = None
+    _retry_at: float = 0.0
+    _columns: tuple[StructType, StoredSchema | None, Sequence[Entry]] | None = None
+    _is_ready: bool = field(default=False)
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None, entries: Sequence[Entry]) -> None:
+        self._columns = (rows, stored, entries)
+        self.sink.apply_schema(rows, stored, entries)
+
+    def take_fence(self) -> None:
+        """Make this driver the only one that can commit to the sink."""
+        if not self._is_ready and self._columns is not None and self.failure is not None:
+            self.sink.apply_schema(*self._columns)
+        self._fence = self.sink.take_fence()
+        self._is_ready = True
+
+    def is_due(self) -> bool:
+        """Whether the sink does not wait, or has waited long enough."""
+        return self.failure is None or time.monotonic() >= self._retry_at
+
+    def wait(self, failure: LakefeedError) -> None:
+        self.failure = failure
+        self._retry_at = time.monotonic() + PAUSE_SECONDS
+        self._is_ready = False
+
+    def land(self, rows: DataFrame, commit: Commit, *, commit_id: str, again: Reread | None) -> None:
+        """Land a batch, and before it the records that the sink has missed."""
+        if not self._is_ready:
+            self.take_fence()
+        if self.sink.keeps_ledger:
+            position = self.sink.position()
+            if position is None and not self.is_new:
+                raise CheckpointMismatch(
+                    f"the sink '{self.name}' has had batches of this feed, and holds none any more",
+                    where=self.sink.location(),
+                    hint="restore it; or give it another name in sinks, under which it starts over",
+                )
+            if position is not None:
+                if position.ranges == commit.ranges:
+                    return
+                self.catch_up(commit, again)
+                if self.sink.has(commit):
+                    return
+        self.sink.land(rows, replace(commit, fence=self._fence), commit_id=commit_id)
+        self.is_new = False
+        self.failure = None
+
+    def catch_up(self, commit: Commit, again: Reread | None) -> None:
+        """Land the records from the sink's position to the starts of a commit, if it lacks any."""
+        position = self.sink.position()
+        if position is None or again is None:
+            return
+        ends = {(each.topic, each.partition): each.end for each in position.ranges.ranges}
+        spans = []
+        for until in commit.ranges.ranges:
+            start = ends.get((until.topic, until.partition), 0)
+            spans.append(OffsetRange(until.topic, until.partition, start, max(start, until.start)))
+        missed = [span for span in spans if span.records]
+        if not missed:
+            return
+        if not self._is_ready:
+            self.take_fence()
+        ranges = OffsetRanges(tuple(spans), commit.ranges.topic_ids)
+        with again(missed) as (rows, outcomes):
+            between = Commit(commit.feed, commit.batch_id, ranges, fence=self._fence)
+            self.sink.land(rows, between, commit_id=outcomes.commit_id)
+        self.failure = None
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None) -> None:
+        if self.sink.keeps_ledger and self.sink.position() is not None:
+            fenced = replace(commit, fence=self._fence)
+            self.sink.land_move(fenced, commit_id=commit_id, delete_where=delete_where)
+
+
+class FanOutSink(BaseSink):
+    """The feed's own sink and the secondary ones, as one; the own sink answers for all.
+
+    Args:
+        note: called when a secondary sink waits, and when it resumes.
+    """
+
+    def __init__(self, feed: str, main: Sink, sides: Sequence[SecondarySink], *, note: Callable[[str], None]) -> None:
+        self._feed = feed
+        self._main = main
+        self._sides = tuple(sides)
+        self.keeps_ledger, self.keeps_log = main.keeps_ledger, main.keeps_log
+        self._note = note
+        self._again: Reread | None = None
+
+    def begin(self, reread: Reread | None) -> None:
+        """Let those catch up that lag behind the feed's own sink.
+
+        Args:
+            reread: reads records again; None if the query has state, and nothing can be made of them alone.
+        """
+        self._again = reread
+        position = self._main.position()
+        if position is None:
+            return
+        ends = tuple(OffsetRange(each.topic, each.partition, each.end, each.end) for each in position.ranges.ranges)
+        reached = Commit(self._feed, 0, OffsetRanges(ends, position.ranges.topic_ids))
+        for side in self._sides:
+            if side.sink.keeps_ledger and not side.is_new:
+                self._try(side, partial(side.catch_up, reached, reread))
+
+    def lagging(self) -> dict[str, str]:
+        return {side.name: side.failure.what for side in self._sides if side.failure is not None}
+
+    def stored_schema(self) -> StoredSchema | None:
+        return self._main.stored_schema()
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        for side in self._sides:
+            self._try(side, partial(side.apply_schema, rows, stored, entries))
+        self._main.apply_schema(rows, stored, entries)
+
+    def location(self) -> str:
+        return self._main.location()
+
+    def take_fence(self) -> str | None:
+        for side in self._sides:
+            self._try(side, side.take_fence)
+        return self._main.take_fence()
+
+    def commits(self) -> Iterator[Commit]:
+        return self._main.commits()
+
+    def position(self) -> Position | None:
+        return self._main.position()
+
+    def logged(self) -> int | None:
+        return self._main.logged()
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Move the feed's own sink, where records are given up; the others have the same gap."""
+        self._main.land_move(commit, commit_id=commit_id, delete_where=delete_where)
+        for side in self._sides:
+            side.land_move(commit, commit_id=commit_id, delete_where=delete_where)
+
+    def has(self, commit: Commit) -> bool:
+        """Whether the feed's own sink has the batch; the others have it then."""
+        return self._main.has(commit)
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Compute the rows once and land them in each sink, in the feed's own last."""
+        assert isinstance(commit, Commit)  # Batches alone come here: see Pipeline.
+        kept = rows.persist()
+        try:
+            kept.count()
+            jvm.java(rows.sparkSession).commit.Outcomes.of(commit_id).check()
+            for side in self._sides:
+                if side.is_due():
+                    self._try(side, partial(side.land, kept, commit, commit_id=commit_id, again=self._again))
+            return self._main.land(kept, commit, commit_id=commit_id)
+        finally:
+            kept.unpersist()
+
+    def _try(self, side: SecondarySink, act: Callable[[], None]) -> None:
+        """Let a sink that can lag fail without the others."""
+        waited = side.failure
+        try:
+            act()
+        except Exception as error:
+            if not side.can_lag:
+                raise
+            failure = translated(error)
+            side.wait(failure)
+            if waited is None:
+                self._note(f"the sink '{side.name}' waits: {failure.what}; it catches up by itself")
+            return
+        if waited is not None and side.failure is None:
+            self._note(f"the sink '{side.name}' resumes")

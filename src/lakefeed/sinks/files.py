@@ -1,4 +1,4 @@
-"""Files below a path: Spark's own file sink, whose log ``_spark_metadata`` lists each batch's files exactly once.
+"""Writes files below a path with Spark's file sink, whose log ``_spark_metadata`` lists a batch's files exactly once.
 
 Guarantee: exactly-once for readers that honour ``_spark_metadata``, that is Spark reading the root path. Others
 see the files of failed attempts too. The log is keyed by batch id alone, so a path belongs to one checkpoint. A table
@@ -8,13 +8,12 @@ has kept from it; its readers see what lies in the directories.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
-from lakefeed.config.connections import Connections
 from lakefeed.config.file_sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
@@ -24,13 +23,13 @@ from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.ddl import type_sql
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.base import NotedSink
 from lakefeed.sinks.definition import SinkDefinition, StoredState
 from lakefeed.sinks.export import flat
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
 
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 MOST_AT_ONCE = 100
@@ -40,51 +39,33 @@ class FilesDefinition(SinkDefinition[PathSinkConfig]):
     """Files below a path, listed by batch id in ``_spark_metadata``."""
 
     def open(self, spark: SparkSession, claim: Claim) -> FileStreamSink:
-        """Open the log of the files."""
         return FileStreamSink(spark, self.settings, claim)
 
     def state(self) -> SinkState:
-        """Read the newest batch in the log."""
-        path, connections = self.settings.path, self.context.connections
-        return StoredState(keeps_log=True, read_log=lambda: newest_batch(path, connections))
+        """Read the newest batch in the log, without Spark."""
+        log = StoredCheckpoint(f"{self.settings.path}/_spark_metadata", s3=self.context.connections.s3)
+
+        def newest_batch() -> int | None:
+            stems = [name.removesuffix(".compact") for name in log.names()]
+            return max((int(stem) for stem in stems if stem.isdigit()), default=None)
+
+        return StoredState(keeps_log=True, read_log=newest_batch)
 
     def require_columns(self, spark: SparkSession, rows: StructType) -> None:
-        """Refuse rows without a column that becomes directories."""
-        check_partition_columns(self.settings, rows)
+        _require_partition_columns(self.settings, rows)
 
 
-def newest_batch(path: str, connections: Connections) -> int | None:
-    """Return the newest batch in the log of a path, read without Spark; None if it is empty.
+class FileStreamSink(NotedSink):
+    """One feed's files below a path."""
 
-    Args:
-        path: of the sink.
-        connections: store and catalogs.
-    """
-    names = StoredCheckpoint(f"{path}/_spark_metadata", s3=connections.s3).names()
-    batches = [int(stem) for name in names if (stem := name.removesuffix(".compact")).isdigit()]
-    return max(batches, default=None)
-
-
-class FileStreamSink(BaseSink):
-    """One feed's files below a path.
-
-    Args:
-        spark: the session.
-        sink: its block in the pipeline file.
-        claim: the feed's checkpoint, where the schema is noted.
-    """
-
-    keeps_ledger = False
     keeps_log = True
 
     def __init__(self, spark: SparkSession, sink: PathSinkConfig, claim: Claim) -> None:
+        super().__init__(claim)
         session: Any = spark
         self._sink = sink
-        self._claim = claim
-        self._spark = spark
-        self._format = sink.file_format
         self._files = jvm.java(spark).sink.LoggedFiles(
-            session._jsparkSession, sink.path, self._format, list(sink.partition_by), sink.writer_options()
+            session._jsparkSession, sink.path, sink.file_format, list(sink.partition_by), sink.writer_options()
         )
         self._table = None
         if isinstance(sink, FilesSinkConfig) and sink.table is not None:
@@ -92,48 +73,27 @@ class FileStreamSink(BaseSink):
             name = sink.table if "." in sink.table else f"default.{sink.table}"
             self._table = PartitionedTable(spark, sink, name)
 
-    def stored_schema(self) -> StoredSchema | None:
-        """The reader's schema that the feed had last."""
-        return None if self._claim.schema is None else StoredSchema.of_json(self._claim.schema)
-
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Remembers the reader's schema. The files need nothing: each has its own columns, which readers merge.
+        """Remember the reader's schema. The files need nothing: each has its own columns, which readers merge.
 
         Raises:
-            ConfigError: if a partition column is not among the rows' columns.
+            ConfigError: a partition column is not among the rows' columns.
         """
-        check_partition_columns(self._sink, rows)
-        if stored is not None and stored.to_json() != self._claim.schema:
-            self._claim.note_schema(stored.to_json())
+        _require_partition_columns(self._sink, rows)
+        super().apply_schema(rows, stored, entries)
         if self._table is not None:
             self._table.ensure(rows)
             self._table.add(self._directories(-1))
 
     def location(self) -> str:
-        """Where the files are."""
         return self._sink.path
 
-    def take_fence(self) -> None:
-        """There is none: two drivers meet at the checkpoint and at the log, whose entries are written once."""
-
-    def commits(self) -> Iterator[Commit]:
-        """None: the log has files, not offsets."""
-        return iter(())
-
-    def position(self) -> None:
-        """Not known: the log has files, not offsets."""
-
     def logged(self) -> int | None:
-        """The newest batch in the log; None if it is empty."""
         newest = int(self._files.logged())
         return None if newest < 0 else newest
 
     def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Refused: there is no ledger to move in.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refuse, since there is no ledger to move in."""
         raise ConfigError(
             "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",
             where=self._sink.path,
@@ -141,15 +101,8 @@ class FileStreamSink(BaseSink):
             "an Iceberg table",
         )
 
-    def has(self, commit: Commit) -> bool:
-        """Never known beforehand: Spark's sink itself leaves a batch out that its log has, without one more request."""
-        return False
-
     def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Writes the rows of one micro-batch and lists them.
-
-        Returns:
-            How many they were; None if the log has the batch already.
+        """Write the rows of one micro-batch and list them; return None if the log has the batch already.
 
         Raises:
             Py4JJavaError: Spark could not, or the commit was refused.
@@ -160,22 +113,17 @@ class FileStreamSink(BaseSink):
                 where=self._sink.path,
                 hint="land the feed in an Iceberg table, or read these records with lakefeed.read_topic",
             )
-        frame: Any = flat(rows) if self._format == "csv" else rows
+        frame: Any = flat(rows) if self._sink.file_format == "csv" else rows
         written = int(self._files.add(commit.batch_id, commit_id, frame._jdf))
         if self._table is not None:
             self._table.add(self._directories(commit.batch_id))
         return written if written >= 0 else None
 
     def _directories(self, batch_id: int) -> list[str]:
-        return [str(each) for each in self._files.directories(batch_id)]
+        return [str(directory) for directory in self._files.directories(batch_id)]
 
 
-def check_partition_columns(sink: PathSinkConfig, rows: StructType) -> None:
-    """Refuses rows without a column that becomes directories.
-
-    Raises:
-        ConfigError: naming the first that is missing.
-    """
+def _require_partition_columns(sink: PathSinkConfig, rows: StructType) -> None:
     missing = [name for name in sink.partition_by if name not in rows.names]
     if missing:
         raise ConfigError(
@@ -186,57 +134,50 @@ def check_partition_columns(sink: PathSinkConfig, rows: StructType) -> None:
 
 
 class PartitionedTable:
-    """A table of Spark's session catalog over the directories of a file sink.
-
-    Args:
-        spark: the session.
-        sink: the file sink's block.
-        name: of the table.
-    """
+    """A table of Spark's session catalog over the directories of a file sink."""
 
     def __init__(self, spark: SparkSession, sink: FilesSinkConfig, name: str) -> None:
         self._spark = spark
         self._sink = sink
-        self._name = ".".join(quoted((part,)) for part in name.split("."))
+        self._name = quoted(tuple(name.split(".")))
         self._namespace = name.rpartition(".")[0]
         self._known: set[str] = set()
 
     def ensure(self, rows: StructType) -> None:
-        """Creates the table for rows of this schema, if it is missing, and adds the columns that it lacks."""
-        if self._namespace:
-            self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
-        columns = ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in rows.fields)
-        parts = ", ".join(quoted((each,)) for each in self._sink.partition_by)
-        by = f" PARTITIONED BY ({parts})" if parts else ""
+        """Create the table for rows of this schema, if it is missing, and add the columns that it lacks."""
+        self._spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted((self._namespace,))}")
+        partitions = ", ".join(quoted((name,)) for name in self._sink.partition_by)
+        partitioned_by = f"PARTITIONED BY ({partitions})" if partitions else ""
         # As they were written: of CSV the first line is none of the rows.
-        options = ", ".join(
-            f"{_literal(name)} {_literal(value)}" for name, value in self._sink.writer_options().items()
-        )
+        options = ", ".join(f"{_literal(key)} {_literal(value)}" for key, value in self._sink.writer_options().items())
         self._spark.sql(
-            f"CREATE TABLE IF NOT EXISTS {self._name} ({columns}) USING {self._sink.format}"
-            f"{f' OPTIONS ({options})' if options else ''}{by} LOCATION {_literal(self._sink.path)}"
+            f"CREATE TABLE IF NOT EXISTS {self._name} ({_columns(rows.fields)}) USING {self._sink.format} "
+            f"{f'OPTIONS ({options})' if options else ''} {partitioned_by} LOCATION {_literal(self._sink.path)}"
         )
-        have = {each.lower() for each in self._spark.table(self._name).columns}
-        if missing := [each for each in rows.fields if each.name.lower() not in have]:
-            added = ", ".join(f"{quoted((each.name,))} {type_sql(each.dataType)}" for each in missing)
-            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({added})")
+        have = {name.lower() for name in self._spark.table(self._name).columns}
+        if missing := [field for field in rows.fields if field.name.lower() not in have]:
+            self._spark.sql(f"ALTER TABLE {self._name} ADD COLUMNS ({_columns(missing)})")
 
     def add(self, directories: Sequence[str]) -> None:
-        """Makes partitions known.
+        """Make partitions known.
 
         Args:
             directories: such as ``zip=8001/day=2024-01-01``.
         """
         new = sorted(set(directories) - self._known)
         for at in range(0, len(new), MOST_AT_ONCE):
-            listed = " ".join(f"PARTITION ({_values(each)})" for each in new[at : at + MOST_AT_ONCE])
+            listed = " ".join(f"PARTITION ({_values(directory)})" for directory in new[at : at + MOST_AT_ONCE])
             self._spark.sql(f"ALTER TABLE {self._name} ADD IF NOT EXISTS {listed}")
         self._known.update(new)
         self._spark.catalog.refreshTable(self._name)
 
 
+def _columns(fields: Iterable[StructField]) -> str:
+    return ", ".join(f"{quoted((field.name,))} {type_sql(field.dataType)}" for field in fields)
+
+
 def _values(directory: str) -> str:
-    """``zip=8001/day=…`` as SQL; a name that Spark has escaped is as it was."""
+    """Write ``zip=8001/day=…`` as SQL; a name that Spark has escaped is as it was."""
     pairs = (part.partition("=") for part in directory.split("/"))
     return ", ".join(f"{quoted((unquote(name),))} = {_literal(unquote(value))}" for name, _, value in pairs)
 

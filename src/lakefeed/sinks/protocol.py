@@ -1,4 +1,4 @@
-"""Declares what a feed asks of a sink: where it stands, its columns, and one commit a batch."""
+"""Declares the methods of a sink that a feed calls: its position, its columns, and one commit a batch."""
 
 from __future__ import annotations
 
@@ -25,46 +25,13 @@ Reread = Callable[[Sequence[OffsetRange]], AbstractContextManager[tuple["DataFra
 """Reads records again, and makes rows of them."""
 
 
-class MovableSink(SinkState, Protocol):
-    """What a start asks of a sink."""
-
-    def location(self) -> str:
-        """Where its files are."""
-
-    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Commits a move of the feed."""
-
-
-class RowSink(SchemaKeeper, Protocol):
-    """Where rows go, in one commit."""
-
-    keeps_ledger: bool
-    """Whether it says which offsets it holds."""
-
-    def position(self) -> Position | None:
-        """Where the feed stands; None if the sink has nothing of it, or keeps no ledger."""
-
-    def take_fence(self) -> str | None:
-        """Makes this driver the only one that can commit to the feed; None if the sink knows no fences."""
-
-    def commits(self) -> Iterator[Commit]:
-        """The feed's commits, newest first; none if the sink keeps no ledger."""
-
-    def has(self, commit: Commit) -> bool:
-        """Whether the sink has this batch already."""
-
-    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
-        """Writes a batch in one commit; returns how many rows it wrote, or None if its log has the batch already."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class TableChange:
-    """What makes one table ready for a feed.
+    """The statements that make one table ready for a feed.
 
     Attributes:
         table: catalog.namespace.table
-        is_new: whether the table is not there yet.
-        is_laid_out_anew: whether files to come have other partitions or another order than those that are there.
+        is_laid_out_anew: whether new files have other partitions or another order than those that are there.
         statements: in Spark SQL, in their order; none if the table is ready as it is.
     """
 
@@ -74,8 +41,40 @@ class TableChange:
     statements: tuple[str, ...] = ()
 
 
+class RowSink(SchemaKeeper, Protocol):
+    """A place for rows, in one commit."""
+
+    keeps_ledger: bool
+    """Whether it knows which offsets it holds."""
+
+    def position(self) -> Position | None:
+        """Return where the feed stands; None if the sink has nothing of it, or keeps no ledger."""
+
+    def take_fence(self) -> str | None:
+        """Make this driver the only one that can commit to the feed; None if the sink knows no fences."""
+
+    def commits(self) -> Iterator[Commit]:
+        """Return the feed's commits, newest first; none if the sink keeps no ledger."""
+
+    def has(self, commit: Commit) -> bool:
+        """Whether the sink has this batch already."""
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> int | None:
+        """Write a batch in one commit; return how many rows it wrote, or None if its log has the batch already."""
+
+
+class MovableSink(SinkState, Protocol):
+    """A sink as a start uses it."""
+
+    def location(self) -> str:
+        """Return the place that errors name."""
+
+    def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
+        """Commit a move of the feed; a ConfigError if the sink cannot be moved."""
+
+
 class Sink(RowSink, MovableSink, Protocol):
-    """Where the rows of a feed go, one batch in one commit."""
+    """A place for the rows of a feed, one batch in one commit."""
 
     def begin(self, reread: Reread | None) -> None:
         """Prepare for the first batch, after the columns fit; a sink that lags catches up.
@@ -92,15 +91,15 @@ class Sink(RowSink, MovableSink, Protocol):
 
 
 class SchemaPlanner(Protocol):
-    """What says how a start would change the columns of a sink."""
+    """Plans how a start would change the columns of a sink."""
 
     def stored_schema(self) -> StoredSchema | None:
-        """The reader's schema that the sink remembers."""
+        """Return the reader's schema that the sink remembers."""
 
     def changes(
         self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()
     ) -> tuple[TableChange, ...]:
-        """Return what ``apply_schema`` would do with the same arguments; raises what that would raise."""
+        """Return what ``apply_schema`` would do with the same arguments; raise what that would raise."""
 
 
 class LedgerTable(Sink, SchemaPlanner, Protocol):
@@ -111,7 +110,6 @@ class LedgerTable(Sink, SchemaPlanner, Protocol):
         """catalog.namespace.table"""
 
     ledger: IcebergLedger
-    """The table's commits."""
 
     def take_fence(self, suffix: str = "") -> str:
         """Make this driver the only one that can commit to the feed.
@@ -154,12 +152,11 @@ class StoredRows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CommitHistory:
-    """What ``lakefeed verify`` reads of a sink's ledger at one moment.
+    """The part of a sink's ledger that ``lakefeed verify`` reads at one moment.
 
     Attributes:
         commits: of the feed, oldest first.
         fence: of the driver that may commit.
-        rows: the table's rows.
         has_keys: whether the table has one row for each key.
         marks_deletes: whether rows are marked as deleted and kept.
         count_rows: counts the rows of a table with keys.
@@ -178,4 +175,4 @@ class TriesRows(Protocol):
     """A sink that can say of some rows alone that it refuses them."""
 
     def try_rows(self, rows: DataFrame, commit: Commit) -> None:
-        """Raises what ``land`` would raise because of these rows; writes nothing."""
+        """Raise what ``land`` would raise because of these rows; write nothing."""

@@ -1,8 +1,8 @@
-"""Memory, console, and any format that Spark can write: sinks without a ledger."""
+"""Keeps rows in memory, prints them, or writes them in any format of Spark: sinks without a ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig
@@ -24,37 +24,12 @@ class MemoryDefinition(SinkDefinition[MemorySinkConfig]):
     """A view in the running session."""
 
     def open(self, spark: SparkSession, claim: Claim) -> MemorySink:
-        """Make the view's rows."""
-        view, mode = f"{self.context.feed}_rows", self.context.output_mode
-        return MemorySink(spark, self.settings, claim, view=view, output_mode=mode)
-
-
-class ConsoleDefinition(SinkDefinition[ConsoleSinkConfig]):
-    """The first rows of each batch, printed."""
-
-    def open(self, spark: SparkSession, claim: Claim) -> ConsoleSink:
-        """Print to the standard output."""
-        return ConsoleSink(self.settings, claim, say=print)
-
-
-class SparkFormatDefinition(SinkDefinition[FormatSinkConfig]):
-    """A format that Spark knows by name."""
-
-    def open(self, spark: SparkSession, claim: Claim) -> SparkFormatSink:
-        """Write batches with Spark's writer."""
-        return SparkFormatSink(self.settings, claim, output_mode=self.context.output_mode)
+        view = self.settings.view or f"{self.context.feed}_rows"
+        return MemorySink(spark, self.settings, claim, view=view, output_mode=self.context.output_mode)
 
 
 class MemorySink(StatelessSink):
-    """A view over the rows that have come: all of them, the newest of each key, or those of the newest batch.
-
-    Args:
-        spark: the session that the view is in.
-        sink: its block in the pipeline file.
-        claim: the feed's checkpoint.
-        view: its name, if the block has none.
-        output_mode: what a batch is.
-    """
+    """A view over the rows that have come: all of them, the newest of each key, or those of the newest batch."""
 
     def __init__(
         self, spark: SparkSession, sink: MemorySinkConfig, claim: Claim, *, view: str, output_mode: OutputMode
@@ -62,20 +37,21 @@ class MemorySink(StatelessSink):
         super().__init__(claim)
         self._spark = spark
         self._sink = sink
-        self._name = sink.view or view
+        self._name = view
         self._mode = output_mode
         self._rows: list[Row] = []
 
     def location(self) -> str:
-        """What to call it."""
         return f"memory:{self._name}"
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Makes the view.
+        """Create the view.
 
         Raises:
             ConfigError: the rows lack a key.
         """
+        from pyspark.sql import Row
+
         super().apply_schema(rows, stored, entries)
         for key in self._sink.keys:
             if key not in rows.names:
@@ -83,12 +59,13 @@ class MemorySink(StatelessSink):
                     f"keys names the column '{key}', which the rows do not have",
                     where=f"sink.memory, columns {', '.join(rows.names)}",
                 )
-        # Rows of before may lack columns that have come.
-        self._rows = [self._fitted(each, rows) for each in self._rows]
+        # Earlier rows may lack columns that have come.
+        earlier = [row.asDict() for row in self._rows]
+        self._rows = [Row(**{name: values.get(name) for name in rows.names}) for values in earlier]
         self._show(rows)
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Takes the batch into the view.
+        """Take the batch into the view.
 
         Raises:
             ConfigError: there would be more rows than the driver is to keep.
@@ -97,7 +74,7 @@ class MemorySink(StatelessSink):
         if self._mode == "complete":
             self._rows = new
         elif self._mode == "update" and self._sink.keys:
-            newest = {tuple(each[key] for key in self._sink.keys): each for each in (*self._rows, *new)}
+            newest = {tuple(row[key] for key in self._sink.keys): row for row in (*self._rows, *new)}
             self._rows = list(newest.values())
         else:
             self._rows = [*self._rows, *new]
@@ -112,46 +89,38 @@ class MemorySink(StatelessSink):
     def _show(self, schema: StructType) -> None:
         self._spark.createDataFrame(self._rows, schema).createOrReplaceTempView(self._name)
 
-    @staticmethod
-    def _fitted(row: Row, schema: StructType) -> Row:
-        from pyspark.sql import Row
 
-        have = row.asDict()
-        return Row(**{name: have.get(name) for name in schema.names})
+class ConsoleDefinition(SinkDefinition[ConsoleSinkConfig]):
+    """The first rows of each batch, printed."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> ConsoleSink:
+        return ConsoleSink(self.settings, claim)
 
 
 class ConsoleSink(StatelessSink):
-    """Prints the first rows of each batch.
+    """Prints the first rows of each batch."""
 
-    Args:
-        sink: its block in the pipeline file.
-        claim: the feed's checkpoint.
-        say: where a text goes.
-    """
-
-    def __init__(self, sink: ConsoleSinkConfig, claim: Claim, *, say: Callable[[str], None]) -> None:
+    def __init__(self, sink: ConsoleSinkConfig, claim: Claim) -> None:
         super().__init__(claim)
         self._sink = sink
-        self._say = say
 
     def location(self) -> str:
-        """What to call it."""
         return "console"
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Prints them."""
         frame = rows._show_string(self._sink.rows, self._sink.width, False)  # type: ignore[operator]
-        self._say(f"batch {commit.batch_id}\n{frame}")
+        print(f"batch {commit.batch_id}\n{frame}")
+
+
+class SparkFormatDefinition(SinkDefinition[FormatSinkConfig]):
+    """A format that Spark knows by name."""
+
+    def open(self, spark: SparkSession, claim: Claim) -> SparkFormatSink:
+        return SparkFormatSink(self.settings, claim, output_mode=self.context.output_mode)
 
 
 class SparkFormatSink(StatelessSink):
-    """Writes each batch in a format that Spark knows by name.
-
-    Args:
-        sink: its block in the pipeline file.
-        claim: the feed's checkpoint.
-        output_mode: what a batch is: complete replaces what is there.
-    """
+    """Writes each batch in a format of Spark; with the output mode complete it replaces the rows before."""
 
     def __init__(self, sink: FormatSinkConfig, claim: Claim, *, output_mode: OutputMode) -> None:
         super().__init__(claim)
@@ -159,11 +128,9 @@ class SparkFormatSink(StatelessSink):
         self._save_mode = "overwrite" if output_mode == "complete" else "append"
 
     def location(self) -> str:
-        """What to call it."""
         return self._sink.target
 
     def write(self, rows: DataFrame, commit: Commit) -> None:
-        """Writes them as a batch of Spark's."""
         writer = rows.write.format(self._sink.name).options(**self._sink.options).mode(self._save_mode)
         if self._sink.partition_by:
             writer = writer.partitionBy(*self._sink.partition_by)

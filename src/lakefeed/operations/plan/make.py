@@ -37,12 +37,14 @@ from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.dead_letters.store import TopicCreation
-from lakefeed.sinks.export import Target
+from lakefeed.sinks.export import LedgerlessSink
 from lakefeed.sinks.protocol import SchemaPlanner, TableChange
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+    from lakefeed.ledger.snapshot_summary import SnapshotProperties
 
 
 @dataclass
@@ -261,11 +263,10 @@ def _prepare(feed: Feed, status: FeedStatus, spark: SparkSession) -> _Preparatio
     return found
 
 
-class _PlannedSink(Target):
+class _PlannedSink(LedgerlessSink):
     """A sink that plans the changes of its columns and makes none."""
 
     def __init__(self, planner: SchemaPlanner) -> None:
-        super().__init__()
         self._planner = planner
         self.changes: tuple[TableChange, ...] = ()
 
@@ -274,6 +275,9 @@ class _PlannedSink(Target):
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
         self.changes = self._planner.changes(rows, stored, entries)
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> None:
+        """Write nothing: a plan has no batches."""
 
 
 def _checkpoint(feed: Feed, status: FeedStatus) -> CheckpointPlan | None:
