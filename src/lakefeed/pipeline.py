@@ -41,8 +41,7 @@ from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter, DeadLetterReader
-from lakefeed.sinks.dead_letters.store import DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader, DeadLetterStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.local import Endpoints
-from lakefeed.maintenance.lease import Lease
+from lakefeed.maintenance.maintain import Lease
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline
 from tests.support.cli import Running, lakefeed

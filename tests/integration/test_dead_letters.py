@@ -14,7 +14,7 @@ from lakefeed.errors import CheckpointMismatch, ErrorBudgetExceeded
 from lakefeed.feed.progress import s3_requests
 from lakefeed.ledger.fence import take_fence
 from lakefeed.ledger.iceberg import IcebergLedger
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 from tests.support.stores import Bucket, Store

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.feed import Feed
 from tests.support.starts import run_as_planned
 

@@ -30,7 +30,7 @@ from lakefeed.local.home import Home
 from lakefeed.local.part import NotReady
 from lakefeed.local.ports import choose_free
 from lakefeed.local.servers import RegistryServer
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter, kinds
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, kinds
 from lakefeed.sinks.dead_letters.table import TableReader
 from tests.support.broken import KINDS, broken
 from tests.support.feed import TRIP, Feed

@@ -16,7 +16,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.errors import DecodeError
 from lakefeed.operations.backfill import BackfillRequest
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.table_stats import read_health
 from lakefeed.operations.verify.verify import verify_feed
 from lakefeed.pipeline import Pipeline, RunSummary
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 

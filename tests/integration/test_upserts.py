@@ -13,7 +13,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.changes import Model, differences, forget_the_last_batch, rows_of, write_pipeline
 from tests.support.cli import Running
 from tests.support.feed import Feed

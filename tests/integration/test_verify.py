@@ -15,7 +15,7 @@ from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, COUNTS, FEED, 
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from lakefeed.messages.printable import printable
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter, kind_of
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, kind_of
 from lakefeed.sinks.dead_letters.table import CHOSEN, _arguments
-from tests.unit.sinks.dead_letters.test_query import REASONS
+from tests.unit.sinks.dead_letters.test_store import REASONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from lakefeed.ledger.fence import take_fence
-from lakefeed.maintenance.lease import Lease
+from lakefeed.maintenance.maintain import Lease
 from tests.support.catalogs import CatalogCase, RestCase
 from tests.support.feed_table import FEED, Table, refused
 from tests.support.servers.rest_catalog import Fault

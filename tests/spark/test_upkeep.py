@@ -16,8 +16,7 @@ from lakefeed.config.upkeep import Step, Upkeep
 from lakefeed.errors import TableBusy
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit
-from lakefeed.maintenance.lease import Lease
-from lakefeed.maintenance.maintain import Maintenance, Report
+from lakefeed.maintenance.maintain import Lease, Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep
 from lakefeed.maintenance.table_stats import read_health
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges

@@ -27,7 +27,7 @@ from lakefeed.clients.spark.session import log_path
 from lakefeed.errors import ResourceMissing
 from lakefeed.messages.printable import printable
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter, find_one, kinds, position_of
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, find_one, kinds, position_of
 
 SHOWN = 50
 LONGEST_VALUE = 2_000

@@ -27,11 +27,9 @@ from lakefeed.records.sources.kinesis import KinesisStream
 from lakefeed.records.sources.rows import read_rows
 from lakefeed.records.transform.plan import QueryPlan, keeps_no_state
 from lakefeed.records.transform.steps import TransformSteps, split_by_topic
-from lakefeed.sinks.dead_letters.query import DeadLetterReader
-from lakefeed.sinks.dead_letters.store import DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import DeadLetterTable, TableReader
-from lakefeed.sinks.dead_letters.topic import DeadLetterTopic
-from lakefeed.sinks.dead_letters.topic_reader import TopicReader
+from lakefeed.sinks.dead_letters.topic import DeadLetterTopic, TopicReader
 from lakefeed.sinks.factory import AnySink, open_sink, sink_of
 from lakefeed.sinks.protocol import LedgerTable, RowSink, SchemaPlanner, Sink
 

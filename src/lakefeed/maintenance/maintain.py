@@ -6,18 +6,23 @@ a killed job leaves behind only files that nothing refers to, and a later upkeep
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self
 
+from lakefeed.clients.spark.jvm import java
 from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Upkeep
+from lakefeed.errors import TableBusy
 from lakefeed.maintenance.actions import MB, MaintenanceActions, WriteConflict
-from lakefeed.maintenance.lease import Lease
 from lakefeed.maintenance.planner import LAST, Due, Expiry, LastUpkeep, MaintenancePlan, plan
 from lakefeed.maintenance.table_stats import Health, Partition, read_health
 
@@ -28,6 +33,8 @@ Unfinished = Literal["time", "stopped", "lease"]
 
 POOL = "lakefeed-upkeep"
 """Spark's scheduler pool of these jobs; it weighs little where ``spark.scheduler.mode`` is FAIR."""
+LEASE_SECONDS = 120.0
+LEASE_POLL_SECONDS = 1.0
 
 
 @dataclass
@@ -279,3 +286,72 @@ class Maintenance:
         began = time.monotonic()
         self._spark.table(self._table).write.format("noop").mode("overwrite").save()
         return round(time.monotonic() - began, 3)
+
+
+class Lease:
+    """The right of one upkeep job at a time to look after a table; a context manager.
+
+    It is taken by compare-and-set in the table's properties (``io.lakefeed.upkeep.Lease``) and made longer while the
+    work continues; a job that is killed leaves it to end. It keeps work from being done twice. That commits do no harm
+    to each other is Iceberg's own check.
+
+    Args:
+        loaded: the Java table.
+        name: catalog.namespace.table, for messages.
+        wait: seconds to wait for another job's end.
+        seconds: how long it lasts without being made longer; so long a killed job keeps others out.
+
+    Attributes:
+        lost: set when another job has it, because this one was not able to make it longer in time.
+        notes: table properties to set when it is given back.
+
+    Raises:
+        TableBusy: on entering, if another job is at work and does not end in time.
+    """
+
+    def __init__(
+        self, spark: SparkSession, loaded: Any, *, name: str, wait: float = 0.0, seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._java = java(spark).upkeep.Lease
+        self._loaded = loaded
+        self._name = name
+        self._wait = wait
+        self._seconds = seconds
+        self._who = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._ended = threading.Event()
+        self._renewal = threading.Thread(target=self._renew, name="lakefeed-upkeep-lease", daemon=True)
+        self.lost = threading.Event()
+        self.notes: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        deadline = time.monotonic() + self._wait
+        while (held := self._take()) is not None:
+            if time.monotonic() >= deadline:
+                who, _, until = held.rpartition(" ")
+                left = max(0, int(until) / 1000 - time.time())
+                raise TableBusy(
+                    f"another upkeep job is at work on the table ({who})",
+                    where=self._name,
+                    hint=f"its lease ends in {left:.0f} s unless it makes it longer; --wait waits for it",
+                )
+            time.sleep(LEASE_POLL_SECONDS)
+        self._renewal.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._renewal.join()
+        self._java.release(self._loaded, self._who, self.notes)
+
+    def _take(self) -> str | None:
+        now = int(time.time() * 1000)
+        held = self._java.take(self._loaded, self._who, now, now + int(self._seconds * 1000))
+        return None if held is None else str(held)
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._seconds / 3):
+            if self._take() is not None:
+                self.lost.set()
+                return

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import FENCE, REPLAY, REPLAY_OF
 from lakefeed.records.decode import RECORD
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
-from lakefeed.sinks.dead_letters.store import DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 
 if TYPE_CHECKING:
     from lakefeed.feed.batch_writer import BatchWriter

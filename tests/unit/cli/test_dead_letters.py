@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from lakefeed.cli.main import root
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 
 PIPELINE = """
 name: taxi

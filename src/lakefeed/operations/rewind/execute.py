@@ -28,8 +28,7 @@ from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves
 from lakefeed.operations.status import FeedStatus, read_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
-from lakefeed.sinks.dead_letters.store import DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import TableReader
 from lakefeed.sinks.protocol import MovableSink
 from lakefeed.sinks.stored import position_in

@@ -21,8 +21,14 @@ from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FE
 from lakefeed.ledger.step_back import StepBack, letters_ahead, step_back
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter, time_of
-from lakefeed.sinks.dead_letters.store import RECORD_COLUMNS, DeadLetterStore, SourceCommit, with_bad_timestamp
+from lakefeed.sinks.dead_letters.store import (
+    RECORD_COLUMNS,
+    DeadLetterFilter,
+    DeadLetterStore,
+    SourceCommit,
+    time_of,
+    with_bad_timestamp,
+)
 from lakefeed.sinks.iceberg.table_change import carry_out, creation
 from lakefeed.sinks.protocol import TableChange
 from lakefeed.sinks.table_kinds import require_dead_letters

@@ -4,17 +4,25 @@ Guarantee: none is lost, in step with the data; none is written twice, unless a 
 some already, and then both have the same position. The letters of a batch are written right after the commit of its
 rows, which says how many there must be; after a crash between or amid the two, those are written that are missing.
 They are read from Kafka again, and only where the batch had any: batches without dead letters pay nothing.
+
+A letter is the record as it was, with ``LETTER`` behind its own headers. A note has no value and the headers ``NOTE``:
+it says that a replay has ``marked`` or ``unmarked`` the letter, or that the letter is ``gone``. Replay ids are used
+once, and ``failed-at`` distinguishes a letter from an earlier one of the same position, so what the notes say does not
+depend on their order, and a letter or note that is there twice counts once.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from confluent_kafka import KafkaException, Producer
 
 from lakefeed.clients.kafka.librdkafka import librdkafka_settings
+from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS
 from lakefeed.config.kafka_source import KafkaSource
@@ -22,16 +30,13 @@ from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import read_batch
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
-from lakefeed.sinks.dead_letters.store import DeadLetterStore, SourceCommit, TopicCreation, with_bad_timestamp
-from lakefeed.sinks.dead_letters.topic_reader import (
-    LETTER,
-    PREFIX,
-    DeadLetter,
-    Position,
-    State,
-    TopicReader,
-    note_headers,
+from lakefeed.sinks.dead_letters.store import (
+    DeadLetterFilter,
+    DeadLetterStore,
+    SourceCommit,
+    TopicCreation,
+    time_of,
+    with_bad_timestamp,
 )
 from lakefeed.sinks.kafka import HEADERS_TYPE, header, source_options
 
@@ -40,6 +45,14 @@ if TYPE_CHECKING:
 
     from lakefeed.sinks.dead_letters.store import Judge
 
+PREFIX = "lakefeed."
+LETTER = ("feed", "batch-id", "topic", "partition", "offset", "timestamp", "reason", "schema-id", "failed-at")
+NOTE = ("feed", "topic", "partition", "offset", "failed-at", "replay", "state")
+CLOCKS_DIFFER_SECONDS = 300
+
+State = Literal["marked", "unmarked", "gone"]
+Position = tuple[str, int, int]
+Headers = Sequence[tuple[str, bytes | None]]
 MOST_PARTITIONS = 3
 ROOM_FOR_HEADERS = 64 * 1024
 LARGEST_LETTER = 128 * 1024 * 1024
@@ -51,12 +64,137 @@ RECORD_TYPES = (
 _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 
 
-class DeadLetterTopic(DeadLetterStore):
-    """The dead letters of one feed, in a topic that several feeds may share.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeadLetter:
+    """A letter without what may be large.
 
-    Args:
-        source: where the records are read again; the topic is on the same cluster.
+    Attributes:
+        place: partition and offset in the dead-letter topic.
+        record: topic, partition and offset of the record.
+        timestamp: the record's, in ms since 1970; None if it has none.
+        failed_at: when the letter was written, in ms since 1970.
+        replay: id of the replay that has marked it.
     """
+
+    place: tuple[int, int]
+    record: Position
+    timestamp: int | None
+    reason: str
+    schema_id: int | None
+    batch_id: int
+    failed_at: int
+    replay: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The letter as a row of the dead-letter table."""
+        topic, partition, offset = self.record
+        return {
+            "topic": topic,
+            "partition": partition,
+            "offset": offset,
+            "timestamp": time_of(None if self.timestamp is None else self.timestamp * 1000),
+            "reason": self.reason,
+            "schema_id": self.schema_id,
+            "batch_id": self.batch_id,
+            "failed_at": time_of(self.failed_at * 1000),
+            "replay": self.replay,
+        }
+
+    def is_chosen(self, choice: DeadLetterFilter) -> bool:
+        topic, partition, offset = self.record
+        return (
+            choice.topic in (None, topic)
+            and choice.partition in (None, partition)
+            and choice.offset in (None, offset)
+            and choice.schema_id in (None, self.schema_id)
+            and choice.means(self.reason)
+        )
+
+
+class TopicReader:
+    """Reads a dead-letter topic without Spark."""
+
+    kind = "topic"
+
+    def __init__(self, name: str, *, cluster: KafkaSource) -> None:
+        self.name = name
+        self._cluster = cluster
+
+    def letters(self, feed: str) -> list[DeadLetter]:
+        """Read the topic to its end; return the letters of a feed that are not gone, by the position of their records.
+
+        Memory: a ``DeadLetter`` for each letter that is in the topic, the gone ones too.
+
+        Raises:
+            ResourceMissing: there is no such topic.
+            Unreachable: the broker does not answer.
+        """
+        latest: dict[Position, DeadLetter] = {}
+        notes: dict[tuple[Position, int], set[tuple[str, str]]] = {}
+        for message in scan(self._cluster, self.name):
+            headers = message.headers() or ()
+            if (letter := _letter(message, headers, feed)) is not None:
+                known = latest.get(letter.record)
+                if known is None or known.failed_at < letter.failed_at:
+                    latest[letter.record] = letter
+            elif message.value() is None and (note := _ours(headers, NOTE, feed)) is not None:
+                about = (_position(note), int(note["failed-at"]))
+                notes.setdefault(about, set()).add((note["state"], note["replay"]))
+        present = []
+        for record in sorted(latest):
+            letter = latest[record]
+            states = notes.get((record, letter.failed_at), set())
+            if any(state == "gone" for state, _ in states):
+                continue
+            marked = {replay for state, replay in states if state == "marked" and ("unmarked", replay) not in states}
+            present.append(replace(letter, replay=min(marked, default=None)))
+        return present
+
+    def chosen(self, choice: DeadLetterFilter) -> list[DeadLetter]:
+        """Return the chosen letters, marked ones too."""
+        return [letter for letter in self.letters(choice.feed) if letter.is_chosen(choice)]
+
+    def find(self, choice: DeadLetterFilter, *, whole: bool = False) -> list[dict[str, Any]]:
+        """Return the chosen letters by position; ``whole`` with key, value and headers, which may be large."""
+        found = self.chosen(choice)
+        if not whole or not found:
+            return [letter.as_dict() for letter in found]
+        by_place = {letter.place: letter for letter in found}
+        # Of each partition the lowest offset, which comes last.
+        starts = dict(sorted(by_place, reverse=True))
+        rows = {}
+        for message in scan(self._cluster, self.name, starts=starts):
+            letter = by_place.pop((message.partition(), message.offset()), None)
+            if letter is not None:
+                own = (message.headers() or [])[: -len(LETTER)]
+                rows[letter.record] = {
+                    **letter.as_dict(),
+                    "feed": choice.feed,
+                    "key": message.key(),
+                    "value": message.value(),
+                    "headers": [{"key": key, "value": value} for key, value in own],
+                }
+            if not by_place:
+                break
+        return [rows[letter.record] for letter in found if letter.record in rows]
+
+    def positions(
+        self, feed: str, batch_id: int, *, starts: Mapping[int, int] | None = None, since: float | None = None
+    ) -> set[Position]:
+        """Return the records of one batch that have a letter, gone ones too.
+
+        Args:
+            starts: the first offset to read, by partition of the topic.
+            since: only letters from this time on, in seconds since 1970.
+        """
+        since = None if since is None else since - CLOCKS_DIFFER_SECONDS
+        messages = scan(self._cluster, self.name, starts=starts, since=since)
+        letters = (_letter(message, message.headers() or (), feed) for message in messages)
+        return {letter.record for letter in letters if letter is not None and letter.batch_id == batch_id}
+
+
+class DeadLetterTopic(DeadLetterStore):
+    """The dead letters of one feed, in a topic of the source's cluster that several feeds may share."""
 
     def __init__(self, spark: SparkSession, topic: str, *, feed: str, source: KafkaSource) -> None:
         self._spark = spark
@@ -67,14 +205,8 @@ class DeadLetterTopic(DeadLetterStore):
         self._reader = TopicReader(topic, cluster=source)
 
     def ensure(self) -> None:
-        """Create the topic if it is missing, so that it takes whatever the source's topics do, and keeps it.
-
-        Raises:
-            AccessDenied: these credentials may not.
-            Unreachable: no broker answers.
-        """
-        new = self.change()
-        if new is not None:
+        """Create the topic if it is missing, so that it takes whatever the source's topics do, and keeps it."""
+        if (new := self.change()) is not None:
             self._topics.create(new.topic, partitions=new.partitions, config=new.config, exist_ok=True)
 
     def change(self) -> TopicCreation | None:
@@ -191,16 +323,13 @@ class DeadLetterTopic(DeadLetterStore):
             "at_partition INT, at_offset BIGINT, topic STRING, partition INT, offset BIGINT, ms BIGINT, reason STRING",
         )
         stored = read_batch(self._spark, self._source, ranges=list(spans.values()), headers=True).select(
-            sf.col("partition").alias("stored_partition"), sf.col("offset").alias("stored_offset"),
+            sf.col("partition").alias("at_partition"), sf.col("offset").alias("at_offset"),
             "key", "value", sf.col("headers").alias("stored_headers"),
         )  # fmt: skip
-        there = (stored["stored_partition"] == requested["at_partition"]) & (
-            stored["stored_offset"] == requested["at_offset"]
-        )
         # A span holds notes too, which have fewer headers than a letter adds.
         own = sf.slice("stored_headers", 1, sf.greatest(sf.size("stored_headers") - len(LETTER), sf.lit(0)))
         return with_bad_timestamp(
-            stored.join(sf.broadcast(requested), there)
+            stored.join(sf.broadcast(requested), ["at_partition", "at_offset"])
             .withColumn("timestamp", sf.timestamp_millis("ms"))
             .withColumn("headers", sf.when(sf.size(own) > 0, own))
         )
@@ -268,3 +397,42 @@ def _messages(letters: DataFrame, commit: SourceCommit) -> DataFrame:
 def _contains(span: OffsetRange, position: Position) -> bool:
     topic, partition, offset = position
     return (topic, partition) == (span.topic, span.partition) and span.start <= offset < span.end
+
+
+def note_headers(
+    feed: str, letter: DeadLetter, *, state: State, replay: str | None
+) -> list[tuple[str, str | bytes | None]]:
+    values = (feed, *letter.record, letter.failed_at, replay, state)
+    return [
+        (f"{PREFIX}{name}", None if value is None else str(value).encode())
+        for name, value in zip(NOTE, values, strict=True)
+    ]
+
+
+def _letter(message: Any, headers: Headers, feed: str) -> DeadLetter | None:
+    """Read a letter; None if it is another feed's, or no letter."""
+    ours = _ours(headers, LETTER, feed)
+    if ours is None:
+        return None
+    return DeadLetter(
+        place=(message.partition(), message.offset()),
+        record=_position(ours),
+        timestamp=int(ours["timestamp"]) if ours["timestamp"] else None,
+        reason=sys.intern(ours["reason"]),
+        schema_id=int(ours["schema-id"]) if ours["schema-id"] else None,
+        batch_id=int(ours["batch-id"]),
+        failed_at=int(ours["failed-at"]),
+    )
+
+
+def _ours(headers: Headers, names: Sequence[str], feed: str) -> dict[str, str] | None:
+    """Read our headers, which are the last ones: a letter may come from a topic that holds letters itself."""
+    last = headers[-len(names) :]
+    if [key for key, _ in last] != [f"{PREFIX}{name}" for name in names]:
+        return None
+    read = {name: (value or b"").decode("utf-8", "replace") for (_, value), name in zip(last, names, strict=True)}
+    return read if read["feed"] == feed else None
+
+
+def _position(ours: Mapping[str, str]) -> Position:
+    return sys.intern(ours["topic"]), int(ours["partition"]), int(ours["offset"])

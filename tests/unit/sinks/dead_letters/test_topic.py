@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.sinks.dead_letters import topic_reader
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter
-from lakefeed.sinks.dead_letters.topic_reader import LETTER, PREFIX, DeadLetter, TopicReader, note_headers
+from lakefeed.sinks.dead_letters import topic
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
+from lakefeed.sinks.dead_letters.topic import LETTER, PREFIX, DeadLetter, TopicReader, note_headers
 
 FEED = "taxi"
 
@@ -66,7 +66,7 @@ def read(messages: Sequence[Message]) -> dict[int, str | None]:
     for at, message in enumerate(messages):
         message.at = at
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(topic_reader, "scan", lambda *_, **__: iter(messages))
+        patched.setattr(topic, "scan", lambda *_, **__: iter(messages))
         reader = TopicReader("dead", cluster=KafkaSource(bootstrap_servers="127.0.0.1:1", topics=["trips"]))
         return {each.record[2]: each.replay for each in reader.chosen(DeadLetterFilter(feed=FEED))}
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakefeed.messages.printable import printable
-from lakefeed.sinks.dead_letters.query import DeadLetterFilter, kinds
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter, kinds
 
 REASONS = [
     "found long, expecting int at byte 17 of 204",
