@@ -1,4 +1,4 @@
-"""What a topic holds, according to its registered schema or one of its records."""
+"""Find out how to decode a topic, from its registered schema or one of its records."""
 
 from __future__ import annotations
 
@@ -25,13 +25,7 @@ _TIME_NAME = re.compile(r"(?i)(^|_)(at|ts|time|date|datetime|timestamp)($|_)|(ti
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A top-level field of the values.
-
-    Attributes:
-        name: as in the schema.
-        type: in the schema's own words.
-        time: ``instant`` if it is a date or timestamp, ``text`` if it is a text that looks like one by its name.
-    """
+    """A top-level field of the values; ``time`` says whether it is a date or timestamp, or a text named like one."""
 
     name: str
     type: str
@@ -40,13 +34,11 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """How to decode a topic.
+    """The decode block that fits a topic.
 
     Attributes:
-        kind: which decode block fits.
         how: how that is known, one sentence, for people.
         certain: False if it is guessed, or nothing could be found out.
-        columns: top-level fields, where they are known.
         subject: the registry's subject, if it is not the usual ``<topic>-value``.
         ddl: for JSON, the columns as Spark DDL.
     """
@@ -60,7 +52,7 @@ class Discovery:
 
 
 def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) -> Discovery:
-    """Asks the registry for the topic's value schema, or else looks at one record.
+    """Ask the registry for the topic's value schema, or else look at one record.
 
     Raises:
         ResourceMissing: there is no such topic.
@@ -89,17 +81,16 @@ def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) ->
 
 
 def _registered(found: RegisteredSchema, how: str, *, registry: str, subject: str | None = None) -> Discovery | None:
-    """How to decode what a registered schema describes; None for a kind or a schema that gives no columns."""
+    """Return the block for a registered schema; None for a kind or a schema that gives no columns."""
     if found.kind == "PROTOBUF":
         return Discovery(kind="protobuf", how=how, subject=subject)
-    if found.kind == "AVRO":
-        text = table_schema(None, found, registry=registry)
-        return Discovery(kind="avro", how=how, subject=subject, columns=_avro_columns(text))
     try:
-        text = table_schema(None, found, registry=registry)
+        columns = _avro_columns(table_schema(None, found, registry=registry))
     except ConfigError:
+        if found.kind == "AVRO":
+            raise
         return None
-    return Discovery(kind="json_schema", how=how, subject=subject, columns=_avro_columns(text))
+    return Discovery(kind="avro" if found.kind == "AVRO" else "json_schema", how=how, subject=subject, columns=columns)
 
 
 def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> Discovery:
@@ -110,20 +101,16 @@ def _from_record(value: bytes | None, registry_url: str | None, topic: str) -> D
         framed = _framed(int.from_bytes(value[1:5], "big"), registry_url)
         if framed is not None:
             return framed
-    document = _json_object(value)
-    if document is not None and len(document) <= MAX_COLUMNS:
-        columns = tuple(
-            Column(name=name, type=_ddl_type(each), time=_time(name, each)) for name, each in document.items()
-        )
-        ddl = ", ".join(f"{_ddl_name(name)} {_ddl_type(each)}" for name, each in document.items())
+    columns = _json_columns(value)
+    if 0 < len(columns) <= MAX_COLUMNS:
         how = "no schema is registered; the columns are guessed from one JSON record"
-        return Discovery(kind="json", how=how, certain=False, columns=columns, ddl=ddl)
+        return Discovery(kind="json", how=how, certain=False, columns=columns, ddl=_ddl(columns))
     how = "no schema is registered, and a record that was looked at is neither framed Avro nor a JSON object"
     return Discovery(kind="raw", how=how, certain=False)
 
 
 def _framed(schema_id: int, registry_url: str) -> Discovery | None:
-    """A value with Confluent's header whose schema id the registry knows, under whatever subject."""
+    """Return the block for a value with Confluent's header whose schema id the registry knows, under any subject."""
     from lakefeed.records.decode.registry import SchemaRegistry
 
     registry = SchemaRegistry(registry_url)
@@ -141,8 +128,8 @@ def _framed(schema_id: int, registry_url: str) -> Discovery | None:
     return None
 
 
-def sample(topic: str, *, bootstrap_servers: str, seconds: float = SAMPLE_SECONDS) -> bytes | None:
-    """The value of one of the topic's first records; None if there is none within ``seconds``.
+def sample(topic: str, *, bootstrap_servers: str) -> bytes | None:
+    """Read the value of one of the topic's first records; None if there is none in five seconds.
 
     Nothing is committed, and no consumer group is joined.
     """
@@ -157,9 +144,9 @@ def sample(topic: str, *, bootstrap_servers: str, seconds: float = SAMPLE_SECOND
     }
     consumer = Consumer(settings, logger=silent)
     try:
-        partitions = consumer.list_topics(topic, timeout=seconds).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=SAMPLE_SECONDS).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
-        end = time.monotonic() + seconds
+        end = time.monotonic() + SAMPLE_SECONDS
         while time.monotonic() < end:
             message = consumer.poll(0.2)
             if message is not None and message.error() is None and message.value() is not None:
@@ -198,25 +185,31 @@ def _avro_time(name: str, schema: Any) -> Literal["instant", "text"] | None:
     words = _avro_type(schema).split(" or ")
     if any(re.fullmatch(r"(local-)?timestamp-(millis|micros|nanos)|date", word) for word in words):
         return "instant"
-    return "text" if "string" in words and _TIME_NAME.search(name) else None
+    return _text_time(name) if "string" in words else None
 
 
-def _json_object(value: bytes) -> dict[str, Any] | None:
+def _json_columns(value: bytes) -> tuple[Column, ...]:
+    """Return the columns of a JSON object; none if it is something else, or no DDL can name its fields."""
     try:
         document = json.loads(value)
+        if not isinstance(document, dict) or "" in document:
+            return ()
+        columns = tuple(
+            Column(name=name, type=_ddl_type(field), time=_text_time(name) if isinstance(field, str) else None)
+            for name, field in document.items()
+        )
+        columns_of_ddl(_ddl(columns))
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(document, dict) or not document or "" in document:
-        return None
-    try:
-        columns_of_ddl(", ".join(f"{_ddl_name(name)} {_ddl_type(each)}" for name, each in document.items()))
-    except (ValueError, RecursionError):
-        return None
-    return document
+        return ()
+    return columns
 
 
-def _time(name: str, value: Any) -> Literal["text"] | None:
-    return "text" if isinstance(value, str) and _TIME_NAME.search(name) else None
+def _ddl(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f"{_ddl_name(column.name)} {column.type}" for column in columns)
+
+
+def _text_time(name: str) -> Literal["text"] | None:
+    return "text" if _TIME_NAME.search(name) else None
 
 
 def _ddl_type(value: Any, depth: int = 1) -> str:

@@ -1,4 +1,4 @@
-"""The commented ``pipeline.yaml`` that ``lakefeed init`` writes."""
+"""Write the commented ``pipeline.yaml`` of ``lakefeed init``."""
 
 from __future__ import annotations
 
@@ -23,16 +23,12 @@ MAX_FIELDS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """What a new pipeline file is filled with.
+    """The values of a new pipeline file.
 
     Attributes:
-        topic: what it reads.
-        name: the pipeline's name.
-        table: catalog.namespace.table.
         bucket: where the checkpoint goes.
         bootstrap_servers: default for ${KAFKA_BOOTSTRAP_SERVERS}; None if the variable is set.
         registry_url: default for ${SCHEMA_REGISTRY_URL}; None if the variable is set.
-        discovery: what is known of the values.
     """
 
     topic: str
@@ -45,17 +41,13 @@ class Blank:
 
 
 def name_of(topic: str) -> str:
-    """A pipeline's name made of a topic's: ``nyc-avro.topic`` becomes ``nyc_avro_topic``."""
+    """Make a pipeline's name of a topic's: ``nyc-avro.topic`` becomes ``nyc_avro_topic``."""
     name = re.sub(r"\W+", "_", topic, flags=re.ASCII).strip("_").lower() or "pipeline"
     return name if not name[0].isdigit() else f"topic_{name}"
 
 
 def check(blank: Blank) -> None:
-    """Makes sure that what the user chose fits, before anything is written.
-
-    Raises:
-        ConfigError: the name or the table is none.
-    """
+    """Refuse a wrong name, table or address with a ConfigError, before anything is written."""
     if not re.fullmatch(Identifier, blank.name):
         what = f"'{blank.name}' can be no pipeline's name"
         raise ConfigError(what, where="--pipeline-name", hint="use letters, digits and underscores")
@@ -73,7 +65,7 @@ def check(blank: Blank) -> None:
 
 
 def pipeline_text(blank: Blank) -> str:
-    """The file's text."""
+    """Return the file's text."""
     return "\n".join(
         [
             f"# yaml-language-server: $schema={FILE_NAME}",
@@ -113,13 +105,10 @@ def pipeline_text(blank: Blank) -> str:
 def _decode(blank: Blank) -> list[str]:
     found = blank.discovery
     mark = "Known from" if found.certain else "Please look:"
-    lines = [f"# {mark} {_comment(found.how)}."]
-    if found.columns:
-        width = max(len(_comment(column.name)) for column in found.columns) + 2
-        lines += [
-            "# Fields:",
-            *(f"#   {_comment(column.name):<{width}}{_comment(column.type)}" for column in found.columns[:MAX_FIELDS]),
-        ]
+    lines = [f"# {mark} {_comment(found.how)}.", *(["# Fields:"] if found.columns else [])]
+    width = max((len(_comment(column.name)) for column in found.columns), default=0) + 2
+    for column in found.columns[:MAX_FIELDS]:
+        lines.append(f"#   {_comment(column.name):<{width}}{_comment(column.type)}")
     if len(found.columns) > MAX_FIELDS:
         lines.append(f"#   … and {len(found.columns) - MAX_FIELDS} more")
     if found.kind == "raw":
@@ -199,7 +188,7 @@ def _variable(name: str, default: str | None) -> str:
 
 
 def _comment(text: str) -> str:
-    """Text of the world outside, kept on its line: YAML ends a comment at more characters than at a line's end."""
+    """Keep foreign text on its line: YAML ends a comment at more characters than at a line's end."""
     return "".join(char if char.isprintable() else "?" for char in str(text)[:120])
 
 
@@ -210,17 +199,13 @@ def _scalar(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In YAML's double quotes; $$ is one dollar sign in a pipeline file."""
+    """Quote for YAML; $$ is one dollar sign in a pipeline file."""
     escaped = text.replace("\\", r"\\").replace('"', r"\"").replace("$", "$$")
     return '"' + "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in escaped) + '"'
 
 
 def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Writes a file as a whole or not at all.
-
-    Raises:
-        ConfigError: it exists and is not to be overwritten, or cannot be written.
-    """
+    """Write a file as a whole or not at all; a ConfigError if it exists or cannot be written."""
     try:
         descriptor, temporary = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
         try:
@@ -242,11 +227,7 @@ def write_new(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 
 def write_schema_beside(pipeline: Path) -> Path | None:
-    """Writes the JSON Schema into a pipeline file's folder; None if a file of that name there is not lakefeed's.
-
-    Raises:
-        ConfigError: it cannot be written.
-    """
+    """Write the JSON Schema into a pipeline file's folder; None if a file of that name there is not lakefeed's."""
     path = pipeline.absolute().parent / FILE_NAME
     if path.exists() and f'"title": "{TITLE}"' not in path.read_text("utf-8", errors="replace"):
         return None
@@ -255,7 +236,6 @@ def write_schema_beside(pipeline: Path) -> Path | None:
 
 
 def exists(path: Path) -> ConfigError:
-    """The error for a file that is not to be overwritten."""
-    return ConfigError(
-        "the file exists", where=str(path), hint="choose another with --file, or overwrite it with --force"
-    )
+    """Return the error for a file that is not to be overwritten."""
+    hint = "choose another with --file, or overwrite it with --force"
+    return ConfigError("the file exists", where=str(path), hint=hint)
