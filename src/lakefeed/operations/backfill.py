@@ -54,12 +54,7 @@ class BackfillRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillPlan:
-    """The records that a backfill lands, and those that it cannot land any more.
-
-    Attributes:
-        ranges: to be landed, in as few ranges as possible.
-        gone: in neither the table nor the topic any more.
-    """
+    """The ranges that a backfill lands, and those that are ``gone``: in neither the table nor the topic any more."""
 
     ranges: tuple[OffsetRange, ...] = ()
     gone: tuple[OffsetRange, ...] = ()
@@ -97,7 +92,6 @@ class BackfillSummary:
     """The result of a backfill, or with ``dry_run`` a prediction of its commits.
 
     Attributes:
-        rows: rows that the commits added.
         settled: dead letters of an earlier backfill that was cut off, written now.
         stopped: it was asked to stop before the end; the next one resumes.
     """
@@ -120,12 +114,7 @@ class BackfillSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class BackfillJob:
-    """Backfills one feed.
-
-    Attributes:
-        headers: whether the rows need the records' headers.
-        dead_letters: where they go; None if a bad record stops the backfill.
-    """
+    """Backfills one feed; without a place for ``dead_letters``, a bad record stops it."""
 
     spark: SparkSession
     feed: str
@@ -135,11 +124,7 @@ class BackfillJob:
     dead_letters: DeadLetterStore | None
 
     def plan(self, request: BackfillRequest) -> BackfillPlan:
-        """Plan what there is to land now.
-
-        Raises:
-            LakefeedError: as ``find_missing``; or the feed has landed nothing yet.
-        """
+        """Plan what there is to land now; a LakefeedError if the feed has landed nothing yet."""
         position = self._position()
         topics = topics_of(self.source)
         starts: dict[tuple[str, int], int | None] = {}
@@ -268,13 +253,8 @@ def find_missing(
         position: where the feed stands in its table.
         topics: the topics as they are now.
         requested: which of the missing ones.
-        starts: for ``since``, the offset by topic and partition at that time; None where there is none so late.
+        starts: for ``since``, the offset of each partition at that time; None where there is none so late.
         where: the brokers, for errors.
-
-    Raises:
-        CheckpointMismatch: it is not known what the table has, or a range is of a topic that was recreated.
-        ConfigError: a range is of a partition that the feed does not know, or reaches beyond where it stands.
-        ResourceMissing: a range has offsets that neither the table nor the topic has.
     """
     if position.covered is None:
         raise CheckpointMismatch(

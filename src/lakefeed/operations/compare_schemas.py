@@ -54,7 +54,6 @@ class Outlook:
     Attributes:
         changes: of the reader's schema; those of the columns alone if the feed has not run yet.
         ddl: statements for the table; None if only Spark could say, or there is no table yet.
-        note: what else there is to know; None if nothing.
     """
 
     changes: tuple[Change, ...]
@@ -69,11 +68,6 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
     """Return all versions of the pipeline's subject, oldest first, each as an equivalent Avro record schema.
 
     Protobuf is translated by the JVM, which is started for it.
-
-    Raises:
-        ConfigError: the pipeline has no registry, or the subject schemas of another kind.
-        ResourceMissing: there is no such subject; the hint names those that are spelt alike.
-        Unreachable: the registry does not answer.
     """
     decode = config.decode
     if decode.registry is None:
@@ -101,12 +95,7 @@ def registered(config: PipelineConfig) -> list[RegisteredSchema]:
 
 
 def table_state(name: str, *, connections: Connections) -> TableState:
-    """Read a table's columns and their history.
-
-    Raises:
-        ResourceMissing: there is no such table.
-        MissingExtra: pyiceberg or PySpark is not installed.
-    """
+    """Read a table's columns and their history; a ResourceMissing if there is no such table."""
     from lakefeed.clients.iceberg.reader import open_table
 
     spark_types()
@@ -139,11 +128,7 @@ def side_by_side(latest: RegisteredSchema, table: TableState | None) -> list[Sch
 
 
 def outlook(config: PipelineConfig, latest: RegisteredSchema, table: TableState | None) -> Outlook:
-    """Predict what the latest version would change.
-
-    Raises:
-        SchemaIncompatible: no reader's schema, or no table, takes both.
-    """
+    """Predict what the latest version would change; a SchemaIncompatible if nothing takes both."""
     changes: tuple[Change, ...] = ()
     reader, note = latest.text, None
     recorded = table.properties.get(f"lakefeed.reader.{config.name}") if table else None

@@ -43,7 +43,6 @@ class ReadSummary:
         whole: whether all ranges were read; if not, enough rows were shown before, and the counts are not known.
         records: records of the ranges; with the newest of each key, only these. None if that is not known.
         unreadable: of the records, those that could not be read, or broke a rule whose records are set aside.
-        skipped: of the records, those left out because the pipeline says so.
         rows: rows written or shown; None if the target does not say.
         reasons: why records could not be read, the commonest first.
     """
@@ -74,11 +73,9 @@ class BatchRead:
     """The way to read records: a pipeline's, or that of a topic without one.
 
     Attributes:
-        name: the pipeline's, or the topic's.
         policy: the fate of records that are not as they should be; would-be dead letters are only counted.
         on_change: whether new fields of writers' schemas become columns.
         accept: whose records are read at all.
-        transform: from decoded rows to the requested ones.
     """
 
     name: str
@@ -90,7 +87,7 @@ class BatchRead:
     transform: Callable[[DataFrame], DataFrame] = lambda rows: rows
 
     def on_error(self, choice: OnError) -> BatchRead:
-        """Return a read that is stopped by a record that cannot be read or breaks a rule, or that only counts it."""
+        """Return a read that stops at a bad record, or leaves it out and counts it."""
         if choice == "skip":
             return replace(self, policy=replace(self.policy, on_error="dead_letter"))
         expect = tuple(
@@ -106,19 +103,12 @@ class BatchRead:
         return newest_per_key(records) if latest else records
 
     def to(self, target: Target, selection: Selection, *, spark: SparkSession, latest: bool = False) -> ReadSummary:
-        """Read the chosen records into a target.
-
-        Args:
-            target: where the rows go.
-            selection: which records.
-            spark: the session.
-            latest: only the newest record of each key in each partition; keys whose newest value is null are gone.
+        """Read the chosen records into a target; with ``latest`` only the newest of each key.
 
         Raises:
             ResourceMissing: the topics do not hold what was chosen.
             DecodeError: a record stops the read; nothing was written.
             JobFailed: records of the ranges were not read, though the broker has them.
-            LakefeedError: see ``lakefeed.errors``.
         """
         started = time.monotonic()
         ranges = offset_ranges(self.source, selection)

@@ -66,16 +66,7 @@ def replay(
     table: LedgerTable,
     step: Callable[[str], None] = lambda done: None,
 ) -> Replayed:
-    """Land the chosen dead letters of one feed that can be rows now.
-
-    Args:
-        letters: where they are kept.
-        choice: which letters.
-        feed: the feed's name.
-        writer: the feed's, begun.
-        table: the feed's.
-        step: called when a step is done; for tests that cut a replay off.
-    """
+    """Land the chosen dead letters of one feed that can be rows now; ``step`` lets tests cut a replay off."""
     # Taking the fence stops any earlier replay, so its marks can be cleared.
     fence = table.take_fence(REPLAYS)
     finished = _finish_earlier(letters, table.ledger)

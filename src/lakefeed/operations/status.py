@@ -34,10 +34,7 @@ class PartitionStatus:
     """The status of one partition; None for what is not known.
 
     Attributes:
-        checkpoint: up to where the checkpoint takes the records for landed.
-        table: up to where the table's ledger has them.
-        group: the offset of the monitoring group.
-        topic_start: the first offset that the topic still has; ``topic_end`` is one more than its last.
+        checkpoint: up to where the checkpoint takes the records for landed; ``table`` and ``group`` likewise.
         covered: the offsets that the table has.
     """
 
@@ -62,13 +59,9 @@ class FeedStatus:
     """The status of a feed.
 
     Attributes:
-        sink: its table or path.
-        partitions: all that checkpoint, table or topics know of.
         start: what a start would do now, as a message.
-        refusal: why a start would be refused; None if it would not.
         position: where the feed stands in the table; None if that has nothing of it, or does not say.
         is_position_known: whether the table has the feed's position; not after some rollbacks.
-        topics: those that the pipeline reads.
         decided: how a start would begin; None if it would be refused, or if that is not decided.
         note: what lakefeed has noted beside the checkpoint; None if there is none yet.
         logged: the newest batch in the log of a sink without a ledger.
@@ -119,19 +112,13 @@ def read_status(
 ) -> FeedStatus:
     """Read where a feed stands, and decide how it would start; changes nothing.
 
-    Reads two or three small files of the checkpoint, and the table's metadata.
-
-    Args:
-        config: the pipeline.
-        connections: store and catalogs.
-        folder: where the pipeline file is.
-        query_plan: analyzes the query with Spark. Called only if the transform has changed since the last start, and
-            the decision depends on the state that it keeps. Default: such a start is not decided.
+    Reads two or three small files of the checkpoint, and the table's metadata. ``query_plan`` analyzes the query with
+    Spark: it is called only if the transform has changed since the last start, and the decision depends on the state
+    that it keeps. Without it such a start is not decided.
 
     Raises:
         CheckpointMismatch: the checkpoint is another pipeline's.
         Unreachable: broker, store or catalog do not answer.
-        MissingExtra: pyiceberg and pyarrow are not installed.
     """
     feed = FeedIdentity.of(config, folder=folder)
     note, files = None, None

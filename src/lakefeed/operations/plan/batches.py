@@ -26,7 +26,6 @@ class Begin:
     """The place where a run begins.
 
     Attributes:
-        batch_id: of its first batch.
         positions: where each partition resumes after ``again``.
         again: a batch whose offsets were decided before; None if there is none, or they are not known.
         again_is_landed: whether the sink has it already, and it is left out.
@@ -45,7 +44,6 @@ class Batches:
     Attributes:
         first: the offset ranges of the first one that lands something, empty ones included.
         backlog: all that is to be landed.
-        count: how many batches; 0 if there is nothing to land.
         reads: partitions with records, added up over all batches: as many tasks read them.
     """
 

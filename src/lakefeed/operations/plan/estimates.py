@@ -21,11 +21,7 @@ CHECKPOINT = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure for the first batch, and for all batches that land what is there now; None if it is not known.
-
-    Attributes:
-        rests_on: where the figures come from, or why there are none.
-    """
+    """A figure for the first batch, and for all batches that land what is there now; None if it is not known."""
 
     first: int | float | None
     all: int | float | None
@@ -39,9 +35,7 @@ class Estimates:
     Attributes:
         records: exact, but for offsets that transactions and compaction leave without a record.
         bytes: of these records: keys, values and headers, not compressed.
-        stored: bytes of the files that are written.
         requests: to S3, by the batches; not those of the start, of dead letters and of maintenance.
-        seconds: from the first batch to the last.
     """
 
     records: Estimate

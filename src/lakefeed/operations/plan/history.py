@@ -37,13 +37,7 @@ _silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 
 @dataclass(frozen=True, kw_only=True)
 class PastBatch:
-    """One batch that has landed records.
-
-    Attributes:
-        at: when it was committed, in seconds since 1970.
-        fence: of its driver.
-        files: data files and files of deletes that it added; ``bytes`` are those in them.
-    """
+    """A batch that has landed records, committed ``at`` seconds since 1970; its files include files of deletes."""
 
     at: float
     fence: str | None
@@ -55,11 +49,7 @@ class PastBatch:
 
 @dataclass(frozen=True, kw_only=True)
 class Past:
-    """The newest batches of a feed that had records, the oldest of them first.
-
-    Attributes:
-        deletes_metadata: whether each commit to the table deletes an old metadata file by now.
-    """
+    """A feed's newest batches with records, oldest first; whether each commit deletes an old metadata file by now."""
 
     batches: tuple[PastBatch, ...] = ()
     deletes_metadata: bool = False

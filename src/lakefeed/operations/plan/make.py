@@ -49,12 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class _Table:
-    """One table, and what is found out about it step by step.
-
-    Attributes:
-        status: where the feed stands; None if its checkpoint is another pipeline's.
-        begin: where its batches begin; None if the start is refused, or waits for the topic's first record.
-    """
+    """One table, and what is found out about it; no ``status`` if the checkpoint is another pipeline's."""
 
     feed: Feed
     status: FeedStatus | None = None
@@ -82,10 +77,6 @@ def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callabl
         feeds: one for each table, newly built, so that they know the registry's schemas of this moment.
         many: whether each topic has a table of its own.
         spark: gives a session; called only if something would start.
-
-    Raises:
-        Unreachable: broker, store or catalog do not answer.
-        LakefeedError: there is no session.
     """
     session = cache(spark)
     tables = [_look(feed, spark=session) for feed in feeds]
@@ -223,13 +214,7 @@ def _partitions(counted: Batches) -> Iterator[PartitionPlan]:
 
 @dataclass(kw_only=True)
 class _Preparation:
-    """The changes that a start makes before its first batch, as far as it gets.
-
-    Attributes:
-        tables: in the order of a start: dead letters, history, the feed's own.
-        notes: messages of the start.
-        refusal: the error that it would end with; None if it begins.
-    """
+    """The changes that a start makes before its first batch, in its order, and its notes; as far as it gets."""
 
     tables: list[TableChange] = field(default_factory=list)
     dead_letter_topic: TopicCreation | None = None

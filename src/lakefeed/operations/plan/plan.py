@@ -14,12 +14,7 @@ from lakefeed.sinks.protocol import TableChange
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointPlan:
-    """The fate of the checkpoint.
-
-    Attributes:
-        action: ``make`` a new one, ``keep`` it, or ``make anew``: remove it, and begin another where the table is.
-        told: one sentence.
-    """
+    """The fate of the checkpoint, and a sentence about it; ``make anew`` begins another where the table is."""
 
     location: str
     action: Literal["make", "keep", "make anew"]
@@ -55,8 +50,7 @@ class PartitionPlan:
 class Again:
     """A batch that Spark had planned before the feed ended, and plans again with the same offsets.
 
-    Attributes:
-        is_landed: whether the sink has it: then it is left out; else it is the first batch.
+    If it ``is_landed``, the sink has it, and it is left out; else it is the first batch.
     """
 
     batch_id: int
@@ -72,14 +66,10 @@ class RunPlan:
         sink: ``iceberg catalog.namespace.table`` or ``parquet s3a://…``.
         kind: whether the feed begins, continues, would be refused, or waits for its topic's first record.
         start: how, or why not, in a sentence.
-        refusal: why the start would be refused; None if it would not.
         checkpoint: None where the table's ledger is all that there is.
         tables: changes of the feed's table, and of those beside it. Only of those that a run gets to.
-        dead_letter_topic: a topic for dead letters that is to be made.
-        again: a batch that is planned again.
         batch_id: of the first batch that lands records; None where it does not count.
         batches: how many batches land what is there now.
-        notes: what one should know of this plan.
     """
 
     feed: str

@@ -95,12 +95,7 @@ def analyze(
 ) -> list[Problem]:
     """Return problems of transform and sink: columns, functions, what cannot run as a stream. Runs nothing.
 
-    Args:
-        config: the pipeline.
-        connections: store and catalogs.
-        spark: makes a session, if one is needed.
-        folder: where the pipeline file is.
-        connect: registry and catalog may be asked. If not, what only they know is left unsaid, with a warning.
+    With ``connect``, registry and catalog may be asked; else a warning says that what only they know was left out.
     """
     found: list[Problem] = []
     for definition in sinks_of(config, connections, folder=folder):

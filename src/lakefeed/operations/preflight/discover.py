@@ -34,13 +34,9 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Discovery:
-    """The decode block that fits a topic.
+    """The decode block that fits a topic, and a sentence that says how that is known; not ``certain`` if it is guessed.
 
-    Attributes:
-        how: how that is known, one sentence, for people.
-        certain: False if it is guessed, or nothing could be found out.
-        subject: the registry's subject, if it is not the usual ``<topic>-value``.
-        ddl: for JSON, the columns as Spark DDL.
+    The subject is given if it is not the usual ``<topic>-value``; ``ddl`` has the columns of JSON.
     """
 
     kind: Literal["avro", "protobuf", "json_schema", "json", "raw"]
@@ -52,12 +48,7 @@ class Discovery:
 
 
 def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) -> Discovery:
-    """Ask the registry for the topic's value schema, or else look at one record.
-
-    Raises:
-        ResourceMissing: there is no such topic.
-        Unreachable: broker or registry do not answer.
-    """
+    """Ask the registry for the topic's value schema, or else look at one record."""
     from lakefeed.clients.kafka.failures import missing_topic
     from lakefeed.clients.kafka.topics import Topics
 

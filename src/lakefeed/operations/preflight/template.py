@@ -23,13 +23,7 @@ MAX_FIELDS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Blank:
-    """The values of a new pipeline file.
-
-    Attributes:
-        bucket: where the checkpoint goes.
-        bootstrap_servers: default for ${KAFKA_BOOTSTRAP_SERVERS}; None if the variable is set.
-        registry_url: default for ${SCHEMA_REGISTRY_URL}; None if the variable is set.
-    """
+    """The values of a new pipeline file; an address is None if the environment variable for it is set."""
 
     topic: str
     name: str

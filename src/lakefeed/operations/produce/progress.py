@@ -12,13 +12,7 @@ _SECONDS_A_LINE = 5.0
 
 
 class ProduceView(LiveLine):
-    """Shows how many records have reached the topic. Use it as a context manager.
-
-    Args:
-        topic: where they go.
-        expected: how many there will be, if that is known.
-        console: where to draw; default stderr.
-    """
+    """Shows how many records have reached the topic, of so many as are expected. Use it as a context manager."""
 
     def __init__(self, topic: str, *, expected: int | None = None, console: Console | None = None) -> None:
         self._topic = topic
@@ -28,7 +22,7 @@ class ProduceView(LiveLine):
         super().__init__(self._line(0), console=console)
 
     def reached(self, records: int) -> None:
-        """Takes the number of records that are in the topic by now; called as often as one likes."""
+        """Take the number of records that are in the topic by now; called as often as one likes."""
         if self.lives:
             self.update(self._line(records))
         elif time.monotonic() - self._printed >= _SECONDS_A_LINE:
@@ -36,7 +30,7 @@ class ProduceView(LiveLine):
             self.print(self._line(records))
 
     def note(self, text: str) -> None:
-        """Shows a line that stays."""
+        """Show a line that stays."""
         self.print(text)
 
     def _line(self, records: int) -> str:
@@ -49,7 +43,7 @@ class ProduceView(LiveLine):
         return " · ".join(parts)
 
     def _rate(self, records: int) -> float:
-        """Records a second since the first ones came: Spark's start would make it look slow for minutes."""
+        """Return records a second since the first ones came: Spark's start would make it look slow for minutes."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, records) if records > 0 else None

@@ -33,26 +33,23 @@ def read_rows(
     schema: str | None = None,
     stream: bool = False,
 ) -> DataFrame:
-    """The rows of files.
+    """Read the rows of files, or follow a folder as a stream: files that are there and those that come, each once.
 
     CSV files begin with a header, whose names are matched with the schema's; JSON files have one object a line;
-    Parquet files bring their own types. Empty CSV values are null.
+    Parquet files bring their own types. Empty CSV values are null. A value that does not fit shows when the rows are
+    used: then Spark fails, and ``read_error`` says how.
 
     Args:
         spark: a session from ``lakefeed.session``.
         path: a file, a folder or a pattern: local, or ``s3a://bucket/key``.
-        format: what the files are. Default: by the end of the path.
+        format: Default: by the end of the path.
         schema: Avro record schema (JSON) that gives CSV and JSON values their types. Default: inferred from all
             values, which reads the files once more.
-        stream: follow a folder: files that are there and those that come, each once.
+        stream: whether to follow a folder.
 
     Raises:
         ResourceMissing: there is no such file.
         ConfigError: the format is not known, or the schema cannot be used.
-        AccessDenied: the store refuses the credentials.
-        Unreachable: the store does not answer.
-
-    A value that does not fit shows when the rows are used: then Spark fails, and ``read_error`` says how.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -73,11 +70,7 @@ def read_rows(
 
 
 def read_error(text: str) -> LakefeedError | None:
-    """What is wrong with a file, if that is why Spark stopped.
-
-    Args:
-        text: Spark's whole message, with causes.
-    """
+    """Return what is wrong with a file, if Spark's whole message, with causes, says that this has stopped it."""
     if "MALFORMED_RECORD" not in text and "CSV header does not conform" not in text:
         return None
     file = re.search(r"(?:reading file|CSV file:) ([^\s]+?)[.]?(?:\s|$)", text)
@@ -99,7 +92,7 @@ def read_error(text: str) -> LakefeedError | None:
 
 
 def _columns(spark: SparkSession, where: str, format: FileFormat, schema: str | None) -> StructType | None:  # noqa: A002
-    """The types to read with; None where the files or Spark's inference say them."""
+    """Return the types to read with; None where the files or Spark's inference say them."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     if schema is None or format == "parquet":
@@ -137,7 +130,7 @@ def _format_of(path: str) -> FileFormat:
 
 
 def _located(path: str) -> str:
-    """A URL that means this machine's file whatever Spark's default file system is."""
+    """Return a URL that means this machine's file whatever Spark's default file system is."""
     if re.match(r"[a-z][a-z0-9]+://?", path):
         return re.sub(r"^s3://", "s3a://", path)
     return f"file://{Path(path).expanduser().absolute()}"

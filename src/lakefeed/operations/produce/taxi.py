@@ -49,18 +49,7 @@ _TIPS = (0, 6, 10, 13, 15, 17, 20, 20, 20, 20, 20, 20, 20, 25, 25, 30)
 
 @dataclass(frozen=True, kw_only=True)
 class Totals:
-    """What two engines must agree on about the same trips. All integers, so that equal means equal.
-
-    Attributes:
-        records: rows.
-        distinct_keys: distinct values of the key column; None if there is none.
-        passengers: sum of ``passenger_count``.
-        distance_hundredths: sum of ``trip_distance`` in hundredths of a mile.
-        fare_cents: sum of ``fare_amount`` in cents.
-        tip_cents: sum of ``tip_amount`` in cents.
-        tolls_cents: sum of ``tolls_amount`` in cents.
-        total_cents: sum of ``total_amount`` in cents.
-    """
+    """The sums that two engines must agree on about the same trips. All integers, so that equal means equal."""
 
     records: int
     distinct_keys: int | None

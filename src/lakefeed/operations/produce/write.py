@@ -1,4 +1,4 @@
-"""Records into a topic through Spark's Kafka sink, as a batch or as a stream.
+"""Write records into a topic through Spark's Kafka sink, as a batch or as a stream.
 
 The sink is at-least-once: the idempotent client doubles nothing when it repeats a request, but a Spark task that
 fails and runs again sends its rows again.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,29 +19,19 @@ from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_complaints
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import MicroBatches, watch
-from lakefeed.operations.produce.pace import paced
 from lakefeed.operations.produce.sources import read_error
 from lakefeed.records.encode.avro import null_error
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _POLL_SECONDS = 0.5
 _STOP_SECONDS = 20.0
 
-Reached = Callable[[int], None]
-"""Called a few times a second with the number of records that have reached the topic."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Produced:
-    """What a producer has done.
-
-    Attributes:
-        topic: where the records are.
-        records: how many more records the topic has: those of others count too, if others wrote meanwhile.
-        seconds: how long it took.
-    """
+    """The result of a producer: how many more records the topic has, those of other writers included."""
 
     topic: str
     records: int
@@ -67,9 +58,9 @@ def produce(
     bootstrap_servers: str,
     options: Mapping[str, str] | None = None,
     rate: float | None = None,
-    reached: Reached | None = None,
+    reached: Callable[[int], None] | None = None,
 ) -> Produced:
-    """Sends a batch of records and returns when the brokers have acknowledged them.
+    """Send a batch of records and return when the brokers have acknowledged them.
 
     Args:
         records: what :func:`lakefeed.records.encode.encode.to_records` gives: the column ``value``, and ``key`` and
@@ -78,7 +69,7 @@ def produce(
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
         options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
         rate: records a second in total, at most. Default: as fast as it goes.
-        reached: called with progress.
+        reached: called a few times a second with the number of records that have reached the topic.
 
     Raises:
         ResourceMissing: there is no such topic.
@@ -88,7 +79,7 @@ def produce(
     """
     sink = sink_options(topic, bootstrap_servers, options)
     count = _Count(topic, bootstrap_servers, options)
-    save = _Save(paced(records, rate), sink)
+    save = _Save(_limit_rate(records, rate), sink)
     try:
         while not save.finished(_POLL_SECONDS):
             if reached is not None:
@@ -115,26 +106,14 @@ def produce_stream(
     rate: float | None = None,
     on_batch: Callable[[BatchProgress], None] | None = None,
 ) -> Produced:
-    """Sends records as they come, until ``stop`` is set; then ends between two micro-batches.
+    """Send records as they come, until ``stop`` is set; then end between two micro-batches.
 
-    Args:
-        records: as for :func:`produce`, but a stream.
-        topic: it must exist.
-        bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
-        checkpoint: where the query keeps what it has read; started again, it resumes there.
-        stop: ends it.
-        options: Kafka producer settings with the prefix ``kafka.``; they win over ``PRODUCER_DEFAULTS``.
-        rate: records a second in total, at most. Default: as fast as it goes.
-        on_batch: called with each finished micro-batch.
-
-    Raises:
-        ResourceMissing: there is no such topic.
-        ConfigError: a Kafka setting is wrong, or a row does not fit the schema.
-        Unreachable: no broker answers.
+    Takes and raises what :func:`produce` does, but for a stream, whose ``checkpoint`` keeps what it has read: started
+    again, it resumes there. ``on_batch`` is called with each finished micro-batch.
     """
     sink = sink_options(topic, bootstrap_servers, options)
     count = _Count(topic, bootstrap_servers, options)
-    writer = paced(records, rate).writeStream.format("kafka").options(**sink)
+    writer = _limit_rate(records, rate).writeStream.format("kafka").options(**sink)
     try:
         query = writer.option("checkpointLocation", checkpoint).start()
         watch(query, MicroBatches(stop), on_batch=on_batch or (lambda progress: None))
@@ -144,11 +123,7 @@ def produce_stream(
 
 
 def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
-    """Options of Spark's Kafka sink.
-
-    Raises:
-        ConfigError: a setting that a producer does not have, or that cannot be set here.
-    """
+    """Return the options of Spark's Kafka sink; a ConfigError for a setting that a producer does not have."""
     if complaints := producer_complaints(options or {}):
         first = complaints[0]
         raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
@@ -157,7 +132,7 @@ def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] 
 
 
 class _Count:
-    """How many records a topic has got since now, by the ends of its partitions, which are cheap to ask for."""
+    """Counts the records that a topic gets from now on, by the ends of its partitions."""
 
     def __init__(self, topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> None:
         self._topics = Topics(bootstrap_servers, options=options)
@@ -169,7 +144,7 @@ class _Count:
         return Produced(topic=self._topic, records=self._end() - self._before, seconds=time.monotonic() - self._began)
 
     def at_rest(self) -> Produced:
-        """The count once it no longer grows: tasks that were cancelled still send what their client holds."""
+        """Count when the number no longer grows: cancelled tasks still send what their client holds."""
         last = self.so_far()
         for _ in range(int(_STOP_SECONDS)):
             time.sleep(1)
@@ -184,7 +159,7 @@ class _Count:
 
 
 class _Save:
-    """Spark's blocking ``save()`` in a thread, so that progress can be shown and Ctrl-C is heard."""
+    """Runs Spark's blocking ``save()`` in a thread, so that progress can be shown and Ctrl-C is heard."""
 
     def __init__(self, records: DataFrame, options: Mapping[str, str]) -> None:
         from pyspark import InheritableThread
@@ -204,12 +179,12 @@ class _Save:
         self._thread.start()
 
     def finished(self, seconds: float) -> bool:
-        """Waits for the end, so long at most."""
+        """Wait for the end, so long at most."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Stops the job and waits until its tasks have let go."""
+        """Stop the job and wait until its tasks have let go."""
         self._context.cancelJobsWithTag(self._tag)
         self._thread.join(_STOP_SECONDS)
 
@@ -217,3 +192,28 @@ class _Save:
 def _error(error: BaseException) -> LakefeedError:
     text = str(error)
     return null_error(text) or read_error(text) or translated(error)
+
+
+def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:
+    """Bound the records a second of all tasks by a token bucket in the JVM (``io.lakefeed.produce.Pace``).
+
+    On a cluster each executor that runs now gets an equal share, so executors that join later raise the total.
+    """
+    if rate is None:
+        return records
+    if not rate > 0:
+        raise ConfigError(f"a rate is above 0 records a second, not {rate:g}", where="rate")
+    from pyspark.sql import functions as F
+
+    spark = records.sparkSession
+    # Spark configures functions through their catalog, and reads a catalog's options once.
+    catalog = f"lakefeed_pace_{uuid.uuid4().hex[:12]}"
+    spark.conf.set(f"spark.sql.catalog.{catalog}", "io.lakefeed.produce.PaceCatalog")
+    spark.conf.set(f"spark.sql.catalog.{catalog}.rows-per-second", str(rate / _executors(spark)))
+    return records.withColumn("value", F.expr(f"{catalog}.pace(value)"))
+
+
+def _executors(spark: SparkSession) -> int:
+    """Count executor JVMs; the driver counts as one where it runs the tasks itself."""
+    context: Any = spark.sparkContext._jsc
+    return max(1, int(context.sc().getExecutorMemoryStatus().size()) - 1)

@@ -39,14 +39,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RewindPlan:
-    """The effects of a rewind.
+    """The effects of a rewind; without ``moves`` only the checkpoint is recreated.
 
     Attributes:
-        moves: partitions that are moved; none if only the checkpoint is recreated.
         letters: dead letters that are deleted.
         delete_rows: whether the rows of what is read again are deleted.
         columns: of the table, that have a row's topic, partition and offset; the topic's is empty if it is not kept.
-        status: where the feed stands.
     """
 
     feed: str
@@ -163,16 +161,8 @@ def execute_rewind(
 ) -> str | None:
     """Move the feed as planned; the fence stops a driver that runs at its next commit.
 
-    Args:
-        config: the pipeline.
-        agreed: the plan.
-        sink: the table.
-        claim: the checkpoint; None for a feed without one, as where each topic has a table of its own.
-        fence: taken for this; None if there is no table.
-        letters: where dead letters are kept; None if the pipeline keeps none.
-
-    Returns:
-        A message about the monitoring group, if there is any.
+    A feed has no claim if each topic has a table of its own, and no fence without a table. Returns a message about the
+    monitoring group, if there is any.
 
     Raises:
         CheckpointMismatch: the feed has gone on since this was planned.
@@ -306,11 +296,7 @@ def _with_letters(
 def _require_written(
     store: str, targets: Mapping[Partition, int], config: PipelineConfig, snapshot_id: int, connections: Connections
 ) -> None:
-    """Refuse a move from a batch whose dead letters a crash has left out: the next start could not find them any more.
-
-    Raises:
-        CheckpointMismatch: there are such letters, and their records are not read again.
-    """
+    """Refuse a move from a batch whose dead letters a crash left out: the next start could not find them any more."""
     table = open_table(config.sink.ledger_table, connections=connections)
     summary = dict(summaries(table)).get(snapshot_id)
     if summary is None:

@@ -31,7 +31,6 @@ class PartitionMove:
 
     Attributes:
         start: where the feed stands; None if that is not known.
-        to: where it resumes.
         rows: rows of the table from the offsets that are read again; None if they were not or could not be counted.
         letters: dead letters of these offsets, which are deleted.
     """
@@ -63,18 +62,10 @@ def find_targets(
     *,
     accept_loss: bool,
 ) -> dict[Partition, int]:
-    """Find the offset that each partition is moved to.
-
-    Args:
-        to: as the user has written it.
-        config: the pipeline.
-        status: where the feed stands.
-        table: its table.
-        chosen: the partitions that are meant, and where they stand.
-        accept_loss: whether a time may leave records unread.
+    """Find the offset that each partition of ``chosen``, which has the present offsets, is moved to.
 
     Raises:
-        ConfigError: it is written wrongly, or names a partition that is not meant.
+        ConfigError: ``to`` is written wrongly, or names a partition that is not chosen.
         ResourceMissing: there is no such snapshot.
     """
     kind, _, value = to.partition(":")
@@ -133,11 +124,7 @@ def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, i
 
 
 def parse_offsets(text: str) -> dict[Partition, int]:
-    """Read ``topic:partition:offset,…``, or ``{"topic": {"0": 12}}`` as Spark writes it.
-
-    Raises:
-        ConfigError: it is written otherwise.
-    """
+    """Read ``topic:partition:offset,…``, or ``{"topic": {"0": 12}}`` as Spark writes it; else a ConfigError."""
     try:
         if text.lstrip().startswith("{"):
             return {
@@ -166,14 +153,9 @@ def plan_moves(
     ids: Mapping[str, str],
     accept_loss: bool,
 ) -> tuple[PartitionMove, ...]:
-    """Check and return the moves: each to where the topic has records, and forward only if asked to.
+    """Check and return the moves: each to where the topic has records, and forward only if loss is accepted.
 
-    Args:
-        positions: where the feed stands; empty if that is not known.
-        targets: where partitions are to go.
-        topics: as they are now.
-        ids: of the topics that the feed has read.
-        accept_loss: give up what is between a position and a target behind it.
+    The positions are empty if it is not known where the feed stands; ``ids`` are of the topics that it has read.
 
     Raises:
         ConfigError: a target that is no partition of the feed, some go back and others forward, or records would be
@@ -226,12 +208,7 @@ def move_commit(
 ) -> Commit:
     """Return the commit that moves a feed.
 
-    Args:
-        feed: its name.
-        before: of its newest commit; None if the table was rolled back and no position is known.
-        moves: of the partitions.
-        topics: as they are now.
-        deletes: whether the rows of what is read again are deleted in the same commit.
+    The ranges ``before`` are of its newest commit; None if the table was rolled back and no position is known.
     """
     if before is None:
         ids = {name: found.topic_id for name, found in topics.items() if found is not None}

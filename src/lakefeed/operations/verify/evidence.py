@@ -39,15 +39,7 @@ from lakefeed.sinks.protocol import CommitHistory, StoredRows
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something that is wrong, or that cannot be determined.
-
-    Attributes:
-        kind: a word for programs, such as ``gap`` or ``overlap``.
-        what: one sentence.
-        fault: whether it disproves exactly-once; else it is a note.
-        start: the first offset that it is about.
-        end: one more than the last.
-    """
+    """A fault, or a note on what cannot be determined; programs read ``kind``."""
 
     kind: str
     what: str
@@ -87,7 +79,6 @@ class Letters:
     """The feed's part of the dead-letter table, or of the history beside a table of keyed rows.
 
     Attributes:
-        commits: of the feed, oldest first.
         whole: whether no snapshot of the table has expired.
         of_backfills: how many letters were written of each backfill, by its number.
     """
@@ -107,8 +98,6 @@ class Keyed:
         grown: rows that the MERGEs have inserted, less those that they have deleted.
         rows: rows that the table has; None if they were not counted.
         repeated: keys with more than one row and how many rows, the first few.
-        history: the feed's part of the history table; None without one.
-        history_coverage: the history's rows by their own offsets; None if they were not read.
     """
 
     marks: bool = False
@@ -131,13 +120,10 @@ class Evidence:
         rows_kept: offsets that rewinds went back behind with their rows kept, by the recorded position.
         fence: the fence that was taken last; likewise ``backfill_fence``.
         foreign_commits: commits of no feed.
-        dead_letters: None if the feed keeps none in a table; ``dead_letter_topic`` may have them instead.
-        topics: the broker's answer for each topic; None where there is no such topic.
-        broker_record_counts: the broker's records of each range with fewer records than offsets; None if the broker no
-            longer has the range's offsets.
+        broker_record_counts: of ranges with fewer records than offsets; None if the broker lacks some of the offsets.
         transformed: whether a transform decides how many rows there are.
         row_coverage: the rows by their own offsets; None if they were not read.
-        keyed: what is known where changes are merged by key; None where rows are appended.
+        keyed: None where rows are appended.
     """
 
     commits: tuple[Commit, ...]
@@ -332,9 +318,7 @@ def begins(
 ) -> dict[Partition, int]:
     """Return, for each partition, the offset below which rows can be of expired commits.
 
-    Args:
-        commits: those that are left, oldest first.
-        kept: offsets that rewinds went back behind with their rows kept, also where the rewind's commit has expired.
+    The offsets that rewinds went back behind with their rows kept count, also where the rewind's commit has expired.
     """
     found = {partition: start for partition, (start, _) in spans(commits).items()}
     for commit in commits:

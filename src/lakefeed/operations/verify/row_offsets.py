@@ -132,7 +132,6 @@ def scan_row_offsets(
 
     Raises:
         ConfigError: the table does not keep these columns.
-        MissingExtra: DuckDB is not installed.
     """
     names = sorted(topics)
     with _database() as connection:
@@ -155,11 +154,7 @@ def scan_row_offsets(
 
 
 def count_keyed_rows(table: Table, keys: Sequence[str]) -> tuple[int, tuple[tuple[str, int], ...]]:
-    """Count a table's rows, and find keys with several rows; reads the key columns only.
-
-    Raises:
-        MissingExtra: DuckDB is not installed.
-    """
+    """Count a table's rows, and find keys with several rows; reads the key columns only."""
     names = {name.lower(): name for name in table.schema().column_names}
     columns = [names[key.lower()] for key in keys]
     listed = ", ".join('"' + column.replace('"', '""') + '"' for column in columns)

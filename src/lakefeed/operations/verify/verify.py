@@ -17,12 +17,7 @@ from lakefeed.operations.verify.evidence import Evidence, Finding, collect_evide
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionResult:
-    """The offsets of one partition that have verifiably landed, and those that the topic has.
-
-    Attributes:
-        topic_start: the first offset that the topic still has; None if the topic is gone or another.
-        topic_end: one more than its last.
-    """
+    """A partition's offsets that have landed, and the topic's; None if that is gone or another."""
 
     topic: str
     partition: int
@@ -42,20 +37,13 @@ class Verification:
     """The result of a verification.
 
     Attributes:
-        deep: whether rows were compared by their own offsets.
-        commits: commits that were verified.
-        whole: whether these are all of the feed; else older snapshots have expired.
-        records: records in the offsets; likewise ``dead_letters`` and ``skipped``.
+        whole: whether the verified commits are all of the feed; else older snapshots have expired.
         rows: rows that the table has of the feed: those of the commits, less those that a rewind or a later batch has
             deleted. Where older snapshots have expired, with the rows that were there before.
-        rows_added: rows that the commits wrote.
-        rows_rewound: rows that rewinds deleted.
-        rows_before: rows from before the oldest commit.
         offsets_again: offsets that were read again after a rewind; they are among ``offsets`` twice.
         backfills: commits of backfills, whose records and rows are among the others.
         replayed: rows that replays of dead letters wrote.
-        upserts: what became of all changes; None where rows are appended.
-        findings: faults first, then notes.
+        upserts: the fate of all changes; None where rows are appended.
     """
 
     feed: str
@@ -100,12 +88,8 @@ def verify_feed(config: PipelineConfig, *, connections: Connections, deep: bool 
     """Compare a feed's commits, its dead letters and the broker's offsets with each other.
 
     May run beside the feed: it sees the table at one moment. Reads metadata, and where the dead letters were; the
-    broker counts again only where a range has fewer records than offsets.
-
-    Args:
-        config: the pipeline.
-        connections: store and catalogs.
-        deep: also read each row's own topic, partition and offset, which the table has to keep.
+    broker counts again only where a range has fewer records than offsets. With ``deep`` it also reads each row's own
+    topic, partition and offset.
 
     Raises:
         ConfigError: the sink keeps no offsets, or with ``deep`` the table does not.
