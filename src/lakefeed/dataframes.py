@@ -12,7 +12,7 @@ from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.counting import CountInQuery, CountPerAttempt

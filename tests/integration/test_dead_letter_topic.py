@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from tests.support.cli import lakefeed
 from tests.support.feed import Feed

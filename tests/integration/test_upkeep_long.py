@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.config.durations import seconds_of
+from lakefeed.config.values import seconds_of
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance import planner as due
 from lakefeed.maintenance.table_stats import Health, read_health

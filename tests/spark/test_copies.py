@@ -11,7 +11,7 @@ import pytest
 
 import lakefeed
 from lakefeed.config.kafka_sink import KafkaSinkConfig
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.sinks.kafka import RowRecords, producer_settings
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 
 from lakefeed.clients.spark.session import FEED_CATALOG
-from lakefeed.config.catalog import Catalog
+from lakefeed.config.connections import Catalog
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.rest_catalog import Fault, RestCatalog
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.session import session
-from lakefeed.config.connections import Connections
-from lakefeed.config.kinesis import KinesisAccess
+from lakefeed.config.connections import Connections, KinesisAccess
 from lakefeed.local import Endpoints
 
 if TYPE_CHECKING:

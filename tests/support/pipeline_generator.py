@@ -12,8 +12,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from lakefeed.config.base import OneOf
-from lakefeed.config.columns import missing_columns
-from lakefeed.config.functions import function_problems
+from lakefeed.config.checks import function_problems, missing_columns
 from lakefeed.config.loading import shape
 from lakefeed.config.loading.mistakes import _blocks, _candidates
 from lakefeed.config.loading.shape import Place, dotted

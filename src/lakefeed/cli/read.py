@@ -28,7 +28,7 @@ from lakefeed.clients.kafka.selection import Selection, ago, offset_ranges
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.config.base import validated
 from lakefeed.config.decoding import Decode
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.messages.printable import printable, printable_json
 from lakefeed.offsets.ranges import OffsetRange

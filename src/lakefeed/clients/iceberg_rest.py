@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 
 from lakefeed.clients.s3 import get, post
-from lakefeed.config.catalog import Catalog
+from lakefeed.config.connections import Catalog
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable
 
 _SERVER = "the REST catalog"

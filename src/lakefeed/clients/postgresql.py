@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from pydantic import SecretStr
 
 from lakefeed.config import tls
-from lakefeed.config.catalog import Catalog
+from lakefeed.config.connections import Catalog
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
 SCHEME = "jdbc:postgresql:"

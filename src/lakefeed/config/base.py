@@ -1,9 +1,10 @@
-"""What all models of the configuration share."""
+"""Base classes of the configuration's models, and the problems that validators report."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Iterable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, model_validator
@@ -22,38 +23,34 @@ class Model(BaseModel):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Complaint:
-    """What a validator has against one entry of the value it looks at.
+@dataclass(frozen=True)
+class ConfigProblem:
+    """A mistake that a validator found in the value that it checks.
 
     Attributes:
-        key: the entry's key or index within the value; None for the value itself.
         what: one sentence without a full stop; it never repeats a secret.
+        key: the entry's key or index within the value; None for the value itself.
         hint: what to do next.
     """
 
     what: str
+    _: KW_ONLY
     key: str | int | None = None
     hint: str | None = None
 
 
-class Complaints(ValueError):
-    """Raised by a validator that has several things to say, or a hint to give."""
+class ConfigProblems(ValueError):
+    """Raised by a validator that reports several problems, or one with a key or a hint."""
 
-    def __init__(self, complaints: Sequence[Complaint]) -> None:
-        self.complaints = tuple(complaints)
-        super().__init__("; ".join(f"{each.what} ({each.hint})" if each.hint else each.what for each in complaints))
-
-
-def entries(items: Any) -> Iterable[tuple[int, Any]]:
-    """A list's entries with their numbers; nothing of what is no list."""
-    return enumerate(items) if isinstance(items, list) else ()
+    def __init__(self, *problems: ConfigProblem) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{each.what} ({each.hint})" if each.hint else each.what for each in problems))
 
 
-def complain(complaints: Iterable[Complaint]) -> None:
-    """Raises what there is to complain of."""
-    if found := list(complaints):
-        raise Complaints(found)
+def raise_problems(problems: Iterable[ConfigProblem]) -> None:
+    """Raise ``ConfigProblems`` if there are any."""
+    if found := list(problems):
+        raise ConfigProblems(*found)
 
 
 class ParsedText:
@@ -63,18 +60,18 @@ class ParsedText:
     """
 
     @classmethod
+    @abstractmethod
     def parse(cls, text: str) -> Self:
         """Read the text of one value.
 
         Raises:
             ValueError: the text has another form.
         """
-        raise NotImplementedError
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        """Take a value, or a text that is parsed; JSON and its schema have the text."""
-        parsed = core_schema.no_info_after_validator_function(cls._parsed, core_schema.str_schema())
+        """Accept a value, or a text that is parsed; JSON and its schema have the text."""
+        parsed = core_schema.no_info_after_validator_function(cls._parse_item, core_schema.str_schema())
         return core_schema.json_or_python_schema(
             json_schema=parsed,
             python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), parsed]),
@@ -82,12 +79,12 @@ class ParsedText:
         )
 
     @classmethod
-    def _parsed(cls, text: str) -> Self:
+    def _parse_item(cls, text: str) -> Self:
         try:
             return cls.parse(text)
         except ValueError as error:
-            # Without the setting's name before it, which an item of a list does not have.
-            raise Complaints([Complaint(what=str(error))]) from None
+            # A plain ValueError would be reported with the setting's name, which an item of a list does not have.
+            raise ConfigProblems(ConfigProblem(str(error))) from None
 
 
 class OneOf(Model):
@@ -105,13 +102,13 @@ class OneOf(Model):
 
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
-        """Return what to report of a kind that no one has registered, and a hint; None for the usual message."""
+        """Return the message and the hint for a kind that is not registered; None for the usual message."""
         return None
 
     @model_validator(mode="before")
     @classmethod
     def _kind_without_settings(cls, data: Any) -> Any:
-        """A kind without settings may be written ``decode: raw``, or ``raw:`` with nothing behind it."""
+        """Accept ``decode: raw`` or an empty ``raw:`` for a kind without settings."""
         if isinstance(data, str) and data in cls.__kinds__:
             return {data: {}}
         if isinstance(data, dict):
@@ -121,7 +118,7 @@ class OneOf(Model):
         return data
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> OneOf:
+    def _exactly_one(self) -> Self:
         given = self._given()
         if len(given) != 1:
             have = f"has {' and '.join(given)}" if given else "has none"
@@ -134,15 +131,15 @@ class OneOf(Model):
 
     @property
     def kind(self) -> str:
-        """Which of the kinds this block holds, as it is written in the file."""
+        """The kind that this block holds, as it is written in the file."""
         return self._given()[0]
 
 
 def validated(model: type[Built], where: str, **settings: Any) -> Built:
-    """A model from arguments.
+    """Build a model from arguments.
 
     Raises:
-        ConfigError: they hold a mistake; it does not tell a value, which may be a secret.
+        ConfigError: they hold a mistake; the message repeats no value, which may be a secret.
     """
     try:
         return model.model_validate(settings)

@@ -11,28 +11,55 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, create_model, field_validator, model_validator
 
-from lakefeed.config import installed_sinks
-from lakefeed.config.base import Complaint, Complaints, Model, OneOf, complain
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, OneOf, raise_problems
 from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.config.decoding import Decode, RawDecode
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.failures import DeadLetters, Expectation, SchemaChange
-from lakefeed.config.file_sinks import FilesSinkConfig, ParquetSinkConfig, s3a_path
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
-from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.config.kinesis import KinesisSource
-from lakefeed.config.many import Tables
-from lakefeed.config.names import TOPIC_MARK, Identifier
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
-from lakefeed.config.sinks import ConsoleSinkConfig, FormatSinkConfig, MemorySinkConfig, PythonSinkConfig, SinkConfig
-from lakefeed.config.sources import FilesSource, FormatSource, IcebergSource, RateSource, SocketSource
+from lakefeed.config.sinks import (
+    ConsoleSinkConfig,
+    FilesSinkConfig,
+    FormatSinkConfig,
+    MemorySinkConfig,
+    ParquetSinkConfig,
+    PythonSinkConfig,
+    SinkConfig,
+    installed_settings,
+    installed_sinks,
+    s3a_path,
+)
+from lakefeed.config.sources import (
+    FilesSource,
+    FormatSource,
+    IcebergSource,
+    KafkaSource,
+    KinesisSource,
+    RateSource,
+    SocketSource,
+)
 from lakefeed.config.transform import OutputMode, Transform
-from lakefeed.config.triggers import AVAILABLE_NOW, INTERVAL, REAL_TIME, known
 from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.values import (
+    AVAILABLE_NOW,
+    INTERVAL,
+    REAL_TIME,
+    TOPIC_MARK,
+    Count,
+    Identifier,
+    PartitionTransform,
+    Period,
+    SortColumn,
+    TableName,
+    require_trigger,
+)
 from lakefeed.errors import ConfigError
+
+OnFailure = Literal["pause", "stop", "fail"]
 
 
 class Source(OneOf):
@@ -82,19 +109,19 @@ class SinkChoice(OneOf):
     @classmethod
     def installed_kind(cls, name: str) -> type[SinkConfig] | None:
         """Return the settings of a sink that another package has registered; None if there is none."""
-        return installed_sinks.settings_of(name)
+        return installed_settings(name)
 
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
         """Name the sinks that exist."""
-        known = [*SinkChoice.__kinds__, *installed_sinks.installed_sinks()]
+        known = [*SinkChoice.__kinds__, *installed_sinks()]
         hint = f"installed: {', '.join(known)}; a sink of another package is used after pip install"
         return f"no such sink: '{name}'", hint
 
     @model_validator(mode="wrap")
     @classmethod
     def _of_another_package(cls, data: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo) -> Self:
-        """Read a block with a registered sink by a model that has a field for it."""
+        """Read a block with a registered sink through a model that has a field for it."""
         names = [data] if isinstance(data, str) else list(data) if isinstance(data, dict) else []
         found = {
             name: settings
@@ -112,7 +139,7 @@ class SinkChoice(OneOf):
 
     @property
     def chosen(self) -> SinkConfig:
-        """The block of the kind that it is."""
+        """The block of the chosen kind."""
         block: SinkConfig = getattr(self, self.kind)
         return block
 
@@ -128,25 +155,17 @@ class SinkChoice(OneOf):
         return table
 
     def refusal(self, operation: Operation) -> Refusal | None:
-        """Return why the sink cannot do something; None if it can.
-
-        Args:
-            operation: what is asked for.
-        """
+        """Return why the sink cannot do something; None if it can."""
         return self.chosen.capabilities.refusal(operation, sink=self.kind)
 
     def require(self, operation: Operation, *, where: str | None = None) -> None:
         """Refuse an operation that the sink cannot do.
 
         Args:
-            operation: what is asked for.
             where: the place that the error names. Default: the sink's own.
-
-        Raises:
-            ConfigError: the sink cannot.
         """
-        chosen = self.chosen
-        chosen.capabilities.require(operation, sink=self.kind, where=where or chosen.where or None)
+        if (refusal := self.refusal(operation)) is not None:
+            raise ConfigError(refusal.what, where=where or self.chosen.where or None, hint=refusal.hint)
 
 
 class SecondarySinkChoice(SinkChoice):
@@ -161,9 +180,9 @@ class SecondarySinkChoice(SinkChoice):
     @model_validator(mode="after")
     def _can_be_beside(self) -> SecondarySinkChoice:
         if (refusal := self.refusal("stand_beside")) is not None:
-            raise Complaints([Complaint(key=self.kind, what=refusal.what, hint=refusal.hint)])
+            raise ConfigProblems(ConfigProblem(refusal.what, key=self.kind, hint=refusal.hint))
         if self.can_lag and (refusal := self.refusal("lag")) is not None:
-            raise Complaints([Complaint(key="on_failure", what=refusal.what, hint=refusal.hint)])
+            raise ConfigProblems(ConfigProblem(refusal.what, key="on_failure", hint=refusal.hint))
         return self
 
     @property
@@ -172,11 +191,46 @@ class SecondarySinkChoice(SinkChoice):
         return self.on_failure == "pause"
 
 
-class Budget(Model):
+class RequestBudget(Model):
     """What a feed should use at most. More than that warns, and never stops it."""
 
     s3_requests_per_batch: int | None = Field(
         None, ge=1, le=2**31 - 1, description="Requests to S3 in one micro-batch, of driver and executors."
+    )
+
+
+class OneTable(Model):
+    """What is special to one topic and its table; what stands here replaces what the pipeline says."""
+
+    table: TableName | None = Field(None, description="Another table than the template makes of the topic's name.")
+    partition_by: list[PartitionTransform] | None = Field(None, description="As in sink.iceberg.")
+    sort_by: list[SortColumn] | None = Field(None, description="As in sink.iceberg.")
+    properties: dict[str, str] | None = Field(None, description="As in sink.iceberg.")
+    keys: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
+    order_by: list[str] | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
+    history: TableName | None = Field(None, description="As in sink.iceberg, with mode: upsert there.")
+    decode: Decode | None = None
+    schema_: SchemaChange | None = Field(None, alias="schema", description="As the pipeline's schema block.")
+    expect: dict[str, Expectation] | None = Field(None, description="As the pipeline's expect block.")
+    dead_letters: DeadLetters | None = None
+    transform: Transform | None = None
+    on_failure: OnFailure | None = Field(None, description="As in tables.")
+
+
+class Tables(Model):
+    """How the tables of one job get along."""
+
+    on_failure: OnFailure = Field(
+        "pause",
+        description="When a table cannot be written, the others continue: it waits for retry_after (pause) or for the "
+        "next start (stop). Or the whole job ends (fail).",
+    )
+    retry_after: Period = Field(
+        "5 minutes", description="How long a paused table waits: '<n> seconds|minutes|hours|days'."
+    )
+    at_once: Count = Field(4, description="How many tables are written at the same time.")
+    topics: dict[str, OneTable] = Field(
+        default_factory=dict, description="What is special to some, by the topic's name."
     )
 
 
@@ -221,7 +275,7 @@ class PipelineBlocks(Model):
         "has a table of its own: then the tables' ledgers are enough; or the sink is memory or console: then each "
         "run may start over.",
     )
-    budget: Budget | None = Field(None, description="What a batch should use at most; more than that warns.")
+    budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
     upkeep: Upkeep | None = Field(
         None, description="Look after the tables while the feed runs. Default: lakefeed tables maintain does it."
     )
@@ -246,7 +300,7 @@ class PipelineBlocks(Model):
     @field_validator("trigger")
     @classmethod
     def _known_trigger(cls, trigger: str) -> str:
-        return known(trigger)
+        return require_trigger(trigger)
 
     @field_validator("checkpoint")
     @classmethod
@@ -256,26 +310,25 @@ class PipelineBlocks(Model):
     @field_validator("spark", mode="before")
     @classmethod
     def _spark_keys(cls, settings: Any) -> Any:
-        complaints = []
-        for key in settings if isinstance(settings, dict) else ():
+        found = []
+        for key, value in settings.items() if isinstance(settings, dict) else ():
             if not key.startswith("spark."):
-                what, hint = f"'{key}' is no Spark setting", "they start with 'spark.'"
-                complaints.append(Complaint(key=key, what=what, hint=hint))
-            elif isinstance(settings[key], SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
+                found.append(ConfigProblem(f"'{key}' is no Spark setting", key=key, hint="they start with 'spark.'"))
+            elif isinstance(value, SecretText) and OPTIONS_OF_THE_JVM.fullmatch(key):
                 what = f"'{key}' stands on the JVM's command line, which everybody on the machine can read"
                 hint = "write it without ${…}; a secret goes into a file that Java reads"
-                complaints.append(Complaint(key=key, what=what, hint=hint))
-        complain(complaints)
+                found.append(ConfigProblem(what, key=key, hint=hint))
+        raise_problems(found)
         return settings
 
     @property
     def sink_blocks(self) -> list[tuple[str, SinkChoice]]:
         """Each sink with its place in the file, the feed's own first."""
-        return [("sink", self.sink), *((f"sinks.{name}", each) for name, each in self.sinks.items())]
+        return [("sink", self.sink), *((f"sinks.{name}", sink) for name, sink in self.sinks.items())]
 
     @property
     def output_mode(self) -> OutputMode:
-        """What a batch hands to the sink."""
+        """The rows that a batch hands to the sink."""
         return self.transform.output_mode if self.transform is not None else "append"
 
     @property
@@ -283,7 +336,7 @@ class PipelineBlocks(Model):
         """The source, where it is Kafka.
 
         Raises:
-            ConfigError: it is another, for which the question has no answer.
+            ConfigError: it is another source, without offsets.
         """
         if self.source.kafka is None:
             raise ConfigError(
@@ -299,7 +352,7 @@ class PipelineBlocks(Model):
         return TOPIC_MARK in (self.sink.chosen.snapshot_table or "")
 
     def connections(self, environment: Mapping[str, str]) -> Connections:
-        """Store and catalogs: as declared, the rest from the environment."""
+        """Return store and catalogs as declared, the rest from the environment."""
         default = Connections.from_environment(environment)
         kinesis = self.source.kinesis.completed(environment) if self.source.kinesis is not None else None
         return Connections(s3=self.s3 or default.s3, catalogs={**default.catalogs, **self.catalogs}, kinesis=kinesis)

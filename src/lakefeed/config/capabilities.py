@@ -1,11 +1,9 @@
-"""What a sink can do, declared by its settings, with the text of each refusal."""
+"""Operations that a sink supports, declared by its settings, with the text of each refusal."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
-
-from lakefeed.errors import ConfigError
 
 Operation: TypeAlias = Literal["rewind", "backfill", "replay", "verify", "batch", "lag", "stand_beside", "real_time"]
 
@@ -22,18 +20,10 @@ class Refusal:
     what: str
     hint: str | None = None
 
-    def of(self, sink: str) -> Refusal:
-        """Fill in the sink's name.
-
-        Args:
-            sink: its name in the pipeline file.
-        """
-        return Refusal(self.what.replace("{sink}", sink), self.hint)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Capabilities:
-    """What a sink can do. Each field is None if the sink can, else why not.
+    """Operations of a sink. Each field is None if the sink can, else why not.
 
     The defaults are those of a sink that keeps no ledger.
 
@@ -70,37 +60,15 @@ class Capabilities:
         """Return why the sink cannot do something; None if it can.
 
         Args:
-            operation: what is asked for.
             sink: the sink's name in the pipeline file.
         """
         found: Refusal | None = getattr(self, operation)
-        return None if found is None else found.of(sink)
-
-    def require(self, operation: Operation, *, sink: str, where: str | None) -> None:
-        """Refuse an operation that the sink cannot do.
-
-        Args:
-            operation: what is asked for.
-            sink: the sink's name in the pipeline file.
-            where: the place that the error names.
-
-        Raises:
-            ConfigError: the sink cannot.
-        """
-        if (refusal := self.refusal(operation, sink=sink)) is not None:
-            raise ConfigError(refusal.what, where=where, hint=refusal.hint)
-
-
-STATELESS = Capabilities()
-"""Of a sink that keeps no ledger."""
-
-SNAPSHOTS = Capabilities(rewind=None, backfill=None, replay=None, verify=None, lag=None)
-"""Of a sink whose ledger is in the snapshots of an Iceberg table."""
+        return None if found is None else replace(found, what=found.what.replace("{sink}", sink))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkFiles:
-    """What a batch writes to the object store, for the estimates of ``lakefeed plan``.
+    """Files and requests of a batch in the object store, for the estimates of ``lakefeed plan``.
 
     Attributes:
         elsewhere: where the rows go instead; None if they go to files.

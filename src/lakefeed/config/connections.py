@@ -1,4 +1,4 @@
-"""How to reach what a pipeline talks to: S3 store, catalogs, Schema Registry.
+"""How to reach what a pipeline talks to: S3 store, Kinesis, Schema Registry, catalogs.
 
 Each connection can stand in ``pipeline.yaml``; what is left out comes from the environment, under the names
 that other clients use too. Secrets have no default and print as ``**********``.
@@ -6,24 +6,100 @@ that other clients use too. Secrets have no default and print as ``**********``.
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Literal, Self
+from urllib.parse import unquote
 
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lakefeed.config.aws import AwsAccess
-from lakefeed.config.base import Model
-from lakefeed.config.catalog import Catalog
-from lakefeed.config.kinesis import KinesisAccess
-from lakefeed.config.secrets import texts_of
-from lakefeed.config.urls import refuse_credentials
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, raise_problems, validated
+from lakefeed.config.secrets import Text, hidden, shown, texts_of
 from lakefeed.errors import ConfigError
 from lakefeed.messages.redaction import remember
 
-__all__ = ["S3", "Catalog", "Connections", "Registry"]
+# Credentials in URLs.
 
-Built = TypeVar("Built", bound=Model)
+_PARAMETER = re.compile(r"[?&;(,#]\s*([^=&;?(),#\s]+)\s*=\s*(?=[^&;)\s])")
+_SECRET = re.compile(
+    r"(?i)passw|passphrase|^pass$|pwd|secret|token|credential|(api|access|private|account|shared)[._-]?key"
+    r"|^sig$|signature|^auth$|authorization|^user(name)?$|jaas"
+)
+
+
+def credentials_in(url: str) -> str | None:
+    """Describe the part of a URL that logs in, without its value; None if no part does."""
+    if re.search(r"//[^/?#]*@", url):
+        return "a user or a password before '@'"
+    names = (unquote(found[1]) for found in _PARAMETER.finditer(url))
+    return next((f"the parameter '{name[:40]}'" for name in names if _SECRET.search(name)), None)
+
+
+def refuse_credentials(url: str, *, instead: str) -> None:
+    """Refuse a URL that may not be shown, since it has credentials; the message does not repeat them."""
+    if (found := credentials_in(url)) is not None:
+        why = "messages, logs and Spark's UI show URLs"
+        raise ValueError(f"credentials do not belong in a URL, since {why}: take out {found}, and use {instead}")
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return whether requests to the host stay on this machine."""
+    if host is None or host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# Services with AWS's API.
+
+AWS_KEYS = {
+    "access_key": "AWS_ACCESS_KEY_ID",
+    "secret_key": "AWS_SECRET_ACCESS_KEY",
+    "session_token": "AWS_SESSION_TOKEN",
+}
+"""The environment variable of each key."""
+
+
+class AwsAccess(Model):
+    """Where a service with AWS's API is, and the keys for it.
+
+    Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
+    """
+
+    endpoint: str | None = Field(None, description="URL of the service; leave out for AWS itself.")
+    access_key: SecretStr | None = Field(None, description="Access key id; give it as ${AWS_ACCESS_KEY_ID}.")
+    secret_key: SecretStr | None = Field(None, description="Secret key; give it as ${AWS_SECRET_ACCESS_KEY}.")
+    session_token: SecretStr | None = Field(None, description="Token of temporary credentials.")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _endpoint_is_url(cls, endpoint: str | None) -> str | None:
+        if endpoint is None:
+            return None
+        if not endpoint.startswith(("http://", "https://")):
+            raise ValueError("an endpoint is a URL: http://host:port or https://host")
+        refuse_credentials(endpoint, instead="access_key and secret_key")
+        return endpoint.rstrip("/")
+
+    @model_validator(mode="after")
+    def _keys_come_in_pairs(self) -> Self:
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("access_key and secret_key belong together: give both or none")
+        return self
+
+
+def _aws_settings(environment: Mapping[str, str], service: str) -> dict[str, str]:
+    settings = {
+        "endpoint": environment.get(f"AWS_ENDPOINT_URL_{service}") or environment.get("AWS_ENDPOINT_URL"),
+        "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
+        **{key: environment.get(variable) for key, variable in AWS_KEYS.items()},
+    }
+    return {name: value for name, value in settings.items() if value}
 
 
 class S3(AwsAccess):
@@ -33,14 +109,10 @@ class S3(AwsAccess):
     web identity, instance).
     """
 
-    endpoint: str | None = Field(None, description="URL of the store; leave out for AWS itself.")
     region: str = Field("us-east-1", description="Region that requests are signed for.")
     path_style: bool | None = Field(
         None, description="Bucket in the path instead of the host name. Default: true with an endpoint."
     )
-    access_key: SecretStr | None = Field(None, description="Access key id; give it as ${AWS_ACCESS_KEY_ID}.")
-    secret_key: SecretStr | None = Field(None, description="Secret key; give it as ${AWS_SECRET_ACCESS_KEY}.")
-    session_token: SecretStr | None = Field(None, description="Token of temporary credentials.")
 
     @property
     def uses_path_style(self) -> bool:
@@ -49,19 +121,37 @@ class S3(AwsAccess):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3:
-        """The store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name.
+        """Build the store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name.
 
         Raises:
-            ConfigError: if a variable's value cannot be meant.
+            ConfigError: a variable has a wrong value.
         """
-        settings: dict[str, Any] = {
-            "endpoint": environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL"),
-            "region": environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION") or "us-east-1",
-            "access_key": environment.get("AWS_ACCESS_KEY_ID"),
-            "secret_key": environment.get("AWS_SECRET_ACCESS_KEY"),
-            "session_token": environment.get("AWS_SESSION_TOKEN"),
-        }
-        return _validated(cls, settings, about="the AWS variables of the environment")
+        return validated(cls, "the AWS variables of the environment", **_aws_settings(environment, "S3"))
+
+
+class KinesisAccess(AwsAccess):
+    """How Kinesis is reached. What is left out comes from the environment.
+
+    Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
+    """
+
+    endpoint: str | None = Field(
+        None, description="URL of the service. Default: AWS_ENDPOINT_URL_KINESIS or AWS_ENDPOINT_URL, else AWS itself."
+    )
+    access_key: SecretStr | None = Field(None, description="Access key id. Default: AWS_ACCESS_KEY_ID.")
+    secret_key: SecretStr | None = Field(None, description="Secret key. Default: AWS_SECRET_ACCESS_KEY.")
+    session_token: SecretStr | None = Field(
+        None, description="Token of temporary credentials. Default: AWS_SESSION_TOKEN."
+    )
+    region: str | None = Field(None, description="Region of the stream. Default: AWS_REGION, else us-east-1.")
+
+    def completed(self, environment: Mapping[str, str]) -> KinesisAccess:
+        """Return the same with the environment's settings where the file has none."""
+        default = _aws_settings(environment, "KINESIS")
+        if self.access_key is not None:
+            default = {name: value for name, value in default.items() if name not in AWS_KEYS}
+        given = {name: value for name in KinesisAccess.model_fields if (value := getattr(self, name)) is not None}
+        return KinesisAccess.model_validate({**default, **given})
 
 
 class Registry(Model):
@@ -85,6 +175,149 @@ class Registry(Model):
         return url.rstrip("/")
 
 
+# Iceberg catalogs.
+
+_SQLITE = "jdbc:sqlite:"
+# How each kind's uri begins; Glue has none, the region says where it is.
+_URIS = {"jdbc": ("jdbc:",), "rest": ("http://", "https://"), "hive": ("thrift://",), "glue": ()}
+# Settings that belong to one kind alone.
+_OF_KIND = {
+    "jdbc": ("username", "password"),
+    "rest": ("credential", "token", "scope", "oauth2_server_uri", "vended_credentials"),
+}
+_NO_HADOOP = (
+    "the Hadoop catalog is not offered: on S3 two commits at once can both succeed, and one of them is lost "
+    "(apache/iceberg#970)"
+)
+
+
+class Catalog(Model):
+    """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
+
+    type: Literal["jdbc", "rest", "hive", "glue"] = Field(
+        "jdbc", description="jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."
+    )
+    uri: str = Field(
+        "",
+        description="jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. "
+        "Glue has none.",
+    )
+    warehouse: str | None = Field(
+        None, description="Where tables live: s3://bucket/path. For rest, the name that the server gives it."
+    )
+    username: str | None = Field(None, description="Database user, for jdbc.")
+    password: SecretStr | None = Field(None, description="Database password, for jdbc.")
+    credential: SecretStr | None = Field(
+        None,
+        description="OAuth2 client credential 'id:secret', for rest; traded for tokens, and again before they expire.",
+    )
+    token: SecretStr | None = Field(None, description="Bearer token, for rest.")
+    scope: str | None = Field(None, description="OAuth2 scope, for rest. Default: catalog.")
+    oauth2_server_uri: str | None = Field(
+        None, description="Where the credential is traded, for rest. Default: v1/oauth/tokens below the uri."
+    )
+    vended_credentials: bool = Field(
+        False, description="For rest: ask the catalog for the store's keys, table by table."
+    )
+    properties: dict[str, Text] = Field(
+        default_factory=dict,
+        description="Further Iceberg catalog properties, passed on as they are. Each that comes from ${…}, or whose "
+        "name says so, is kept as a secret.",
+    )
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def _not_hadoop(cls, kind: Any) -> Any:
+        if isinstance(kind, str) and kind.lower() == "hadoop":
+            hint = "jdbc needs no server: type: jdbc, uri: jdbc:sqlite:/path/catalog.db"
+            raise ConfigProblems(ConfigProblem(_NO_HADOOP, hint=hint))
+        return kind
+
+    @field_validator("properties")
+    @classmethod
+    def _one_place_for_each_setting(cls, properties: dict[str, str]) -> dict[str, str]:
+        hints = {
+            "type": "set catalogs.<name>.type",
+            "catalog-impl": "set catalogs.<name>.type: jdbc, rest, hive or glue",
+        }
+        given = {key: properties[key] for key in hints if key in properties}
+        raise_problems(
+            ConfigProblem(
+                _NO_HADOOP if "hadoop" in value.lower() else f"'{key}' says what 'type' says", key=key, hint=hints[key]
+            )
+            for key, value in given.items()
+        )
+        return properties
+
+    @model_validator(mode="after")
+    def _fits_type(self) -> Self:
+        prefixes = _URIS[self.type]
+        if prefixes and not self.uri.startswith(prefixes):
+            raise ValueError(f"the uri of a {self.type} catalog starts with {' or '.join(prefixes)}")
+        if not prefixes and self.uri:
+            raise ValueError("a glue catalog has no uri: s3.region says where it is")
+        if self.type != "rest" and self.warehouse is None:
+            raise ValueError(f"a {self.type} catalog requires a warehouse: s3://bucket/path")
+        for kind, names in _OF_KIND.items():
+            given = [name for name in names if getattr(self, name)]
+            if kind != self.type and given:
+                raise ValueError(f"{given[0]} is for a {kind} catalog, not for {self.type}")
+        if self.token is not None and self.credential is not None:
+            raise ValueError("token and credential are two ways to log in: give one")
+        return self
+
+    @field_validator("uri", "oauth2_server_uri")
+    @classmethod
+    def _uri_without_credentials(cls, uri: str | None) -> str | None:
+        refuse_credentials(uri or "", instead="username and password, token or credential")
+        return uri
+
+    @field_validator("warehouse")
+    @classmethod
+    def _warehouse_is_s3(cls, warehouse: str | None) -> str | None:
+        if warehouse is None:
+            return None
+        refuse_credentials(warehouse, instead="the block s3")
+        if warehouse.startswith("s3a://"):
+            raise ValueError("write the warehouse as s3://…: Iceberg and the other engines that read it want that")
+        return warehouse.rstrip("/")
+
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The database file of a catalog on SQLite; None for other catalogs."""
+        if not self.uri.startswith(_SQLITE):
+            return None
+        return Path(self.uri.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0])
+
+    def settings(self) -> dict[str, str]:
+        """Return Iceberg's properties for this catalog, without any secret."""
+        known = {
+            "type": self.type,
+            "uri": self.uri or None,
+            "warehouse": self.warehouse,
+            "jdbc.schema-version": "V1" if self.type == "jdbc" else None,
+            # A writer waits for another one's commit on a busy disk; the driver's default is to fail after 3 seconds.
+            "jdbc.busy_timeout": "60000" if self.sqlite_file is not None else None,
+            "jdbc.user": self.username,
+            # A new token for the credential, each time: not every login server exchanges tokens (RFC 8693).
+            "token-exchange-enabled": None if self.credential is None else "false",
+            # Iceberg's own client waits without end for a server that accepts and says nothing.
+            "rest.client.connection-timeout-ms": "10000" if self.type == "rest" else None,
+            "rest.client.socket-timeout-ms": "120000" if self.type == "rest" else None,
+            "scope": self.scope,
+            "oauth2-server-uri": self.oauth2_server_uri,
+            "header.X-Iceberg-Access-Delegation": "vended-credentials" if self.vended_credentials else None,
+        }
+        named = {key: value for key, value in known.items() if value is not None}
+        return {**named, **shown(self.properties)}
+
+    def secrets(self) -> dict[str, SecretStr]:
+        """Return Iceberg's properties for this catalog that must stay secret."""
+        known = {"jdbc.password": self.password, "credential": self.credential, "token": self.token}
+        named = {key: secret for key, secret in known.items() if secret is not None}
+        return {**named, **hidden(self.properties)}
+
+
 class Connections(Model):
     """What a Spark session needs to know: the store, the catalogs by name, and Kinesis where it is read."""
 
@@ -95,17 +328,26 @@ class Connections(Model):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
-        """The store and the catalog ``lake`` that the environment names."""
-        catalog = _catalog_from_environment(environment)
-        found = cls(s3=S3.from_environment(environment), catalogs={"lake": catalog} if catalog is not None else {})
+        """Build the store and the catalog ``lake`` that the environment names.
+
+        Raises:
+            ConfigError: a variable has a wrong value.
+        """
+        catalogs = {}
+        if uri := environment.get("LAKEFEED_CATALOG_URI"):
+            settings = {"type": "jdbc" if uri.startswith("jdbc:") else "rest", "uri": uri}
+            if warehouse := environment.get("LAKEFEED_WAREHOUSE"):
+                settings["warehouse"] = warehouse
+            catalogs["lake"] = validated(Catalog, "LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE", **settings)
+        found = cls(s3=S3.from_environment(environment), catalogs=catalogs)
         remember(texts_of(found))
         return found
 
     def catalog(self, name: str) -> Catalog:
-        """The catalog of that name.
+        """Return the catalog of that name.
 
         Raises:
-            ConfigError: if none is declared.
+            ConfigError: none is declared.
         """
         try:
             return self.catalogs[name]
@@ -116,28 +358,3 @@ class Connections(Model):
                 hint=f"declare catalogs.{name} in the pipeline, or set LAKEFEED_CATALOG_URI and "
                 "LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
             ) from None
-
-
-def _catalog_from_environment(environment: Mapping[str, str]) -> Catalog | None:
-    """The catalog that LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE name, if they do.
-
-    Raises:
-        ConfigError: if a variable's value cannot be meant.
-    """
-    uri = environment.get("LAKEFEED_CATALOG_URI")
-    if not uri:
-        return None
-    settings = {
-        "type": "jdbc" if uri.startswith("jdbc:") else "rest",
-        "uri": uri,
-        "warehouse": environment.get("LAKEFEED_WAREHOUSE"),
-    }
-    return _validated(Catalog, settings, about="LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE")
-
-
-def _validated(model: type[Built], settings: Mapping[str, str | None], *, about: str) -> Built:
-    try:
-        return model.model_validate({name: value for name, value in settings.items() if value})
-    except ValidationError as error:
-        messages = {detail["msg"].removeprefix("Value error, ") for detail in error.errors(include_input=False)}
-        raise ConfigError("; ".join(sorted(messages)), where=about) from None

@@ -8,15 +8,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, Complaints, Model, OneOf
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, OneOf
 from lakefeed.config.connections import Registry
-from lakefeed.config.ddl import Ddl
-from lakefeed.config.names import Count
+from lakefeed.config.sql import Ddl
+from lakefeed.config.values import Count
 
-LENIENT = (
+_LENIENT = (
     "Read what other writers take for JSON: numbers and booleans as text, NaN and Infinity, whole numbers with more "
     "digits than a double keeps, half surrogate pairs (replaced by U+FFFD). Default: such a value is an error."
 )
+
+_SUBJECT = "Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key."
+_SCHEMA_FILE = "Or a file: an .avsc, or a Spark schema as .json."
 
 RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number"]
 
@@ -27,10 +30,7 @@ class AvroDecode(Model):
     registry: Registry | None = Field(
         None, description="Schema Registry: values then carry Confluent's 5-byte header with the schema id."
     )
-    subject: str | None = Field(
-        None,
-        description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
-    )
+    subject: str | None = Field(None, description=_SUBJECT)
     subjects: list[Annotated[str, Field(min_length=1)]] = Field(
         default_factory=list,
         description="Records whose schema id is registered under none of these subjects are unreadable: dead letters, "
@@ -57,10 +57,7 @@ class ProtobufDecode(Model):
     registry: Registry | None = Field(
         None, description="Schema Registry: values then carry Confluent's header with schema id and message indexes."
     )
-    subject: str | None = Field(
-        None,
-        description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
-    )
+    subject: str | None = Field(None, description=_SUBJECT)
     schema_file: Path | None = Field(
         None,
         description="Without a registry: a .proto file, its imports beside it; or a descriptor set "
@@ -87,25 +84,22 @@ class JsonSchemaDecode(Model):
     """JSON values described by a JSON Schema in a registry, with Confluent's 5-byte header."""
 
     registry: Registry = Field(description="Schema Registry that the values' schema ids belong to.")
-    subject: str | None = Field(
-        None,
-        description="Subject whose latest version is the table's schema. Default: <topic>-value, for keys <topic>-key.",
-    )
-    lenient: bool = Field(False, description=LENIENT)
+    subject: str | None = Field(None, description=_SUBJECT)
+    lenient: bool = Field(False, description=_LENIENT)
 
 
 class JsonDecode(Model):
     """JSON values with a given schema, or one that is guessed from records."""
 
     schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
-    schema_file: Path | None = Field(None, description="Or a file: an .avsc, or a Spark schema as .json.")
+    schema_file: Path | None = Field(None, description=_SCHEMA_FILE)
     schema_: Literal["sample"] | None = Field(
         None,
         alias="schema",
         description="Or sample: guessed from the newest records when the feed first runs, then kept with the table.",
     )
     sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
-    lenient: bool = Field(False, description=LENIENT)
+    lenient: bool = Field(False, description=_LENIENT)
 
     @model_validator(mode="after")
     def _one_schema(self) -> JsonDecode:
@@ -118,7 +112,7 @@ class CsvDecode(Model):
     """Values that are one line of CSV each, without a header line."""
 
     schema_ddl: Ddl | None = Field(None, description="Columns in the order of the line, as Spark DDL.")
-    schema_file: Path | None = Field(None, description="Or a file: an .avsc, or a Spark schema as .json.")
+    schema_file: Path | None = Field(None, description=_SCHEMA_FILE)
     delimiter: str = Field(",", description="Between two values; one character, such as ';' or \"\\t\".")
     quote: str = Field('"', description="Around values that hold the delimiter, a quote or a line end.")
     escape: str = Field('"', description="Before a quote in quotes. Default: the quote is doubled.")
@@ -161,25 +155,24 @@ class Encoded(OneOf):
     raw: RawDecode | None = None
 
     @property
+    def registered(self) -> AvroDecode | ProtobufDecode | JsonSchemaDecode | None:
+        """The block of a format that can use a registry; None for the others."""
+        return self.avro or self.protobuf or self.json_schema
+
+    @property
     def registry(self) -> Registry | None:
         """The registry that the format asks, if it asks one."""
-        for each in (self.avro, self.protobuf, self.json_schema):
-            if each is not None:
-                return each.registry
-        return None
+        return self.registered.registry if self.registered is not None else None
+
+    @property
+    def subject(self) -> str | None:
+        """The subject that is named for it."""
+        return self.registered.subject if self.registered is not None else None
 
     @property
     def is_sampled(self) -> bool:
         """Whether the schema is to be guessed from records."""
         return self.json_ is not None and self.json_.schema_ is not None
-
-    @property
-    def subject(self) -> str | None:
-        """The subject that is named for it."""
-        for each in (self.avro, self.protobuf, self.json_schema):
-            if each is not None:
-                return each.subject
-        return None
 
 
 class KeyDecode(Encoded):
@@ -187,7 +180,7 @@ class KeyDecode(Encoded):
 
     @model_validator(mode="after")
     def _nothing_to_sample(self) -> KeyDecode:
-        if self.json_ is not None and self.json_.schema_ is not None:
+        if self.is_sampled:
             raise ValueError("keys are not sampled: give schema_ddl or schema_file")
         return self
 
@@ -222,11 +215,11 @@ class Decode(Encoded):
 
 
 def _check_message(file: Path, message: str | None) -> None:
-    """Says what is missing in a .proto file, as far as its lines tell without a compiler."""
+    """Refuse a message that the lines of a .proto file do not define; nothing is compiled."""
     try:
         text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", file.read_text("utf-8"), flags=re.DOTALL)
     except (OSError, UnicodeDecodeError):
-        return  # That there is no such file is reported where the document is read.
+        return  # A missing file is reported where the document is read.
     names: dict[str, int] = {}
     depth = 0
     for found in re.finditer(r"[{}]|\bmessage\s+([A-Za-z_]\w*)\s*(?=\{)", text):
@@ -237,9 +230,10 @@ def _check_message(file: Path, message: str | None) -> None:
     top_level = [name for name, level in names.items() if level == 0]
     known = f"it has {', '.join(top_level[:10])}"
     if not names:
-        raise Complaints([Complaint(key="schema_file", what=f"{file.name} defines no message")])
+        raise ConfigProblems(ConfigProblem(f"{file.name} defines no message", key="schema_file"))
     if message is None and len(top_level) > 1:
         what = f"{file.name} has several messages, so it has to be said which one the values are"
-        raise Complaints([Complaint(what=what, hint=f"add message: NAME; {known}")])
+        raise ConfigProblems(ConfigProblem(what, hint=f"add message: NAME; {known}"))
     if message is not None and message.rpartition(".")[2] not in names:
-        raise Complaints([Complaint(key="message", what=f"{file.name} has no message '{message}'", hint=known)])
+        what = f"{file.name} has no message '{message}'"
+        raise ConfigProblems(ConfigProblem(what, key="message", hint=known))

@@ -9,18 +9,18 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, complain
+from lakefeed.config.base import ConfigProblem, raise_problems
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
-from lakefeed.config.keyed import Deletes, in_sink
-from lakefeed.config.names import Count
+from lakefeed.config.connections import refuse_credentials
+from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.config.urls import refuse_credentials
+from lakefeed.config.values import Count
 
 INDEX = re.compile(r"[^-_+.\\/*?\"<>|,#:\sA-Z{}][^\\/*?\"<>|,#:\sA-Z{}]{0,199}")
-"""What the server takes for a name."""
-OURS = "lakefeed_"
-"""Indexes of such names are the ledger's."""
+"""Names that the server accepts."""
+_OURS = "lakefeed_"
+"""The start of the names of the ledger's indexes."""
 
 
 class ElasticsearchSinkConfig(SinkConfig):
@@ -38,6 +38,7 @@ class ElasticsearchSinkConfig(SinkConfig):
         ),
         lag=None,
     )
+    stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a server")
 
     url: str | list[str] = Field(
         min_length=1, description="http://host:9200 or https://…, one or several nodes; without credentials."
@@ -74,15 +75,15 @@ class ElasticsearchSinkConfig(SinkConfig):
     @field_validator("url")
     @classmethod
     def _addresses(cls, url: str | list[str]) -> str | list[str]:
-        for each in [url] if isinstance(url, str) else url:
-            refuse_credentials(each, instead="username and password, or api_key")
+        for address in [url] if isinstance(url, str) else url:
+            refuse_credentials(address, instead="username and password, or api_key")
             try:
-                parts = urlsplit(each)
+                parts = urlsplit(address)
                 is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
             except ValueError:
                 is_address = False
             if not is_address or parts.query or parts.fragment:
-                raise ValueError(f"'{each}' is no address of a server: write http://host:9200 or https://host")
+                raise ValueError(f"'{address}' is no address of a server: write http://host:9200 or https://host")
         return url
 
     @field_validator("index")
@@ -92,20 +93,19 @@ class ElasticsearchSinkConfig(SinkConfig):
             raise ValueError(
                 f"'{index}' can be no index's name: small letters, digits, - _ . within, and none of \\ / * ? \" < > |"
             )
-        if index.startswith(OURS):
-            raise ValueError(f"names that start with {OURS} are the ledger's")
+        if index.startswith(_OURS):
+            raise ValueError(f"names that start with {_OURS} are the ledger's")
         return index
 
     @model_validator(mode="after")
     def _one_login(self) -> ElasticsearchSinkConfig:
-        complaints = []
+        found = list(keyed_problems(self))
         if (self.username is None) != (self.password is None):
-            complaints.append(
-                Complaint(key="username", what="username and password belong together", hint="give both or none")
-            )
+            what = "username and password belong together"
+            found.append(ConfigProblem(what, key="username", hint="give both or none"))
         if self.api_key is not None and self.username is not None:
-            complaints.append(Complaint(key="api_key", what="api_key and username are two logins", hint="give one"))
-        complain([*complaints, *in_sink(self)])
+            found.append(ConfigProblem("api_key and username are two logins", key="api_key", hint="give one"))
+        raise_problems(found)
         return self
 
     @property
@@ -115,7 +115,7 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """Those of its ``mode``."""
+        """The output modes of its ``mode``."""
         return MODES[self.mode]
 
     @property
@@ -125,20 +125,15 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def table(self) -> str:
-        """The same, for what speaks of tables."""
+        """The index, under the name that other keyed sinks have for it."""
         return self.index
 
     @property
     def order_by(self) -> list[str]:
-        """None: a document's version is its batch's, and nothing of the row's."""
+        """Empty: a document's version is its batch's, and no column of the row."""
         return []
 
     @property
-    def stored_files(self) -> SinkFiles:
-        """None."""
-        return SinkFiles(elsewhere="a server")
-
-    @property
     def where(self) -> str:
-        """As errors name it."""
+        """The place that errors name."""
         return f"index {self.index} at {', '.join(self.urls)}"

@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from lakefeed.config.base import Model, OneOf
-from lakefeed.config.durations import Period
-from lakefeed.config.names import TableTemplate, TopicName
 from lakefeed.config.sql import Sql
+from lakefeed.config.values import Period, TableTemplate, TopicName
 
 Accept = Literal["same_record", "resolvable", "any"]
 

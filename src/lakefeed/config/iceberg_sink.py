@@ -7,18 +7,21 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from lakefeed.config.base import complain
-from lakefeed.config.capabilities import SNAPSHOTS, Capabilities, SinkFiles
-from lakefeed.config.keyed import Deletes, in_sink
-from lakefeed.config.names import TableTemplate, catalog_of
-from lakefeed.config.partitions import PartitionTransform
+from lakefeed.config.base import raise_problems
+from lakefeed.config.capabilities import Capabilities, SinkFiles
+from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import MODES, SinkConfig
-from lakefeed.config.sorting import SortColumn
 from lakefeed.config.transform import OutputMode
+from lakefeed.config.values import PartitionTransform, SortColumn, TableTemplate
 
 
 class IcebergSinkConfig(SinkConfig):
     """An Iceberg table, created from the rows' schema if it is missing."""
+
+    definition: ClassVar[str] = "lakefeed.sinks.iceberg.definition:IcebergDefinition"
+    guarantee: ClassVar[str] = "exactly-once"
+    capabilities: ClassVar[Capabilities] = Capabilities(rewind=None, backfill=None, replay=None, verify=None, lag=None)
+    other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
     table: TableTemplate = Field(
         description="catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."
@@ -64,38 +67,19 @@ class IcebergSinkConfig(SinkConfig):
     _names_made: frozenset[str] = PrivateAttr(frozenset())
 
     @model_validator(mode="after")
-    def _upserts(self) -> IcebergSinkConfig:
-        complain(in_sink(self))
+    def _keys_and_mode(self) -> IcebergSinkConfig:
+        raise_problems(keyed_problems(self))
         return self
-
-    definition: ClassVar[str] = "lakefeed.sinks.iceberg.definition:IcebergDefinition"
-    guarantee: ClassVar[str] = "exactly-once"
-    capabilities: ClassVar[Capabilities] = SNAPSHOTS
-    other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """Those of its ``mode``."""
+        """The output modes of its ``mode``."""
         return MODES[self.mode]
 
     @property
     def target(self) -> str:
         """The table."""
         return self.table
-
-    def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
-        """The same sink, some of whose tables' names were made of a topic's: the file does not name them.
-
-        Such a table is the feed's only if the feed has made it.
-        """
-        copy = self.model_copy()
-        copy._names_made = frozenset(names)
-        return copy
-
-    @property
-    def names_made(self) -> frozenset[str]:
-        """The tables that the file does not name."""
-        return self._names_made
 
     @property
     def snapshot_table(self) -> str:
@@ -108,11 +92,6 @@ class IcebergSinkConfig(SinkConfig):
         return {"table": self.table} | ({} if self.history is None else {"history": self.history})
 
     @property
-    def catalog_name(self) -> str:
-        """Of the table."""
-        return self.catalog
-
-    @property
     def stored_files(self) -> SinkFiles:
         """Data files, and in each commit a manifest, the manifest list and the metadata file."""
         return SinkFiles(
@@ -122,7 +101,16 @@ class IcebergSinkConfig(SinkConfig):
             commit_name="3 of metadata",
         )
 
+    def with_names_made(self, names: Iterable[str]) -> IcebergSinkConfig:
+        """Return the same sink, with these tables named after a topic: the file does not name them.
+
+        Such a table is the feed's only if the feed has made it.
+        """
+        copy = self.model_copy()
+        copy._names_made = frozenset(names)
+        return copy
+
     @property
-    def catalog(self) -> str:
-        """The catalog's name."""
-        return catalog_of(self.table)
+    def names_made(self) -> frozenset[str]:
+        """The tables that the file does not name."""
+        return self._names_made

@@ -9,16 +9,16 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import Field, SecretStr, StringConstraints, field_validator, model_validator
 
 from lakefeed.config import tls
-from lakefeed.config.base import complain
+from lakefeed.config.base import raise_problems
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
-from lakefeed.config.keyed import Deletes, in_sink
+from lakefeed.config.connections import refuse_credentials
+from lakefeed.config.keyed import Deletes, keyed_problems
 from lakefeed.config.sinks import MODES, SinkConfig
 from lakefeed.config.transform import OutputMode
-from lakefeed.config.urls import refuse_credentials
 from lakefeed.errors import ConfigError
 
-PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
-LONGEST_NAME = 63
+_PORTS = {"postgresql": 5432, "mariadb": 3306, "mysql": 3306}
+_LONGEST_NAME = 63
 """PostgreSQL cuts longer names off, MariaDB allows one letter more."""
 
 
@@ -37,6 +37,7 @@ class JdbcSinkConfig(SinkConfig):
         verify=None,
         lag=None,
     )
+    stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a database")
 
     url: str = Field(
         description="jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."
@@ -76,20 +77,20 @@ class JdbcSinkConfig(SinkConfig):
     @field_validator("table")
     @classmethod
     def _known_to_both(cls, table: str) -> str:
-        if any(len(part) > LONGEST_NAME for part in table.split(".")):
-            raise ValueError(f"a table's name has {LONGEST_NAME} letters at most")
+        if any(len(part) > _LONGEST_NAME for part in table.split(".")):
+            raise ValueError(f"a table's name has {_LONGEST_NAME} letters at most")
         if table.rpartition(".")[2].lower().startswith("lakefeed_"):
             raise ValueError("names that start with lakefeed_ are the ledger's")
         return table
 
     @model_validator(mode="after")
-    def _upserts(self) -> JdbcSinkConfig:
-        complain(in_sink(self))
+    def _keys_and_mode(self) -> JdbcSinkConfig:
+        raise_problems(keyed_problems(self))
         return self
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """Those of its ``mode``."""
+        """The output modes of its ``mode``."""
         return MODES[self.mode]
 
     @property
@@ -103,27 +104,14 @@ class JdbcSinkConfig(SinkConfig):
         return self.table
 
     @property
-    def stored_files(self) -> SinkFiles:
-        """None."""
-        return SinkFiles(elsewhere="a database")
-
-    @property
     def where(self) -> str:
-        """As errors name it."""
+        """The place that errors name."""
         return f"table {self.table} in {Address.of(self.url)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a database is.
-
-    Attributes:
-        kind: postgresql, mariadb or mysql.
-        host: of the server.
-        port: of the server.
-        database: its name.
-        options: the URL's parameters.
-    """
+    """Where a database is; ``kind`` is postgresql, mariadb or mysql, ``options`` the URL's parameters."""
 
     kind: str
     host: str
@@ -133,18 +121,18 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Takes a JDBC URL apart.
+        """Parse a JDBC URL.
 
         Raises:
             ConfigError: it is of another kind, or lacks host or database.
         """
         parts = urlsplit(url.removeprefix("jdbc:"))
         try:
-            host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
+            host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
         except ValueError:
             host, port = None, 0
         database = unquote(parts.path.removeprefix("/"))
-        if not url.startswith("jdbc:") or parts.scheme not in PORTS or not host or not database or "/" in database:
+        if not url.startswith("jdbc:") or parts.scheme not in _PORTS or not host or not database or "/" in database:
             hint = "write jdbc:postgresql://host:port/database, or jdbc:mariadb:, jdbc:mysql:"
             raise ConfigError("this is no address of a database that rows can go to", where=url, hint=hint)
         return cls(

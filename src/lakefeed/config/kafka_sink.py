@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, Model, OneOf, complain
+from lakefeed.config.base import ConfigProblem, Model, OneOf, raise_problems
 from lakefeed.config.capabilities import Capabilities, SinkFiles
 from lakefeed.config.connections import Registry
-from lakefeed.config.kafka_options import producer_complaints
-from lakefeed.config.names import TOPIC, Brokers
+from lakefeed.config.kafka_options import producer_problems
 from lakefeed.config.secrets import Scalar
 from lakefeed.config.sinks import EVERY_MODE, SinkConfig
 from lakefeed.config.sql import Sql
 from lakefeed.config.transform import OutputMode
+from lakefeed.config.values import Brokers, is_topic_name
 
-OUR_HEADERS = "lakefeed."
-"""Headers of these names are lakefeed's own."""
-SAFE = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
-"""What the guarantee rests on."""
+_OUR_HEADERS = "lakefeed."
+"""The start of the names of lakefeed's own headers."""
+_SAFE = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
+"""The values that the guarantee rests on."""
 
 
 class AvroValue(Model):
@@ -102,6 +102,9 @@ class KafkaSinkConfig(SinkConfig):
 
     definition: ClassVar[str] = "lakefeed.sinks.kafka:KafkaDefinition"
     capabilities: ClassVar[Capabilities] = Capabilities(real_time=None)
+    # Each batch adds its rows; a reader takes the newest of each key.
+    modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
+    stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a topic")
 
     topic: str = Field(description="Its name; it has to be there.")
     bootstrap_servers: Brokers | None = Field(
@@ -124,15 +127,15 @@ class KafkaSinkConfig(SinkConfig):
     @field_validator("topic")
     @classmethod
     def _topic_name(cls, topic: str) -> str:
-        if not TOPIC.fullmatch(topic) or topic in (".", ".."):
+        if not is_topic_name(topic):
             raise ValueError(f"'{topic}' can be no topic's name")
         return topic
 
     @field_validator("headers")
     @classmethod
     def _headers_of_the_user(cls, headers: dict[str, str]) -> dict[str, str]:
-        what = f"headers that begin with {OUR_HEADERS} are lakefeed's own"
-        complain(Complaint(key=name, what=what) for name in headers if name.startswith(OUR_HEADERS))
+        what = f"headers that begin with {_OUR_HEADERS} are lakefeed's own"
+        raise_problems(ConfigProblem(what, key=name) for name in headers if name.startswith(_OUR_HEADERS))
         return headers
 
     @field_validator("options", mode="before")
@@ -140,33 +143,22 @@ class KafkaSinkConfig(SinkConfig):
     def _client_options(cls, options: Any) -> Any:
         if not isinstance(options, dict):
             return options
-        found = producer_complaints(options)
-        reported = {each.key for each in found}
-        found += [
-            Complaint(key=key, what=f"'{key}' has to stay {right[0]}: that no row is lost rests on it")
-            for key, right in SAFE.items()
-            if key in options and key not in reported and str(options[key]).strip().lower() not in right
-        ]
-        complain(found)
+        found = producer_problems(options)
+        reported = {problem.key for problem in found}
+        for key, right in _SAFE.items():
+            if key in options and key not in reported and str(options[key]).strip().lower() not in right:
+                what = f"'{key}' has to stay {right[0]}: that no row is lost rests on it"
+                found.append(ConfigProblem(what, key=key))
+        raise_problems(found)
         return options
-
-    @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        """All: each batch adds its rows; a reader takes the newest of each key."""
-        return EVERY_MODE
 
     @property
     def target(self) -> str:
         """The topic."""
         return self.topic
 
-    @property
-    def stored_files(self) -> SinkFiles:
-        """None."""
-        return SinkFiles(elsewhere="a topic")
-
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
-        """The key and the headers."""
+        """Yield the key and the headers."""
         if isinstance(self.key, str):
             yield "key", self.key
         for name, text in self.headers.items():

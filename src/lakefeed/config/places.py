@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
-from lakefeed.config.base import Complaint
+from lakefeed.config.base import ConfigProblem
 from lakefeed.config.blocks import PipelineBlocks, SinkChoice
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.config.jdbc import Address, JdbcSinkConfig
-from lakefeed.config.names import TOPIC_MARK
 from lakefeed.config.topic_tables import config_of
+from lakefeed.config.values import TOPIC_MARK
 
 Use = Literal["rows", "dead letters", "source"]
 
@@ -48,12 +48,12 @@ class Place:
         return self.is_at(other) and not letters
 
 
-def shared_places(config: PipelineBlocks) -> Iterator[Complaint]:
+def shared_places(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     """Each place that the pipeline uses for two things, which would mix, or feed each other."""
     found: list[Place] = []
     for place in _all(config):
         if (other := next((each for each in found if place.mixes_with(each)), None)) is not None:
-            yield Complaint(what=_what(place, other))
+            yield ConfigProblem(_what(place, other))
         found.append(place)
 
 

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ValidationError
 
 from lakefeed.config.base import OneOf
 from lakefeed.config.kafka_options import CONSUMER, CONSUMER_DEFAULTS, PREFIX, Option
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.loading import shape
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.sources import KafkaSource
 
 TITLE = "lakefeed pipeline"
 FILE_NAME = "pipeline.schema.json"

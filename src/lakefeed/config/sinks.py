@@ -1,18 +1,23 @@
-"""The blocks of a pipeline file for sinks that keep no ledger of their own."""
+"""The settings that all sinks share, and the blocks of sinks without a ledger of their own."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from lakefeed.config.base import Model
-from lakefeed.config.capabilities import STATELESS, Capabilities, SinkFiles
-from lakefeed.config.names import Count, Identifier
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model
+from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
 from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.transform import FUNCTION, OutputMode
+from lakefeed.config.values import Count, Identifier, catalog_of
 
+FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
 EVERY_MODE: tuple[OutputMode, ...] = ("append", "update", "complete")
 MODES: dict[str, tuple[OutputMode, ...]] = {
     "append": ("append",),
@@ -30,9 +35,8 @@ class SinkConfig(Model):
 
     definition: ClassVar[str]
     """The sink's code, the ``package.module:Class`` of a ``SinkDefinition``; imported when it is needed."""
-    capabilities: ClassVar[Capabilities] = STATELESS
+    capabilities: ClassVar[Capabilities] = Capabilities()
     """What the sink can do, with the text of each refusal."""
-
     guarantee: ClassVar[str] = "at-least-once"
     """Exactly-once or at-least-once; docs/sinks.md says under which condition."""
     other_modes: ClassVar[str] = ""
@@ -46,7 +50,7 @@ class SinkConfig(Model):
         return ("append",)
 
     def doubles(self, mode: OutputMode) -> bool:
-        """Whether the rows of a batch that was cut off may be there twice."""
+        """Return whether the rows of a batch that was cut off may be there twice."""
         return self.guarantee == "at-least-once" and self.is_lasting
 
     @property
@@ -77,7 +81,7 @@ class SinkConfig(Model):
     @property
     def catalog_name(self) -> str | None:
         """The Iceberg catalog that the sink needs."""
-        return None
+        return None if self.snapshot_table is None else catalog_of(self.snapshot_table)
 
     @property
     def bucket_paths(self) -> Mapping[str, str]:
@@ -86,7 +90,7 @@ class SinkConfig(Model):
 
     @property
     def stored_files(self) -> SinkFiles:
-        """What a batch writes to the object store."""
+        """The files and requests of a batch in the object store."""
         return SinkFiles(is_unknown=True)
 
     @property
@@ -104,6 +108,8 @@ class MemorySinkConfig(SinkConfig):
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:MemoryDefinition"
     is_lasting: ClassVar[bool] = False
+    modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
+    stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="the driver's memory")
 
     view: str | None = Field(
         None, pattern=f"^{Identifier}$", description="Its name. Default: the pipeline's with _rows behind it."
@@ -115,54 +121,33 @@ class MemorySinkConfig(SinkConfig):
         100_000, description="More rows than that stop the pipeline: they are kept in the driver's memory."
     )
 
-    @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        """All."""
-        return EVERY_MODE
-
-    @property
-    def stored_files(self) -> SinkFiles:
-        """None."""
-        return SinkFiles(elsewhere="the driver's memory")
-
 
 class ConsoleSinkConfig(SinkConfig):
     """The first rows of each batch, printed."""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:ConsoleDefinition"
     is_lasting: ClassVar[bool] = False
+    modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
+    stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="the console")
 
     rows: Count = Field(20, description="How many of each batch.")
     width: Count = Field(60, description="Characters of a column at most.")
-
-    @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        """All."""
-        return EVERY_MODE
-
-    @property
-    def stored_files(self) -> SinkFiles:
-        """None."""
-        return SinkFiles(elsewhere="the console")
 
 
 class FormatSinkConfig(SinkConfig):
     """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:SparkFormatDefinition"
+    # complete replaces what is there, the others are appended.
+    modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
     name: str = Field(description="The format: orc, delta, org.apache.spark.sql.cassandra, …; its jar has to be there.")
     path: str | None = Field(None, description="Where to, for formats that take a path.")
     options: dict[str, Text] = Field(default_factory=dict, description="Options of the format.")
     partition_by: list[str] = Field(default_factory=list, description="Columns, for formats that take them.")
 
-    @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        """All; complete replaces what is there, the others are appended."""
-        return EVERY_MODE
-
     def doubles(self, mode: OutputMode) -> bool:
-        """Not where each batch replaces all."""
+        """Return False where each batch replaces all."""
         return mode != "complete"
 
     @property
@@ -172,7 +157,7 @@ class FormatSinkConfig(SinkConfig):
 
     @property
     def named_columns(self) -> tuple[str, Sequence[str]]:
-        """Those of the directories."""
+        """The columns of the directories."""
         return "partition_by", self.partition_by
 
 
@@ -180,6 +165,8 @@ class PythonSinkConfig(SinkConfig):
     """A class of one's own: see docs/sinks.md."""
 
     definition: ClassVar[str] = "lakefeed.sinks.python:PythonDefinition"
+    # The class says which it takes, when it is loaded.
+    modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
     path: str = Field(description="package.module:Class, on PYTHONPATH or beside the pipeline file.")
     options: dict[str, Scalar] = Field(default_factory=dict, description="Arguments of the class, by name.")
@@ -192,14 +179,181 @@ class PythonSinkConfig(SinkConfig):
         return path
 
     @property
-    def modes(self) -> tuple[OutputMode, ...]:
-        """All that the class says; looked at when it is loaded."""
-        return EVERY_MODE
-
-    @property
     def target(self) -> str:
         """The class."""
         return self.path
 
 
-FileFormat = Literal["parquet", "orc", "avro", "json", "csv"]
+# Files below a path.
+
+
+class PathSinkConfig(SinkConfig):
+    """Files below a path: the settings that their kinds share."""
+
+    definition: ClassVar[str] = "lakefeed.sinks.files:FilesDefinition"
+    guarantee: ClassVar[str] = "exactly-once"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        rewind=Refusal(
+            "a feed of files cannot be moved: its log is numbered by batches and knows no offsets",
+            "name another path and another checkpoint location, which reads the topics again",
+        ),
+        backfill=Refusal(
+            "a feed of files cannot be backfilled: its log knows batch ids, not offsets, and nothing would keep "
+            "records from landing twice",
+            "lakefeed read writes old records to a path of their own; or land the feed in an Iceberg table",
+        ),
+        verify=Refusal(
+            "a feed of files cannot be verified from outside: _spark_metadata lists files by batch id, and has "
+            "neither offsets nor counts to compare with",
+            "land the feed in an Iceberg table; docs/exactly-once.md says what files guarantee",
+        ),
+        batch=Refusal(
+            "a feed of files cannot be run as a batch: their log is numbered by the stream's batches",
+            "lakefeed read pipeline.yaml --to files writes chosen records to a path of their own",
+        ),
+        stand_beside=Refusal(
+            "{sink} cannot be beside another sink: its log knows batch ids, and no offsets",
+            "make it the pipeline's sink, and the other one of sinks; or sink.iceberg",
+        ),
+    )
+
+    path: str = Field(description="s3a://bucket/path")
+    partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
+
+    @field_validator("path")
+    @classmethod
+    def _s3a(cls, path: str) -> str:
+        return s3a_path(path)
+
+    @property
+    def target(self) -> str:
+        """The path."""
+        return self.path
+
+    @property
+    def bucket_paths(self) -> Mapping[str, str]:
+        """The path."""
+        return {"path": self.path}
+
+    @property
+    def stored_files(self) -> SinkFiles:
+        """Files, and in each batch ``_spark_metadata/N``."""
+        return SinkFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
+
+    @property
+    def named_columns(self) -> tuple[str, Sequence[str]]:
+        """The columns of the directories."""
+        return "partition_by", self.partition_by
+
+    @property
+    def file_format(self) -> FileFormat:
+        """The format of the files."""
+        return "parquet"
+
+    def writer_options(self) -> dict[str, str]:
+        """Return the options of Spark's writer."""
+        return {}
+
+
+class ParquetSinkConfig(PathSinkConfig):
+    """Parquet files below a path, listed exactly once in Spark's ``_spark_metadata``."""
+
+    compression: Literal["zstd", "snappy", "lz4_raw", "gzip", "none"] = Field("zstd", description="Codec.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _appends(cls, block: Any) -> Any:
+        if isinstance(block, dict) and block.get("mode") == "upsert":
+            hint = "land the feed in an Iceberg table: sink: {iceberg: {mode: upsert, …}}"
+            raise ConfigProblems(ConfigProblem("rows in Parquet files cannot be changed", key="mode", hint=hint))
+        return block
+
+    def writer_options(self) -> dict[str, str]:
+        """Return the options of Spark's writer."""
+        return {"compression": self.compression}
+
+
+class FilesSinkConfig(PathSinkConfig):
+    """Files below a path, in directories by column, listed exactly once in Spark's ``_spark_metadata``."""
+
+    format: FileFormat = Field("parquet", description="What the files are. What CSV has no form for is JSON in it.")
+    table: str | None = Field(
+        None,
+        pattern=rf"^({Identifier}\.)?{Identifier}$",
+        description="A table of Spark's session catalog (Hive's, where there is one) over the directories: made if it "
+        "is missing, and notified of new partitions after each batch.",
+    )
+    options: dict[str, Text] = Field(default_factory=dict, description="Spark's options for writing the format.")
+
+    @property
+    def file_format(self) -> FileFormat:
+        """The format that the file names."""
+        return self.format
+
+    def writer_options(self) -> dict[str, str]:
+        """Return the options of Spark's writer; CSV has a header."""
+        return {**({"header": "true"} if self.format == "csv" else {}), **self.options}
+
+
+def s3a_path(path: str) -> str:
+    """Return an ``s3a://bucket/key`` path without a slash at its end; ``s3://`` means the same.
+
+    Raises:
+        ValueError: it is no such path.
+    """
+    match = re.fullmatch(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)", path)
+    if not match or ".." in match[2].split("/"):
+        raise ValueError("write it as s3a://bucket/path")
+    return f"s3a://{match[1]}/{match[2].rstrip('/')}"
+
+
+# Sinks of other packages. An entry point has the sink's name in a pipeline file, and its subclass of ``SinkConfig``.
+
+_IMPORTS = ContextVar("lakefeed_sink_imports", default=True)
+
+
+class UnreadSinkConfig(SinkConfig):
+    """Settings that were not checked, since their package must not be imported."""
+
+    model_config = ConfigDict(extra="allow")
+
+    definition: ClassVar[str] = ""
+    modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
+
+
+def installed_sinks() -> dict[str, EntryPoint]:
+    """Return the sinks of installed packages by name; imports none of them."""
+    return {each.name: each for each in sorted(entry_points(group="lakefeed.sinks"), key=lambda each: each.name)}
+
+
+def installed_settings(name: str) -> type[SinkConfig] | None:
+    """Return the settings of an installed sink; None if no package has one of this name.
+
+    Raises:
+        ConfigProblems: the package cannot be imported, or registers something else.
+    """
+    entry = installed_sinks().get(name)
+    if entry is None:
+        return None
+    if not _IMPORTS.get():
+        return UnreadSinkConfig
+    try:
+        found = entry.load()
+    except Exception as error:
+        what = f"the package of the sink '{name}' cannot be imported: {error}"
+        hint = "reinstall the package, or one of its dependencies"
+        raise ConfigProblems(ConfigProblem(what, key=name, hint=hint)) from None
+    if not (isinstance(found, type) and issubclass(found, SinkConfig)):
+        what = f"the entry point of the sink '{name}' is not a subclass of lakefeed.config.sinks.SinkConfig"
+        raise ConfigProblems(ConfigProblem(what, key=name, hint=f"correct the package of {entry.value}"))
+    return found
+
+
+@contextmanager
+def without_imports() -> Iterator[None]:
+    """Leave the packages of installed sinks alone: their settings are accepted unread."""
+    token = _IMPORTS.set(False)
+    try:
+        yield
+    finally:
+        _IMPORTS.reset(token)

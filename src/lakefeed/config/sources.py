@@ -1,16 +1,142 @@
-"""The blocks of a pipeline file for sources other than Kafka, whose rows come decoded."""
+"""The blocks of a pipeline file for sources: topics of Kafka, streams of Kinesis, and those whose rows come decoded."""
 
 from __future__ import annotations
 
-from typing import Literal
+import re
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, Complaints, Model
-from lakefeed.config.ddl import Ddl
-from lakefeed.config.names import Count, TableName
-from lakefeed.config.secrets import Text
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, raise_problems
+from lakefeed.config.connections import KinesisAccess
+from lakefeed.config.kafka_options import consumer_problems
+from lakefeed.config.secrets import Scalar, Text
 from lakefeed.config.sinks import FileFormat
+from lakefeed.config.sql import Ddl
+from lakefeed.config.values import Bound, Brokers, Count, Period, TableName, is_topic_name, seconds_of
+
+_START = "Where a new feed begins; afterwards it resumes where its last commit ended."
+
+
+class KafkaSource(Model):
+    """Topics of one Kafka cluster."""
+
+    bootstrap_servers: Brokers = Field(description="host:port of one or more brokers, separated by commas.")
+    topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
+    topics_pattern: str | None = Field(None, description="Or a regular expression of topic names.")
+    start: Literal["earliest", "latest"] = Field("earliest", description=_START)
+    max_records_per_batch: Bound = Field(
+        1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."
+    )
+    min_records_per_batch: Bound | None = Field(
+        None,
+        description="Wait until so many records are there, or max_wait is over: larger batches write larger files. "
+        "Default: whatever is there when the trigger says.",
+    )
+    max_wait: Period = Field(
+        "10 minutes", description="No record waits longer than this for min_records_per_batch to come together."
+    )
+    deduplicate: bool = Field(
+        False,
+        description="Leave out the copies that lakefeed's Kafka sink wrote when it resent a batch, recognized by the "
+        "records' headers. Makes the feed one with state.",
+    )
+    monitoring_group: str | None = Field(
+        None,
+        min_length=1,
+        description="Consumer group that is set to the feed's position after each batch, for tools that watch lag. "
+        "Nothing reads it back.",
+    )
+    options: dict[str, Scalar] = Field(
+        default_factory=dict,
+        description="Kafka client settings with the prefix kafka., for instance kafka.max.poll.records.",
+    )
+
+    @field_validator("topics", mode="before")
+    @classmethod
+    def _topic_names(cls, topics: Any) -> Any:
+        if not isinstance(topics, str | list):
+            return topics
+        topics = [topics] if isinstance(topics, str) else topics
+        hint = "write several as a list: [orders, payments]; for a regular expression use topics_pattern"
+        raise_problems(
+            ConfigProblem(f"'{topic}' can be no topic's name", key=index, hint=hint)
+            for index, topic in enumerate(topics)
+            if isinstance(topic, str) and not is_topic_name(topic)
+        )
+        hint = "remove it: each topic is read once"
+        raise_problems(
+            ConfigProblem(f"the topic '{topic}' is there twice", key=index, hint=hint)
+            for index, topic in enumerate(topics)
+            if topic in topics[:index]
+        )
+        return topics
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _client_options(cls, options: Any) -> Any:
+        raise_problems(consumer_problems(options) if isinstance(options, dict) else ())
+        return options
+
+    @field_validator("topics_pattern")
+    @classmethod
+    def _pattern_compiles(cls, pattern: str | None) -> str | None:
+        if pattern is None:
+            return None
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from None
+        if not pattern:
+            raise ValueError("not a regular expression: it is empty")
+        if "(?P" in pattern:
+            raise ValueError("not a regular expression: (?P is Python's way, and Java reads it: (?<name>…)")
+        return pattern
+
+    @model_validator(mode="after")
+    def _topics_or_pattern(self) -> KafkaSource:
+        if (self.topics is None) == (self.topics_pattern is None):
+            raise ValueError("give either topics or topics_pattern")
+        least = self.min_records_per_batch
+        if least is None and "max_wait" in self.model_fields_set:
+            raise ValueError("max_wait is for min_records_per_batch, which is not said")
+        if least is not None and least > self.max_records_per_batch:
+            raise ValueError("min_records_per_batch is more than max_records_per_batch")
+        return self
+
+    @property
+    def max_wait_seconds(self) -> int:
+        """``max_wait`` as a number."""
+        return seconds_of(self.max_wait)
+
+    def reads(self, topic: str) -> bool:
+        """Return whether a topic of this name is among those to read."""
+        if self.topics is not None:
+            return topic in self.topics
+        return re.fullmatch(self.topics_pattern or "", topic) is not None
+
+
+class KinesisSource(KinesisAccess):
+    """A stream of Kinesis."""
+
+    stream: str = Field(description="The stream's name.")
+    start: Literal["earliest", "latest"] = Field("earliest", description=_START)
+    max_records_per_batch: Count = Field(
+        100_000, description="Upper bound on the records of one micro-batch, over all shards."
+    )
+
+    @field_validator("stream")
+    @classmethod
+    def _stream_name(cls, stream: str) -> str:
+        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,128}", stream):
+            what = "a stream's name has letters, digits, '_', '.' and '-'; for an ARN, what is behind the '/'"
+            raise ValueError(what)
+        return stream
+
+    @property
+    def topics(self) -> list[str]:
+        """The stream, as the name that schemas are registered for."""
+        return [self.stream]
 
 
 class FilesSource(Model):
@@ -19,7 +145,8 @@ class FilesSource(Model):
     path: str = Field(description="s3a://bucket/path, or a path with * in it.")
     format: FileFormat | Literal["text"] = Field(description="What the files are.")
     schema_ddl: Ddl | None = Field(
-        None, description="The columns, as 'id BIGINT, name STRING'. text has one column, value; the others want it."
+        None,
+        description="The columns, as 'id BIGINT, name STRING'. text has one column, value; other formats require it.",
     )
     max_files_per_batch: Count = Field(1000, description="Upper bound on the files of one micro-batch.")
     done: Literal["keep", "archive", "delete"] = Field("keep", description="What becomes of files that were read.")
@@ -30,9 +157,9 @@ class FilesSource(Model):
     def _columns_and_archive(self) -> FilesSource:
         if (self.schema_ddl is None) != (self.format == "text"):
             what = "text has one column, value" if self.schema_ddl else f"files of {self.format} want their columns"
-            raise Complaints([Complaint(key="schema_ddl", what=what, hint="schema_ddl: 'id BIGINT, name STRING'")])
+            raise ConfigProblems(ConfigProblem(what, key="schema_ddl", hint="schema_ddl: 'id BIGINT, name STRING'"))
         if (self.archive is None) == (self.done == "archive"):
-            raise Complaints([Complaint(key="archive", what="archive is where files go with done: archive")])
+            raise ConfigProblems(ConfigProblem("archive is where files go with done: archive", key="archive"))
         return self
 
 

@@ -1,11 +1,14 @@
-"""SQL as a pipeline file writes it: what can be said of a text without Spark's parser."""
+"""SQL and Spark's DDL as a pipeline file writes them, checked without Spark's parser."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import Annotated
 
 from pydantic import AfterValidator
+
+# SQL: quotes, brackets and the number of statements; Spark's own parser reads it before a run.
 
 _PIECE = re.compile(
     r"""--[^\n]*|/\*|\*/|\b[rR]'[^']*'|\b[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`(?:[^`]|``)*`|['"`()\[\];]""",
@@ -15,9 +18,9 @@ _CLOSES = {")": "(", "]": "["}
 
 
 def unreadable(sql: str) -> str | None:
-    """Why a text can be no SQL: quotes and brackets that do not close, or nothing at all; None if these are right."""
+    """Return why a text cannot be SQL: an open quote or bracket, two statements, or none; None if it can be."""
     opened: list[str] = []
-    comments, said, ended = 0, False, False
+    comments, has_statement, ended = 0, False, False
     position = 0
     while position < len(sql):
         found = _PIECE.search(sql, position)
@@ -25,7 +28,7 @@ def unreadable(sql: str) -> str | None:
         if not comments and between.strip():
             if ended:
                 return "one statement is required, and there are two"
-            said = True
+            has_statement = True
         if found is None:
             break
         piece, position = found[0], found.end()
@@ -34,7 +37,7 @@ def unreadable(sql: str) -> str | None:
         elif comments:
             # Within a comment nothing else counts; a quote there opens no text.
             comments -= piece == "*/"
-            if piece not in ("/*", "*/"):
+            if piece != "*/":
                 position = found.start() + 1
         elif piece in ("'", '"', "`"):
             return f"the quote {piece} at character {found.start() + 1} is not closed"
@@ -46,19 +49,174 @@ def unreadable(sql: str) -> str | None:
         elif piece == ";":
             ended = True
         elif not piece.startswith("--"):
-            said = True
+            has_statement = True
     if comments:
         return "a comment /* is not closed"
     if opened:
         return f"a {opened[-1]} is not closed"
-    return None if said else "it is empty"
+    return None if has_statement else "it is empty"
 
 
-def _checked(sql: str) -> str:
+def _require_sql(sql: str) -> str:
     if (why := unreadable(sql)) is not None:
         raise ValueError(f"this is no SQL: {why}")
     return sql
 
 
-Sql = Annotated[str, AfterValidator(_checked)]
-"""A statement or an expression; Spark's own parser looks at it before a run."""
+Sql = Annotated[str, AfterValidator(_require_sql)]
+"""A statement or an expression."""
+
+
+# DDL: the names of the columns, and what is wrong with their types.
+
+_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z0-9_]+)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|(.))", re.DOTALL)
+_NO_NUMBERS = (
+    "BOOLEAN TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG FLOAT REAL DOUBLE DATE BINARY VOID VARIANT "
+    "TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ STRING"
+)
+# How many numbers each type takes in parentheses, at least and at most.
+_TYPES: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(_NO_NUMBERS.split(), (0, 0)),
+    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC"), (0, 2)),
+    **dict.fromkeys(("CHAR", "CHARACTER", "VARCHAR"), (1, 1)),
+    "TIME": (0, 1),
+}
+_NESTED = {"ARRAY": "ARRAY<STRING>", "MAP": "MAP<STRING, BIGINT>", "STRUCT": "STRUCT<a: BIGINT>"}
+_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "TO")
+_MAX_DEPTH = 50
+
+
+def columns_of_ddl(text: str) -> list[str]:
+    """Return the names of the columns in ``id BIGINT, name STRING``.
+
+    Raises:
+        ValueError: it is no DDL of columns; the message names the word that is wrong.
+    """
+    return _DdlParser(text).columns()
+
+
+def _require_ddl(text: str) -> str:
+    columns_of_ddl(text)
+    return text
+
+
+Ddl = Annotated[str, AfterValidator(_require_ddl)]
+"""Columns as Spark DDL."""
+
+
+class _DdlParser:
+    def __init__(self, text: str) -> None:
+        bare = re.sub(r"--[^\n]*", "", text)
+        # A schema that Spark has printed stands inside of STRUCT<…>.
+        if whole := re.fullmatch(r"(?is)\s*STRUCT\s*<(.+)>\s*", bare):
+            bare = whole[1]
+        self._words = [found[0].strip() for found in _TOKEN.finditer(bare) if found[0].strip()]
+        self._at = 0
+        self._depth = 0
+
+    def columns(self) -> list[str]:
+        if not self._words:
+            raise ValueError("it has no columns: write 'id BIGINT, name STRING'")
+        names = self._fields()
+        if self._peek():
+            raise ValueError(f"a comma is required before '{self._peek()}'")
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"the column {twice} is there twice")
+        return names
+
+    def _fields(self) -> list[str]:
+        names = [self._field()]
+        while self._accept(","):
+            names.append(self._field())
+        return names
+
+    def _field(self) -> str:
+        name = self._next()
+        if name.startswith("`"):
+            name = name[1:-1].replace("``", "`")
+        elif not re.fullmatch(r"[A-Za-z0-9_]+", name) or name.isdigit():
+            found = f"'{name}'" if name else "the end"
+            raise ValueError(f"a column's name is required, and {found} is there; other letters go in `backticks`")
+        self._accept(":")
+        self._type(name)
+        if self._accept("COLLATE"):
+            self._value_after("COLLATE")
+        if self._accept("NOT"):
+            self._expect("NULL")
+        if self._accept("COMMENT"):
+            self._value_after("COMMENT")
+        return name
+
+    def _type(self, column: str) -> None:
+        word = self._next()
+        kind = word.upper()
+        if not word or word in (",", ">", ")"):
+            raise ValueError(f"the column {column} has no type")
+        if kind in _NESTED:
+            if not self._accept("<"):
+                raise ValueError(f"the column {column}: {kind} requires its inner type: {_NESTED[kind]}")
+            self._depth += 1
+            if self._depth > _MAX_DEPTH:
+                raise ValueError(f"types are nested deeper than {_MAX_DEPTH}")
+            self._inner(kind, column)
+            self._depth -= 1
+        elif kind == "INTERVAL":
+            while self._peek().upper() in _UNITS:
+                self._next()
+        elif kind in ("GEOMETRY", "GEOGRAPHY") and self._accept("("):
+            self._next()
+            self._expect(")")
+        elif kind in _TYPES:
+            self._numbers(kind, column)
+        else:
+            near = difflib.get_close_matches(kind, [*_TYPES, *_NESTED], n=1, cutoff=0.6)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise ValueError(f"the column {column} has the type '{word}', which Spark does not know{meant}")
+
+    def _inner(self, kind: str, column: str) -> None:
+        if kind != "STRUCT":
+            self._type(column)
+        elif self._peek() != ">":
+            self._fields()
+        if kind == "MAP":
+            self._expect(",")
+            self._type(column)
+        self._expect(">")
+
+    def _numbers(self, kind: str, column: str) -> None:
+        least, most = _TYPES[kind]
+        numbers: list[str] = []
+        if self._accept("("):
+            numbers.append(self._next())
+            while self._accept(","):
+                numbers.append(self._next())
+            self._expect(")")
+        if not least <= len(numbers) <= most or not all(each.isascii() and each.isdigit() for each in numbers):
+            expected = "no numbers" if most == 0 else "one number, its length" if least else f"{most} numbers at most"
+            raise ValueError(f"the column {column}: {kind} takes {expected}")
+        if kind in ("DECIMAL", "DEC", "NUMERIC") and numbers:
+            precision, scale = int(numbers[0]), int(numbers[1]) if len(numbers) > 1 else 0
+            if not 1 <= precision <= 38 or scale > precision:
+                raise ValueError(f"the column {column}: DECIMAL has 1 to 38 digits, and no more of them in its scale")
+
+    def _peek(self) -> str:
+        return self._words[self._at] if self._at < len(self._words) else ""
+
+    def _next(self) -> str:
+        word = self._peek()
+        self._at += 1
+        return word
+
+    def _accept(self, word: str) -> bool:
+        is_next = self._peek().upper() == word
+        self._at += is_next
+        return is_next
+
+    def _expect(self, word: str) -> None:
+        if not self._accept(word):
+            found = self._peek()
+            raise ValueError(f"'{word}' is required, and {f'{found!r}' if found else 'the end'} is there")
+
+    def _value_after(self, word: str) -> None:
+        if not self._next():
+            raise ValueError(f"a value is required after {word}")

@@ -1,4 +1,4 @@
-"""TLS of a database's JDBC URL, in the words of Python's drivers: the same as Java's driver does, or refused.
+"""Translate the TLS parameters of a JDBC URL for Python's drivers, or refuse those that only Java's has.
 
 PostgreSQL: pgjdbc's ``ssl``, ``sslmode`` and files, https://jdbc.postgresql.org/documentation/use/. MariaDB and MySQL,
 both reached by MariaDB's driver: ``sslMode`` and ``serverSslCert``, https://mariadb.com/docs/connectors.
@@ -24,13 +24,13 @@ _MODES = {
 }
 _JAVA_STORES = ("truststore", "keystore", "truststoretype", "keystoretype", "tlssockettype", "serversslcertpath")
 # Of MySQL's own driver or of older ones: MariaDB's ignores them, and would connect as plain text.
-_MEANINGLESS = (
+_MEANINGLESS = [
     "ssl",
     "requiressl",
     "verifyservercertificate",
     "clientcertificatekeystoreurl",
     "trustcertificatekeystoreurl",
-)
+]
 
 
 class JavaOnly(ConfigError):
@@ -38,14 +38,11 @@ class JavaOnly(ConfigError):
 
 
 def check(kind: str, options: Mapping[str, str]) -> None:
-    """Makes sure that the parameters of a URL that ask for TLS mean something to the JVM's driver.
+    """Refuse parameters of a URL that ask for TLS in a way that the JVM's driver would ignore.
 
     Args:
         kind: postgresql, mariadb or mysql.
         options: the URL's parameters.
-
-    Raises:
-        ConfigError: a mode that is none, or a parameter that the driver would ignore.
     """
     lower = {key.lower(): value for key, value in options.items()}
     if kind == "postgresql":
@@ -64,11 +61,7 @@ def is_required(kind: str, options: Mapping[str, str]) -> bool:
     """Return whether the JVM's driver connects with TLS or not at all.
 
     PostgreSQL's ``allow`` and ``prefer``, the default, connect as plain text where the server has no TLS, or where
-    somebody between the two says so.
-
-    Args:
-        kind: postgresql, mariadb or mysql.
-        options: the URL's parameters, which ``check`` has accepted.
+    an attacker between the two says so.
     """
     lower = {key.lower(): value for key, value in options.items()}
     if kind != "postgresql":
@@ -78,19 +71,17 @@ def is_required(kind: str, options: Mapping[str, str]) -> bool:
 
 
 def _ssl_is_on(lower: Mapping[str, str]) -> bool:
-    """Return what pgjdbc takes ``ssl`` for; ``?ssl`` without a value is true as well."""
+    # ?ssl without a value is true for pgjdbc.
     return lower.get("ssl", "false").lower() in ("true", "")
 
 
 def _mode(lower: Mapping[str, str]) -> str:
-    """How MariaDB's driver would use TLS: disable, trust, verify-ca or verify-full."""
-    given = lower.get("sslmode")
-    if given is not None:
-        mode = _MODES.get(given.lower().replace("-", "").replace("_", ""))
-        if mode is None:
-            hint = "sslMode is disable, trust, verify-ca or verify-full"
-            raise ConfigError(f"'{given}' is no sslMode that the database's driver knows", hint=hint)
-        return mode
+    """Return how MariaDB's driver uses TLS: disable, trust, verify-ca or verify-full."""
+    if (given := lower.get("sslmode")) is not None:
+        if mode := _MODES.get(given.lower().replace("-", "").replace("_", "")):
+            return mode
+        hint = "sslMode is disable, trust, verify-ca or verify-full"
+        raise ConfigError(f"'{given}' is no sslMode that the database's driver knows", hint=hint)
     if lower.get("usessl", "false").lower() in ("false", "0"):
         return "disable"
     if lower.get("trustservercertificate", "false").lower() in ("", "1", "true"):
@@ -101,7 +92,7 @@ def _mode(lower: Mapping[str, str]) -> str:
 
 
 def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
-    """The parameters of a URL of PostgreSQL that say how to connect, for libpq.
+    """Return the TLS parameters of a URL of PostgreSQL, for libpq.
 
     Raises:
         JavaOnly: Java would use TLS in a way that libpq cannot.
@@ -119,7 +110,7 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
 
 
 def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext | None:
-    """How to connect to MariaDB or MySQL; None where Java's driver uses no TLS.
+    """Build the TLS context for MariaDB or MySQL; None where Java's driver uses no TLS.
 
     Raises:
         JavaOnly: Java would use TLS in a way that Python cannot.

@@ -5,28 +5,22 @@ from __future__ import annotations
 import re
 from typing import Any, TypeVar
 
-from lakefeed.config.blocks import PipelineBlocks
-from lakefeed.config.durations import seconds_of
-from lakefeed.config.keyed import in_sink
-from lakefeed.config.many import OneTable, OnFailure, Tables
-from lakefeed.config.names import table_of
-from lakefeed.config.upserts import in_pipeline
+from lakefeed.config.blocks import OneTable, OnFailure, PipelineBlocks, Tables
+from lakefeed.config.keyed import keyed_problems
+from lakefeed.config.upserts import upsert_problems
+from lakefeed.config.values import seconds_of, table_of
 from lakefeed.errors import ConfigError
 
 Pipeline = TypeVar("Pipeline", bound=PipelineBlocks)
 
-OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "history")
-"""What a topic may have of its own that is said of the sink."""
+_OF_SINK = ("partition_by", "sort_by", "properties", "keys", "order_by", "history")
+"""The settings of the sink that a topic may have of its own."""
 
 
 def config_of(config: Pipeline, topic: str) -> Pipeline:
-    """The pipeline of one topic alone.
+    """Return the pipeline of one topic alone.
 
     Its name is the feed's in the ledgers, so it has the topic's in it: tables of dead letters may be shared.
-
-    Args:
-        config: with ``{topic}`` in the sink's table.
-        topic: one that it reads.
     """
     special = _tables(config).topics.get(topic, OneTable())
     kafka, iceberg = config.source.kafka, config.sink.iceberg
@@ -39,7 +33,7 @@ def config_of(config: Pipeline, topic: str) -> Pipeline:
     if iceberg.history is not None:
         sink["history"] = table_of(iceberg.history, topic)
     names_made = [sink[name] for name in ("table", "history") if name in sink and getattr(special, name) is None]
-    sink |= {name: given for name in OF_SINK if (given := getattr(special, name)) is not None}
+    sink |= {name: given for name in _OF_SINK if (given := getattr(special, name)) is not None}
     return config.model_copy(
         update={
             "name": re.sub(r"[^A-Za-z0-9_]", "_", f"{config.name}__{topic}"),
@@ -60,34 +54,27 @@ def config_of(config: Pipeline, topic: str) -> Pipeline:
 
 
 def require_fit(config: PipelineBlocks) -> None:
-    """Refuses what is special to one topic and does not go with the rest.
-
-    Args:
-        config: of the topic alone.
-
-    Raises:
-        ConfigError: naming the first mistake.
-    """
+    """Refuse the pipeline of one topic if the topic's own settings contradict the others."""
     iceberg = config.sink.iceberg
     assert iceberg is not None  # Else there would not be many tables.
-    for each in (*in_sink(iceberg), *in_pipeline(config)):
-        raise ConfigError(each.what, where=f"topic {', '.join(config.kafka.topics or ())}", hint=each.hint)
+    for problem in (*keyed_problems(iceberg), *upsert_problems(config)):
+        raise ConfigError(problem.what, where=f"topic {', '.join(config.kafka.topics or ())}", hint=problem.hint)
 
 
 def on_failure(config: PipelineBlocks, topic: str) -> OnFailure:
-    """What happens when the topic's table cannot be written."""
+    """Return what happens when the topic's table cannot be written."""
     tables = _tables(config)
     special = tables.topics.get(topic)
     return (special.on_failure if special else None) or tables.on_failure
 
 
 def retry_seconds(config: PipelineBlocks) -> int:
-    """How long a paused table waits."""
+    """Return how long a paused table waits."""
     return seconds_of(_tables(config).retry_after)
 
 
 def at_once(config: PipelineBlocks) -> int:
-    """How many tables are written at the same time."""
+    """Return how many tables are written at the same time."""
     return _tables(config).at_once
 
 

@@ -7,12 +7,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from lakefeed.config.base import Complaint, Complaints, Model
-from lakefeed.config.ddl import Ddl
-from lakefeed.config.durations import Duration
-from lakefeed.config.names import Identifier
+from lakefeed.config.base import ConfigProblem, ConfigProblems, Model
 from lakefeed.config.secrets import Scalar, Text
-from lakefeed.config.sql import Sql
+from lakefeed.config.sql import Ddl, Sql
+from lakefeed.config.values import Duration, Identifier
 
 OutputMode = Literal["append", "update", "complete"]
 FUNCTION = re.compile(rf"{Identifier}(\.{Identifier})*:{Identifier}")
@@ -75,7 +73,7 @@ class Step(Model):
         if [self.sql, self.python, self.deduplicate].count(None) != 2:
             raise ValueError("a step requires exactly one of sql, python and deduplicate")
         if self.options and self.python is None:
-            raise Complaints([Complaint(key="options", what="options are the arguments of a Python function")])
+            raise ConfigProblems(ConfigProblem("options are the arguments of a Python function", key="options"))
         return self
 
 
@@ -112,20 +110,6 @@ class Transform(Model):
         "or the whole result (complete). The last two are for aggregates.",
     )
 
-    @model_validator(mode="after")
-    def _sql_or_steps(self) -> Transform:
-        if (self.sql is None) == (not self.steps):
-            raise ValueError("give either sql or steps")
-        return self
-
-    @model_validator(mode="after")
-    def _late_streams(self) -> Transform:
-        if self.streams and self.watermark is not None:
-            raise Complaints([Complaint(key="watermark", what="with streams each of them has a watermark of its own")])
-        if len(self.streams) == 1:
-            raise Complaints([Complaint(key="streams", what="one stream is none to join: leave streams out")])
-        return self
-
     @field_validator("steps", "tables", "streams")
     @classmethod
     def _views(cls, named: dict[str, Any]) -> dict[str, Any]:
@@ -135,9 +119,15 @@ class Transform(Model):
         return named
 
     @model_validator(mode="after")
-    def _names_once(self) -> Transform:
-        names = [each.lower() for kind in (self.streams, self.tables, self.steps) for each in kind]
-        if twice := sorted({each for each in names if names.count(each) > 1}):
+    def _sql_or_steps(self) -> Transform:
+        if (self.sql is None) == (not self.steps):
+            raise ValueError("give either sql or steps")
+        if self.streams and self.watermark is not None:
+            raise ConfigProblems(ConfigProblem("with streams each of them has a watermark of its own", key="watermark"))
+        if len(self.streams) == 1:
+            raise ConfigProblems(ConfigProblem("one stream is none to join: leave streams out", key="streams"))
+        names = [name.lower() for views in (self.streams, self.tables, self.steps) for name in views]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"{twice[0]} is the name of two, of streams, tables and steps")
         return self
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from lakefeed.config.base import Model
-from lakefeed.config.durations import Duration, Period, seconds_of
+from lakefeed.config.values import Duration, Period, seconds_of
 
 Step = Literal["compact", "manifests", "expire", "orphans"]
 STEPS: tuple[Step, ...] = ("compact", "manifests", "expire", "orphans")
@@ -102,5 +102,5 @@ class Upkeep(Model):
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """What may be done, in the order in which it is."""
+        """The steps that may run, in their order."""
         return tuple(step for step in STEPS if self.only is None or step in self.only)

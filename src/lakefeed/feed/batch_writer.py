@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.spark.decode_failures import stopped_at
 from lakefeed.clients.spark.errors import quietly
-from lakefeed.config.durations import seconds_of
 from lakefeed.config.failures import ErrorBudget
+from lakefeed.config.values import seconds_of
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.feed.counting import Counting, PlannedRestart
 from lakefeed.feed.decoder import RowBuilder

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.selection import Selection, offset_ranges, topics_of
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from lakefeed.config.connections import Connections
 from lakefeed.config.failures import DeadLetters
-from lakefeed.config.kinesis import KinesisSource
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.names import catalog_of
+from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import config_of
+from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.counting import Counting, CountInQuery, CountPerAttempt

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.spark.errors import translated
 from lakefeed.config.connections import Connections
-from lakefeed.config.durations import seconds_of
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
+from lakefeed.config.values import seconds_of
 from lakefeed.errors import LakefeedError, ResourceMissing, TableBusy
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.maintenance.maintain import Maintenance, Report

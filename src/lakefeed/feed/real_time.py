@@ -15,7 +15,7 @@ from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark import jvm
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.triggers import interval_of
+from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark.errors import translated
-from lakefeed.config.triggers import AVAILABLE_NOW
+from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, new_reports

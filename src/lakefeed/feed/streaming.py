@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.monitoring import MonitoringGroup
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.triggers import AVAILABLE_NOW, interval_of
+from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
 from lakefeed.feed.counting import PlannedRestart

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.selection import require_held, topics_of
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.ledger.feed_position import Position

@@ -14,7 +14,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translating
 from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
 from lakefeed.feed.batch_writer import BatchWriter
 from lakefeed.feed.counting import CountPerAttempt

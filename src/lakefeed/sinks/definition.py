@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakefeed.clients.retry import PATIENCE_SECONDS
 from lakefeed.config.connections import Connections
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.problem import Problem
 from lakefeed.config.sinks import SinkConfig
+from lakefeed.config.sources import KafkaSource
 from lakefeed.config.transform import OutputMode
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.ledger.checkpoint import Claim

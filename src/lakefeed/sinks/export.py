@@ -15,7 +15,7 @@ from lakefeed.clients.iceberg.java_table import properties_of
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.names import Identifier
+from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
 from lakefeed.records.schema.changes import Entry

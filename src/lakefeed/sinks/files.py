@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.spark import jvm
-from lakefeed.config.file_sinks import FilesSinkConfig, PathSinkConfig
+from lakefeed.config.sinks import FilesSinkConfig, PathSinkConfig
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.checkpoint_store import StoredCheckpoint

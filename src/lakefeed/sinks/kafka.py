@@ -25,9 +25,9 @@ from lakefeed.clients.spark import jvm
 from lakefeed.clients.spark.errors import quietly
 from lakefeed.config.kafka_options import PREFIX, PRODUCER, PRODUCER_DEFAULTS
 from lakefeed.config.kafka_sink import KafkaSinkConfig, Value
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.keyed import POSITION_COLUMNS
 from lakefeed.config.problem import Problem
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties

@@ -19,8 +19,7 @@ from lakefeed.clients import registry as registry_api
 from lakefeed.clients import s3 as s3_probe
 from lakefeed.clients.http import exchange
 from lakefeed.clients.spark import download as downloading
-from lakefeed.config.catalog import Catalog
-from lakefeed.config.connections import S3
+from lakefeed.config.connections import S3, Catalog
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
 from lakefeed.records.decode.registry import SchemaRegistry

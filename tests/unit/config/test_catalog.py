@@ -12,8 +12,7 @@ from pydantic import SecretStr, ValidationError
 from lakefeed.clients.iceberg.reader import _reached
 from lakefeed.clients.postgresql import CatalogDatabase
 from lakefeed.clients.spark.session import settings
-from lakefeed.config.catalog import Catalog
-from lakefeed.config.connections import S3, Connections
+from lakefeed.config.connections import S3, Catalog, Connections
 from lakefeed.errors import ConfigError
 
 WAREHOUSE = "s3://lake/warehouse"

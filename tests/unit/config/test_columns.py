@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.config.ddl import columns_of_ddl
-from lakefeed.config.sql import unreadable
+from lakefeed.config.sql import columns_of_ddl, unreadable
 from tests.support.pipeline_text import GOOD, REGISTRY, Reader
 
 AVRO = "  avro:\n" + REGISTRY

@@ -10,14 +10,14 @@ from lakefeed.config.kafka_options import (
     PRODUCER_DEFAULTS,
     REFUSED_CONSUMER,
     REFUSED_PRODUCER,
-    consumer_complaints,
-    producer_complaints,
+    consumer_problems,
+    producer_problems,
 )
 
 
 def test_the_defaults_pass_their_own_check() -> None:
-    assert consumer_complaints(CONSUMER_DEFAULTS) == []
-    assert producer_complaints(PRODUCER_DEFAULTS) == []
+    assert consumer_problems(CONSUMER_DEFAULTS) == []
+    assert producer_problems(PRODUCER_DEFAULTS) == []
 
 
 def test_no_setting_is_both_allowed_and_refused() -> None:
@@ -48,7 +48,7 @@ def test_no_setting_is_both_allowed_and_refused() -> None:
     ],
 )
 def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
-    assert consumer_complaints({key: value}) == []
+    assert consumer_problems({key: value}) == []
 
 
 @pytest.mark.parametrize(
@@ -101,10 +101,10 @@ def test_what_a_consumer_may_be_given(key: str, value: object) -> None:
     ],
 )
 def test_what_a_consumer_may_not_be_given(key: str, value: object, what: str, hint: str | None) -> None:
-    (complaint,) = consumer_complaints({key: value})
-    assert complaint.key == key
-    assert what in complaint.what
-    assert (hint or "") in (complaint.hint or "")
+    (problem,) = consumer_problems({key: value})
+    assert problem.key == key
+    assert what in problem.what
+    assert (hint or "") in (problem.hint or "")
 
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -128,14 +128,12 @@ JNDI = "com.sun.security.auth.module.JndiLoginModule"
     ],
 )
 def test_other_login_modules_are_refused_without_a_word_of_the_value(value: str) -> None:
-    (complaint,) = consumer_complaints({"kafka.sasl.jaas.config": value})
-    assert "hunter2" not in complaint.what + (complaint.hint or "")
+    (problem,) = consumer_problems({"kafka.sasl.jaas.config": value})
+    assert "hunter2" not in problem.what + (problem.hint or "")
 
 
-def test_all_complaints_come_at_once() -> None:
-    found = consumer_complaints(
-        {"subscribe": "a", "kafka.fetch.min.bytes": "x", "kafka.client.id": "ok", "kafka.no": 1}
-    )
+def test_all_problems_come_at_once() -> None:
+    found = consumer_problems({"subscribe": "a", "kafka.fetch.min.bytes": "x", "kafka.client.id": "ok", "kafka.no": 1})
     assert [each.key for each in found] == ["subscribe", "kafka.fetch.min.bytes", "kafka.no"]
 
 
@@ -152,13 +150,13 @@ def test_all_complaints_come_at_once() -> None:
     ],
 )
 def test_what_a_producer_may_not_be_given(options: dict[str, object], what: str) -> None:
-    (complaint,) = producer_complaints(options)
-    assert what in complaint.what
+    (problem,) = producer_problems(options)
+    assert what in problem.what
 
 
 def test_a_producer_may_give_its_guarantees_up_knowingly() -> None:
-    assert producer_complaints({"kafka.acks": "1", "kafka.enable.idempotence": False}) == []
-    assert producer_complaints({"kafka.compression.zstd.level": -5, "kafka.linger.ms": 0}) == []
+    assert producer_problems({"kafka.acks": "1", "kafka.enable.idempotence": False}) == []
+    assert producer_problems({"kafka.compression.zstd.level": -5, "kafka.linger.ms": 0}) == []
 
 
 def test_every_default_has_the_prefix() -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from lakefeed.config.base import validated
 from lakefeed.config.kafka_sink import KafkaSinkConfig
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.sinks.kafka import producer_settings
 from tests.support.pipeline_text import topic_to_topic

@@ -6,8 +6,7 @@ import pytest
 
 from lakefeed.config.base import ParsedText
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.partitions import PartitionTransform
-from lakefeed.config.sorting import SortColumn
+from lakefeed.config.values import PartitionTransform, SortColumn
 
 
 @pytest.mark.parametrize(

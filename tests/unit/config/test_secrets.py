@@ -12,9 +12,8 @@ from pydantic import SecretStr
 
 from lakefeed.cli.conf import conf
 from lakefeed.cli.output import fail
-from lakefeed.config.catalog import Catalog
+from lakefeed.config.connections import Catalog, credentials_in, is_loopback
 from lakefeed.config.secrets import SecretText, hidden, is_secret, keys_of, pattern, shown, texts_of
-from lakefeed.config.urls import credentials_in, is_loopback
 from lakefeed.errors import ConfigError
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, TOPICS, Reader
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from lakefeed.config.triggers import interval_of, known
+from lakefeed.config.values import interval_of, require_trigger
 from tests.support.pipeline_text import topic_to_topic
 
 
 @pytest.mark.parametrize("trigger", ["1 second", "10 minutes", "available-now", "real-time", "real-time, 5 seconds"])
 def test_triggers(trigger: str) -> None:
-    assert known(trigger) == trigger
+    assert require_trigger(trigger) == trigger
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_triggers(trigger: str) -> None:
 )
 def test_what_is_none(trigger: str) -> None:
     with pytest.raises(ValueError, match=r"trigger is|every 5 seconds"):
-        known(trigger)
+        require_trigger(trigger)
 
 
 def test_intervals() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients import postgresql
 from lakefeed.clients.environment import default_connections
-from lakefeed.config.catalog import Catalog as Settings
+from lakefeed.config.connections import Catalog as Settings
 from lakefeed.config.connections import Connections
 from lakefeed.errors import AccessDenied, ConfigError, MissingExtra, ResourceMissing, Unreachable
 

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from lakefeed.clients.kafka.librdkafka import librdkafka_settings
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.offsets.ranges import OffsetRange
 
 TIMEOUT_SECONDS = 5.0

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
 from lakefeed.offsets.ranges import OffsetRange
 

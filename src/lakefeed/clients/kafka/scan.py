@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
 
 SILENCE_SECONDS = 30.0

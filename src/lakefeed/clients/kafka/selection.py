@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from lakefeed.clients.kafka.failures import missing_topic
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.offsets.sets import overlapping

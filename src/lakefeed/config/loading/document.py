@@ -11,42 +11,70 @@ from typing import Any
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
 
+from lakefeed.config.connections import AWS_KEYS, credentials_in
 from lakefeed.config.loading import shape
-from lakefeed.config.loading.interpolate import interpolate
 from lakefeed.config.loading.nodes import OVERRIDE, Location, refuse
 from lakefeed.config.loading.shape import Place, dotted
 from lakefeed.config.problem import Problem
 from lakefeed.config.secrets import SECRET_KEY, SecretText, at_launch, keeps_secrets
-from lakefeed.config.urls import credentials_in
 from lakefeed.messages.redaction import SHORTEST, SHORTEST_OF_FREE, remember
 
 # Those that plain values get, and the two kinds of blocks.
 _KINDS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "value", "merge")
-TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
+_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _KINDS}
 
-# What a document may unfold into through aliases.
-MAX_NODES = 20_000
+# Limits what a document may unfold into through aliases.
+_MAX_NODES = 20_000
 
-VARIABLES = {
-    "access_key": "AWS_ACCESS_KEY_ID",
-    "secret_key": "AWS_SECRET_ACCESS_KEY",
-    "session_token": "AWS_SESSION_TOKEN",
-}
+_REFERENCE = re.compile(r"\$\$|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\}|(?P<malformed>\$\{[^}]*\}?)")
 
 
-def problem_at(
-    location: Location, place: Place, what: str, *, hint: str | None = None, warning: bool = False
-) -> Problem:
-    """A problem of the setting ``place``, which stands at ``location``."""
-    return Problem(
-        what=what,
-        file=location.file,
-        line=location.line,
-        column=location.column,
-        key=dotted(place),
-        hint=hint,
-        severity="warning" if warning else "error",
-    )
+@dataclass
+class Interpolation:
+    """A value with its references replaced.
+
+    Attributes:
+        text: the value.
+        variables: the names it refers to.
+        undefined: those of them that are neither set nor have a default.
+        empty: those of them that are set to nothing and have no default.
+        malformed: references that are no ``${NAME}`` or ``${NAME:-default}``.
+    """
+
+    text: str = ""
+    variables: list[str] = field(default_factory=list)
+    undefined: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    malformed: list[str] = field(default_factory=list)
+
+
+def interpolate(text: str, *, environment: Mapping[str, str]) -> Interpolation:
+    """Replace ``${NAME}`` and ``${NAME:-default}`` in a value; ``$$`` stands for one dollar sign.
+
+    As in a shell, the default counts when the variable is unset or empty. References that cannot be replaced stay and
+    are reported. Values are replaced after YAML was parsed: a variable can never add keys.
+    """
+    outcome = Interpolation()
+
+    def replacement(match: re.Match[str]) -> str:
+        name, default = match["name"], match["default"]
+        if match[0] == "$$":
+            return "$"
+        if match["malformed"] or (default and "${" in default):
+            outcome.malformed.append(match[0])
+            return match[0]
+        outcome.variables.append(name)
+        value = environment.get(name)
+        if default is not None:
+            return value or default[2:]
+        if value is None and name not in outcome.undefined:
+            outcome.undefined.append(name)
+        elif value is not None and not value.strip() and name not in outcome.empty:
+            outcome.empty.append(name)
+        return match[0] if value is None else value
+
+    outcome.text = _REFERENCE.sub(replacement, text)
+    return outcome
 
 
 @dataclass
@@ -54,107 +82,101 @@ class Document:
     """The values of a file, and where each of them stands.
 
     Attributes:
-        values: what the models validate.
+        values: for the models to validate.
         keys: place -> where its key (or list item) stands.
         contents: place -> where its value stands.
         written: place -> the scalar as written, before substitution.
-        variables: place -> environment variables its value refers to.
-        broken: places whose value could not be made out; what the models say about them is noise.
+        broken: places whose value is unknown; messages of the models about them are noise.
         secret_places: places whose value no message may repeat.
         secrets: the texts that stand there.
-        problems: what was found wrong on the way.
+        problems: mistakes found on the way.
     """
 
     values: Any = None
     keys: dict[Place, Location] = field(default_factory=dict)
     contents: dict[Place, Location] = field(default_factory=dict)
     written: dict[Place, str] = field(default_factory=dict)
-    variables: dict[Place, tuple[str, ...]] = field(default_factory=dict)
     broken: set[Place] = field(default_factory=set)
     secret_places: set[Place] = field(default_factory=set)
     secrets: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
     def locate(self, place: Place, *, key: bool = False) -> Location:
-        """Where ``place`` stands, or else the nearest block around it."""
+        """Return where ``place`` stands, or else the nearest block around it."""
         for length in range(len(place), -1, -1):
             around = place[:length]
-            # What was written in short, such as ``registry: http://…``, stands where its value stands.
+            # A short form, such as ``registry: http://…``, stands where its value stands.
             at_key = (key and length == len(place)) or (length < len(place) and around not in self.written)
             if found := (self.keys if at_key else self.contents).get(around):
                 return found
         return Location(file="pipeline", line=None, column=None)
 
+    def problem(self, place: Place, what: str, hint: str | None = None, *, key: bool = False) -> Problem:
+        """Return a problem of the setting ``place``, at its value or at its key."""
+        return _at(self.locate(place, key=key), Problem(what=what, key=dotted(place), hint=hint))
+
     def located(self, problem: Problem) -> Problem:
-        """A problem with the line of its setting; a setting that comes from the environment has none."""
+        """Return a problem with the line of its setting; a setting that comes from the environment has none."""
         # A key may have dots itself, as a topic's name.
         known = {dotted(place): place for place in self.contents}
         key = problem.key
         while key and key not in known:
             key = key.rpartition(".")[0]
-        if not key:
-            return problem
-        location = self.locate(known[key])
-        return replace(problem, file=location.file, line=location.line, column=location.column)
+        return _at(self.locate(known[key]), problem) if key else problem
 
     def rename(self, old: Place, new: Place) -> None:
-        """Lets what stands at ``old`` be known at ``new`` too: a misspelt key's value under the right key."""
-        for known in (self.keys, self.contents, self.written, self.variables):
-            moved: dict[Place, Any] = {p: each for p, each in known.items() if p[: len(old)] == old}
-            known.update({(*new, *p[len(old) :]): each for p, each in moved.items()})
+        """Make the value of a misspelt key known under the right key too."""
+
+        def renamed(place: Place) -> Place:
+            return (*new, *place[len(old) :])
+
+        for known in (self.keys, self.contents, self.written):
+            below: dict[Place, Any] = {place: value for place, value in known.items() if place[: len(old)] == old}
+            known.update({renamed(place): value for place, value in below.items()})
         for places in (self.broken, self.secret_places):
-            places |= {(*new, *p[len(old) :]) for p in places if p[: len(old)] == old}
-
-    def add(
-        self, what: str, *, place: Place, location: Location, hint: str | None = None, warning: bool = False
-    ) -> None:
-        """Notes a problem."""
-        self.problems.append(problem_at(location, place, what, hint=hint, warning=warning))
+            places |= {renamed(place) for place in places if place[: len(old)] == old}
 
 
-def convert(
-    node: Node | None, *, root: type, folder: Path, environment: Mapping[str, str] | None, name: str
-) -> Document:
-    """The values of a node tree, with ``${NAME}`` replaced, as ``root`` expects them, and where each stands.
+def _at(location: Location, problem: Problem) -> Problem:
+    return replace(problem, file=location.file, line=location.line, column=location.column)
 
-    Without an environment no variable has a value: what is left open is a warning, and no mistake.
+
+def convert(node: Node, *, root: type, folder: Path, environment: Mapping[str, str] | None, name: str) -> Document:
+    """Return the values of a node tree as ``root`` expects them, with ``${NAME}`` replaced.
+
+    Without an environment no variable has a value: each reference is a warning, and no mistake.
     """
     document = Document()
     document.keys[()] = document.contents[()] = Location(file=name, line=1, column=1)
-    if node is not None:
-        document.values = _Conversion(document, folder=folder, environment=environment).value(node, (), root)
+    document.values = _Conversion(document, folder, environment).value(node, (), root)
     return document
 
 
 class _Conversion:
-    def __init__(self, document: Document, *, folder: Path, environment: Mapping[str, str] | None) -> None:
+    def __init__(self, document: Document, folder: Path, environment: Mapping[str, str] | None) -> None:
         self.document = document
         self.folder = folder
         self.environment = environment
         self.nodes = 0
-        # The type of the values of the block at hand, if its keys are free.
-        self.free: Any = None
         self.open: list[Node] = []
         self.constructor = yaml.constructor.SafeConstructor()
         self.resolver: Any = yaml.resolver.Resolver()
 
-    def value(self, node: Node, place: Place, annotation: Any) -> Any:
+    def value(self, node: Node, place: Place, annotation: Any, *, free: Any = None) -> Any:
+        """Convert a node; ``free`` is the type of the values of the block around it if its keys are free."""
         self.nodes += 1
         location = Location.of(node.start_mark)
         if place:
             self.document.contents[place] = location
-        if self.nodes > MAX_NODES or any(node is each for each in self.open):
+        if self.nodes > _MAX_NODES or any(node is outer for outer in self.open):
             refuse("aliases (*name) that unfold without end", location, "write the values out")
-        if node.tag not in TAGS:
+        if node.tag not in _TAGS:
             self.broken(f"the tag {node.tag} means nothing here", place, location, "remove it")
         if isinstance(node, ScalarNode):
-            return self.scalar(node, place, annotation)
+            return self.scalar(node, place, annotation, free)
         self.open.append(node)
-        self.free = None
-        if isinstance(node, MappingNode):
-            values: Any = self.block(node, place, annotation)
-        else:
-            values = self.items(node, place, annotation)
+        convert_entries = self.block if isinstance(node, MappingNode) else self.items
+        values = convert_entries(node, place, annotation)
         self.open.pop()
         return values
 
@@ -166,7 +188,7 @@ class _Conversion:
             values.append(self.value(item, here, shape.step(annotation, index)))
         return values
 
-    def block(self, node: MappingNode, place: Place, annotation: Any) -> dict[str, Any]:
+    def block(self, node: Node, place: Place, annotation: Any) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for key_node, value_node in node.value:
             location = Location.of(key_node.start_mark)
@@ -174,67 +196,49 @@ class _Conversion:
                 self.broken("a key must be a plain word", place, location)
                 continue
             # The word as written: YAML would read the key 'on' as true.
-            key = _whole(key_node.value)
+            key = _join_surrogates(key_node.value)
             here = (*place, key)
             if key in values:
                 first = self.document.keys[here]
-                at = f"line {first.line}" if first.line else first.file
-                self.document.add(
-                    f"'{key}' stands twice in this block",
-                    place=here,
-                    location=location,
-                    hint=f"the first is at {at}; remove one of them",
-                )
+                hint = f"the first is at {f'line {first.line}' if first.line else first.file}; remove one of them"
+                self.add(f"'{key}' stands twice in this block", here, location, hint)
                 continue
             self.document.keys[here] = location
-            self.free = shape.free_form(annotation)
-            values[key] = self.value(value_node, here, shape.step(annotation, key))
+            free = shape.free_form(annotation)
+            values[key] = self.value(value_node, here, shape.step(annotation, key), free=free)
         return values
 
-    def scalar(self, node: ScalarNode, place: Place, annotation: Any) -> Any:
+    def scalar(self, node: ScalarNode, place: Place, annotation: Any, free: Any) -> Any:
         document, location = self.document, Location.of(node.start_mark)
-        written = _whole(node.value)
+        written = document.written[place] = _join_surrogates(node.value)
         outcome = interpolate(written, environment=self.environment or {})
-        document.written[place] = written
-        document.variables[place] = outcome.variables
-        free, self.free = self.free, None
-        in_free_block = free is not None and bool(SECRET_KEY.search(str(place[-1])))
-        from_outside = free is not None and bool(outcome.variables) and not at_launch(str(place[-1]))
-        secret = shape.is_secret(annotation) or in_free_block or from_outside
-        for name in outcome.undefined:
-            if self.environment is None:
-                what = f"the environment variable {name} was not looked at"
-                self.broken(what, place, location, "without --static it is", warning=True)
-                continue
-            hint = f"set it (export {name}=…), or give a default: ${{{name}:-value}}"
-            self.broken(f"the environment variable {name} is not set", place, location, hint)
-        for name in outcome.empty if not outcome.text.strip() else ():
-            hint = f"give it a value; or write ${{{name}:-}} where the setting may be left out"
-            self.broken(f"the environment variable {name} is empty", place, location, hint)
-        for text in outcome.malformed:
-            shown = "a ${…}" if secret else f"'{text}'"
-            hint = "write ${NAME} or ${NAME:-default}; $$ stands for one dollar sign"
-            self.broken(f"{shown} names no environment variable", place, location, hint)
+        key = str(place[-1]) if place else ""
+        is_secret_key = free is not None and bool(SECRET_KEY.search(key))
+        from_outside = free is not None and bool(outcome.variables) and not at_launch(key)
+        is_secret = shape.is_secret(annotation) or is_secret_key or from_outside
+        self.report_references(outcome, place, location, is_secret=is_secret)
         if from_outside and not keeps_secrets(free):
-            what = f"'{place[-1]}' is public, and a value from ${{…}} is taken for a secret"
+            what = f"'{key}' is public, and a value from ${{…}} is taken for a secret"
             hint = "write the value itself: it is kept where each reader of the table, index or topic sees it"
             self.broken(what, place, location, hint)
-        if secret and outcome.text and not outcome.undefined:
+        if is_secret and outcome.text and not outcome.undefined:
             document.secret_places.add(place)
             document.secrets.add(outcome.text)
-            named = in_free_block or shape.is_secret(annotation)
             # A message may quote the variable's value without the text around it.
             values = [(self.environment or {}).get(name, "") for name in outcome.variables]
-            remember([outcome.text, *values], shortest=SHORTEST if named else SHORTEST_OF_FREE)
+            is_named = is_secret_key or shape.is_secret(annotation)
+            remember([outcome.text, *values], shortest=SHORTEST if is_named else SHORTEST_OF_FREE)
         if place in document.broken:
             return node.value
-        if secret and outcome.text and not outcome.variables:
-            self.literal_secret(place, location, warning=not in_free_block)
-        if free is not None and not secret and (login := credentials_in(outcome.text)) is not None:
-            what = f"'{place[-1]}' has credentials in a URL: {login}"
-            self.broken(
-                what, place, location, "take them out; or give the whole value as ${NAME}, which is kept secret"
-            )
+        if is_secret and outcome.text and not outcome.variables:
+            variable = AWS_KEYS.get(key) or re.sub(r"\W+", "_", key if "." in key else dotted(place[-2:])).upper()
+            medium = "on the command line" if location.file.startswith(OVERRIDE) else "in the file"
+            what = f"'{key}' holds a secret and is written out {medium}"
+            self.add(what, place, location, f"take it from the environment: {key}: ${{{variable}}}", not is_secret_key)
+        if free is not None and not is_secret and (login := credentials_in(outcome.text)) is not None:
+            what = f"'{key}' has credentials in a URL: {login}"
+            hint = "take them out; or give the whole value as ${NAME}, which is kept secret"
+            self.broken(what, place, location, hint)
             return outcome.text
         if shape.is_path(annotation):
             return self.path(outcome.text, place, location)
@@ -247,24 +251,26 @@ class _Conversion:
         # Where keys are free (table properties), 134217728 and true are meant as they are written.
         return outcome.text if shape.members(free) == (str,) and isinstance(typed, int | float) else typed
 
-    def literal_secret(self, place: Place, location: Location, *, warning: bool) -> None:
-        key = str(place[-1])
-        name = VARIABLES.get(key) or re.sub(r"\W+", "_", key if "." in key else dotted(place[-2:])).upper()
-        on_command_line = location.file.startswith(OVERRIDE)
-        self.document.add(
-            f"'{key}' holds a secret and is written out "
-            + ("on the command line" if on_command_line else "in the file"),
-            place=place,
-            location=location,
-            hint=f"take it from the environment: {key}: ${{{name}}}",
-            warning=warning,
-        )
+    def report_references(self, outcome: Interpolation, place: Place, location: Location, *, is_secret: bool) -> None:
+        for name in outcome.undefined:
+            if self.environment is None:
+                what = f"the environment variable {name} was not looked at"
+                self.broken(what, place, location, "without --static it is", warning=True)
+            else:
+                hint = f"set it (export {name}=…), or give a default: ${{{name}:-value}}"
+                self.broken(f"the environment variable {name} is not set", place, location, hint)
+        for name in outcome.empty if not outcome.text.strip() else ():
+            hint = f"give it a value; or write ${{{name}:-}} where the setting may be left out"
+            self.broken(f"the environment variable {name} is empty", place, location, hint)
+        for text in outcome.malformed:
+            shown = "a ${…}" if is_secret else f"'{text}'"
+            hint = "write ${NAME} or ${NAME:-default}; $$ stands for one dollar sign"
+            self.broken(f"{shown} names no environment variable", place, location, hint)
 
-    def path(self, text: str, place: Place, location: Location) -> Any:
+    def path(self, text: str, place: Place, location: Location) -> Path | None:
         if not text:
             return None
-        path = Path(text).expanduser()
-        path = path if path.is_absolute() else self.folder / path
+        path = self.folder / Path(text).expanduser()
         if not path.is_file():
             kind = "is no file" if path.exists() else "does not exist"
             hint = "a relative path starts at the pipeline file's folder"
@@ -283,12 +289,17 @@ class _Conversion:
             return text
 
     def broken(
-        self, what: str, place: Place, location: Location, hint: str | None = None, *, warning: bool = False
+        self, what: str, place: Place, location: Location, hint: str | None = None, warning: bool = False
     ) -> None:
+        """Report a problem of a value that the models cannot be asked about."""
         self.document.broken.add(place)
-        self.document.add(what, place=place, location=location, hint=hint, warning=warning)
+        self.add(what, place, location, hint, warning)
+
+    def add(self, what: str, place: Place, location: Location, hint: str | None, warning: bool = False) -> None:
+        problem = Problem(what=what, key=dotted(place), hint=hint, severity="warning" if warning else "error")
+        self.document.problems.append(_at(location, problem))
 
 
-def _whole(text: str) -> str:
-    """Puts characters together that JSON, which is YAML too, writes as two escapes (surrogates)."""
+def _join_surrogates(text: str) -> str:
+    """Join characters that JSON, which is YAML too, writes as two escapes."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

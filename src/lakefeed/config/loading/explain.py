@@ -1,23 +1,22 @@
-"""What pydantic found wrong → problems with a line, what was expected, and the nearest name."""
+"""pydantic's errors → problems with a line, the expected value, and the nearest name."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
-from lakefeed.config.base import Complaint, Complaints, OneOf
+from lakefeed.config.base import ConfigProblem, ConfigProblems, OneOf
 from lakefeed.config.loading import shape
-from lakefeed.config.loading.document import Document, problem_at
+from lakefeed.config.loading.document import Document
 from lakefeed.config.loading.shape import Place, dotted
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
 from lakefeed.messages.redaction import redacted
 
-EXAMPLES = {
+_EXAMPLES = {
     "name": "name: taxi",
     "source": "source: {kafka: {bootstrap_servers: host:9092, topics: [orders]}}",
     "decode": "decode: raw",
@@ -39,106 +38,146 @@ EXAMPLES = {
 }
 
 
-def explain(error: ValidationError, *, document: Document, root: type[BaseModel]) -> list[Problem]:
-    """One problem for each thing that is wrong, in the order of the file."""
-    found: dict[tuple[Place, str], list[Problem]] = {}
-    details = [
-        (place_of(detail["loc"], root), detail)
-        for detail in error.errors(include_url=False, include_input=True)
-        if detail["type"] == "extra_forbidden" or not _is_noise(place_of(detail["loc"], root), document)
-    ]
-    replaced = {
-        (*place[:-1], near)
-        for place, detail in details
-        if detail["type"] == "extra_forbidden"
-        for near in _near(str(place[-1]), _names_at(root, place[:-1]))
-    }
-    for place, detail in details:
-        if detail["type"] == "missing" and place in replaced:
-            continue
-        # A union of types brings one error for each member: the first says it for all.
-        kind = "expected" if _is_about_type(detail["type"]) else str(detail["msg"])
-        found.setdefault((place, kind), _problems(place, detail, document=document, root=root))
-    return [_redacted(problem) for problems in found.values() for problem in problems]
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """One of pydantic's errors, at its place in the file."""
+
+    place: Place
+    type: str
+    message: str
+    input: Any
+    cause: Exception | None
+
+    @classmethod
+    def of(cls, detail: Any) -> Detail:
+        """Convert an entry of ``ValidationError.errors``."""
+        cause = detail.get("ctx", {}).get("error")
+        place = _place_of(detail["loc"])
+        return cls(place=place, type=detail["type"], message=detail["msg"], input=detail["input"], cause=cause)
+
+    @property
+    def is_misspelt(self) -> bool:
+        """Whether the key is unknown."""
+        return self.type == "extra_forbidden"
+
+    @property
+    def is_about_type(self) -> bool:
+        """Whether the value is of another type."""
+        suffixes = ("_type", "_parsing", "_from_float")
+        return self.type.endswith(suffixes) or self.type in ("literal_error", "int_parsing_size")
+
+    @property
+    def places(self) -> list[Place]:
+        """The places that are wrong: the keys that a validator names, else the error's own."""
+        if not isinstance(self.cause, ConfigProblems):
+            return [self.place]
+        return [_place_below(self.place, problem) for problem in self.cause.problems]
 
 
-def problems_of(place: Place, complaints: Iterable[Complaint], document: Document) -> list[Problem]:
-    """The problems that complaints about the value at ``place`` are."""
-    return [
-        _redacted(_problem(place if each.key is None else (*place, each.key), each.what, each.hint, document, key=True))
-        for each in complaints
-        if each.key is None or not _is_noise((*place, each.key), document)
-    ]
-
-
-def _is_noise(place: Place, document: Document) -> bool:
-    return any(place[: len(broken)] == broken for broken in document.broken)
-
-
-def place_of(loc: tuple[int | str, ...], root: type[BaseModel]) -> Place:
-    """Where an error is: pydantic's ``loc`` without the names of union members and without '[key]'."""
+def _place_of(loc: tuple[int | str, ...]) -> Place:
+    """Return the place of an error: pydantic's ``loc`` without the names of union members and without '[key]'."""
     place: Place = ()
-    annotation: Any = root
+    annotation: Any = PipelineConfig
     for segment in loc:
         below = shape.step(annotation, segment)
         if below is None:
-            known_block = shape.model_of(annotation) is not None and segment not in ("[key]",)
-            return (*place, segment) if known_block else place
+            is_key_of_block = shape.model_of(annotation) is not None and segment != "[key]"
+            return (*place, segment) if is_key_of_block else place
         place, annotation = (*place, segment), below
     return place
 
 
-def _is_about_type(kind: str) -> bool:
-    return kind.endswith(("_type", "_parsing", "_from_float")) or kind in (
-        "literal_error",
-        "int_parsing_size",
-    )
+def _place_below(place: Place, problem: ConfigProblem) -> Place:
+    return place if problem.key is None else (*place, problem.key)
 
 
-def _problems(place: Place, detail: Any, *, document: Document, root: type[BaseModel]) -> list[Problem]:
-    kind, annotation = detail["type"], shape.at(root, place)
-    cause = detail.get("ctx", {}).get("error")
-    if isinstance(cause, Complaints):
-        return problems_of(place, cause.complaints, document)
-    if kind == "extra_forbidden":
-        return [_unknown(place, document, root)]
-    if kind == "missing":
-        block = f" in '{dotted(place[:-1])}'" if place[:-1] else ""
-        example = EXAMPLES.get(dotted(_general(place, root)))
+def type_at(place: Place) -> Any:
+    """Return the type of the setting at a place; None if there is none."""
+    return shape.at(PipelineConfig, place)
+
+
+def _names_at(place: Place) -> list[str]:
+    return list(shape.fields(shape.model_of(type_at(place))))
+
+
+def nearest(word: str, names: Iterable[str]) -> str | None:
+    """Return the name that was probably meant."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[.\- ]", "_", word).lower()
+    return next(iter(difflib.get_close_matches(plain, list(names), n=1, cutoff=0.7)), None)
+
+
+def explain(details: Sequence[Detail], document: Document) -> list[Problem]:
+    """Return one problem for each wrong value, in the order of the file."""
+    details = [each for each in details if each.is_misspelt or not _is_broken(each.place, document)]
+    misspelt = [each.place for each in details if each.is_misspelt]
+    meant = {(*place[:-1], nearest(str(place[-1]), _names_at(place[:-1]))) for place in misspelt}
+    found: dict[tuple[Place, str], list[Problem]] = {}
+    for detail in details:
+        if detail.type == "missing" and detail.place in meant:
+            continue
+        # A union of types brings one error for each member: the first says it for all.
+        kind = "expected" if detail.is_about_type else detail.message
+        found.setdefault((detail.place, kind), _problems_of(detail, document))
+    return [problem for problems in found.values() for problem in problems]
+
+
+def locate_problems(place: Place, problems: Iterable[ConfigProblem], document: Document) -> list[Problem]:
+    """Return the problems that a validator found in the value at ``place``."""
+    return [
+        _redacted(document.problem(_place_below(place, problem), problem.what, problem.hint, key=True))
+        for problem in problems
+        if problem.key is None or not _is_broken((*place, problem.key), document)
+    ]
+
+
+def _is_broken(place: Place, document: Document) -> bool:
+    return any(place[: len(broken)] == broken for broken in document.broken)
+
+
+def _problems_of(detail: Detail, document: Document) -> list[Problem]:
+    if isinstance(detail.cause, ConfigProblems):
+        return locate_problems(detail.place, detail.cause.problems, document)
+    return [_redacted(_problem_of(detail, document))]
+
+
+def _problem_of(detail: Detail, document: Document) -> Problem:
+    place, annotation = detail.place, type_at(detail.place)
+    if detail.is_misspelt:
+        return _unknown_option(place, document)
+    if detail.type == "missing":
+        example = _EXAMPLES.get(dotted(_with_free_names(place)))
         hint = f"for instance  {example}" if example else f"it expects {shape.expected(annotation)}"
-        return [_problem(place, f"'{place[-1]}' is missing{block}", hint, document, key=True)]
-    name = f"'{place[-1]}'" if place and isinstance(place[-1], str) else f"'{dotted(place)}'"
-    if not place:
-        name = "a pipeline file"
-    if _is_about_type(kind):
-        what = f"{name} expects {shape.expected(annotation)}; found {_found(place, detail['input'], document, root)}"
-        return [_problem(place, what, _hint_about_type(detail["input"], annotation), document)]
-    message = str(cause) if isinstance(cause, ValueError) else _lower(detail["msg"])
+        return document.problem(place, f"'{place[-1]}' is missing{_in_block(place)}", hint, key=True)
+    name = "a pipeline file"
+    if place:
+        name = f"'{place[-1] if isinstance(place[-1], str) else dotted(place)}'"
+    if detail.is_about_type:
+        what = f"{name} expects {shape.expected(annotation)}; found {_found(detail, document)}"
+        return document.problem(place, what, _hint_about_type(detail.input, annotation))
+    is_own = isinstance(detail.cause, ValueError)
+    message = str(detail.cause) if is_own else detail.message[:1].lower() + detail.message[1:]
     message = re.sub(r"^input should be ", "expects a number ", message)
     if message.startswith("expects"):
-        stood = _found(place, detail["input"], document, root)
-        return [_problem(place, f"{name} {message}; found {stood}", None, document)]
-    return [_problem(place, f"{name}: {message}", None, document, key=isinstance(detail["input"], dict))]
+        return document.problem(place, f"{name} {message}; found {_found(detail, document)}")
+    return document.problem(place, f"{name}: {message}", key=isinstance(detail.input, dict))
+
+
+def _in_block(place: Place) -> str:
+    return f" in '{dotted(place[:-1])}'" if place[:-1] else ""
 
 
 def _hint_about_type(value: Any, annotation: Any) -> str | None:
     if words := shape.choices(annotation):
-        near = _near(str(value), words)
-        return f"did you mean '{near[0]}'?" if near else None
-    return "put it in quotes" if _is_plain(value) and shape.accepts_text(annotation) else None
+        near = nearest(str(value), words)
+        return f"did you mean '{near}'?" if near else None
+    is_plain = not isinstance(value, str | list | dict) and value is not None
+    return "put it in quotes" if is_plain and shape.accepts_text(annotation) else None
 
 
-def _lower(message: str) -> str:
-    return message[:1].lower() + message[1:]
-
-
-def _is_plain(value: Any) -> bool:
-    return not isinstance(value, str | list | dict) and value is not None
-
-
-def _found(place: Place, value: Any, document: Document, root: type[BaseModel]) -> str:
-    """What stood there; never the value of a secret or of an environment variable."""
-    if place in document.secret_places or shape.is_secret(shape.at(root, place)):
+def _found(detail: Detail, document: Document) -> str:
+    """Describe the wrong value; never that of a secret or of an environment variable."""
+    place, value = detail.place, detail.input
+    if place in document.secret_places or shape.is_secret(type_at(place)):
         return "something else (not shown: it is a secret)"
     if isinstance(value, dict):
         return "a block"
@@ -151,43 +190,25 @@ def _found(place: Place, value: Any, document: Document, root: type[BaseModel]) 
     return f"'{text[:60]}…'" if len(text) > 60 else f"'{text}'"
 
 
-def _general(place: Place, root: type[BaseModel]) -> tuple[str, ...]:
-    """A place with ``<name>`` where keys are free."""
-    general: tuple[str, ...] = ()
-    annotation: Any = root
-    for segment in place:
-        free = shape.free_form(annotation) is not None
-        annotation = shape.step(annotation, segment)
-        general = (*general, "<name>" if free else str(segment))
-    return general
+def _with_free_names(place: Place) -> Place:
+    """Return a place with ``<name>`` where keys are free."""
+    return tuple(
+        "<name>" if shape.free_form(type_at(place[:index])) is not None else segment
+        for index, segment in enumerate(place)
+    )
 
 
-def _names_at(root: type[BaseModel], place: Place) -> list[str]:
-    model = shape.model_of(shape.at(root, place))
-    return list(shape.fields(model)) if model else []
-
-
-def nearest(word: str, names: list[str]) -> str | None:
-    """The one name that was probably meant, if there is one."""
-    return next(iter(_near(word, names)), None)
-
-
-def _near(word: str, names: list[str]) -> list[str]:
-    """The one name that was probably meant."""
-    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[.\- ]", "_", word).lower()
-    return difflib.get_close_matches(plain, names, n=1, cutoff=0.7)
-
-
-def _unknown(place: Place, document: Document, root: type[BaseModel]) -> Problem:
-    word, names = str(place[-1]), _names_at(root, place[:-1])
-    model = shape.model_of(shape.at(root, place[:-1]))
-    if model is not None and issubclass(model, OneOf) and (missing := model.unknown_kind(word)) is not None:
-        is_meant_otherwise = word == "<<" or "." in word or _near(word, names) or word in _words(root)
-        if not is_meant_otherwise:
-            return _problem(place, *missing, document, key=True)
+def _unknown_option(place: Place, document: Document) -> Problem:
+    word, names = str(place[-1]), _names_at(place[:-1])
+    near = nearest(word, names)
     elsewhere: dict[str, list[str]] = {}
-    for other, _ in shape.walk(root):
+    for other, _ in shape.walk(PipelineConfig):
         elsewhere.setdefault(other[-1], []).append(dotted(other))
+    model = shape.model_of(type_at(place[:-1]))
+    if model is not None and issubclass(model, OneOf) and (unknown := model.unknown_kind(word)) is not None:
+        is_meant_otherwise = word == "<<" or "." in word or near or word in elsewhere
+        if not is_meant_otherwise:
+            return document.problem(place, *unknown, key=True)
     hints = []
     if word == "<<":
         hints.append("merge keys are not read: write the settings out")
@@ -195,32 +216,20 @@ def _unknown(place: Place, document: Document, root: type[BaseModel]) -> Problem
         hints.append("Kafka client settings belong in source.kafka.options")
     elif word.startswith("spark."):
         hints.append("Spark settings belong in the block spark")
-    elif near := _near(word, names):
-        hints.append(f"did you mean '{near[0]}'?")
-    if not hints or (word in elsewhere and f"{word}s" not in names):
-        meant = word if word in elsewhere else next(iter(_near(word, list(elsewhere))), None)
-        if meant is not None and not hints:
-            # 'topic' is another block's own word, and more often a slip for 'topics'.
-            places = [*elsewhere.get(f"{word}s", []), *elsewhere[meant]]
-            hints.append(f"did you mean {' or '.join(dict.fromkeys(places))}?")
-        elif meant is not None:
-            hints.append(f"'{word}' belongs to {' and '.join(elsewhere[word])}")
+    elif near:
+        hints.append(f"did you mean '{near}'?")
+    if word in elsewhere and hints and f"{word}s" not in names:
+        hints.append(f"'{word}' belongs to {' and '.join(elsewhere[word])}")
+    elif not hints and (meant := word if word in elsewhere else nearest(word, elsewhere)) is not None:
+        # 'topic' is another block's own word, and more often a slip for 'topics'.
+        places = [*elsewhere.get(f"{word}s", []), *elsewhere[meant]]
+        hints.append(f"did you mean {' or '.join(dict.fromkeys(places))}?")
     if not hints:
         hints.append(f"known here: {', '.join(names)}" if names else "this block has no options: remove it")
-    block = f" in '{dotted(place[:-1])}'" if place[:-1] else ""
-    return _problem(place, f"unknown option '{word}'{block}", "; ".join(hints), document, key=True)
-
-
-def _words(root: type[BaseModel]) -> set[str]:
-    """All option names."""
-    return {place[-1] for place, _ in shape.walk(root)}
-
-
-def _problem(place: Place, what: str, hint: str | None, document: Document, *, key: bool = False) -> Problem:
-    return problem_at(document.locate(place, key=key), place, what, hint=hint)
+    return document.problem(place, f"unknown option '{word}'{_in_block(place)}", "; ".join(hints), key=True)
 
 
 def _redacted(problem: Problem) -> Problem:
-    """Whatever a validator has said, a secret's text does not get out."""
+    """Remove the texts of secrets, which a validator's message may repeat."""
     hint = redacted(problem.hint) if problem.hint else None
     return replace(problem, what=redacted(problem.what), hint=hint)

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaml.nodes import Node
-
-from lakefeed.config.blocks import SinkChoice
-from lakefeed.config.columns import missing_columns
+from lakefeed.config.checks import function_problems, missing_columns, plain_text_logins
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.functions import function_problems
-from lakefeed.config.installed_sinks import UnreadSinkConfig, without_imports
-from lakefeed.config.loading import overrides as override
 from lakefeed.config.loading.document import Document, convert
-from lakefeed.config.loading.mistakes import Mistakes, mistakes_of
-from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, compose
+from lakefeed.config.loading.mistakes import Mistakes, find_mistakes
+from lakefeed.config.loading.nodes import MAX_BYTES, Unreadable, apply_override, compose
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.plain_text import plain_text_logins
 from lakefeed.config.problem import Problem, errors_of, raise_first_error
+from lakefeed.config.sinks import UnreadSinkConfig, without_imports
 from lakefeed.errors import ConfigError
 
 __all__ = ["Problem", "Reading", "load", "problems", "read"]
 
+_BEGIN = "lakefeed init --topic TOPIC writes one to begin with"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What came of reading a pipeline file.
+    """The outcome of reading a pipeline file.
 
     Attributes:
         config: the pipeline; None if any problem is an error, or a value was not looked at.
-        mistakes: the same with something else in place of what is wrong; None if the text is no YAML.
+        mistakes: the same with replacements for wrong values; None if the text is no YAML.
         problems: errors and warnings, in the order of the file.
         document: the values and where they stand, empty if the text is no YAML.
     """
@@ -45,7 +41,7 @@ class Reading:
 
 
 def load(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> PipelineConfig:
-    """Reads a pipeline.
+    """Read a pipeline.
 
     Args:
         path: the pipeline file; relative paths in it start at its folder.
@@ -64,13 +60,13 @@ def load(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
 def problems(
     path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] = os.environ
 ) -> tuple[PipelineConfig | None, list[Problem]]:
-    """As ``load``, but hands the problems back, warnings too. No pipeline if any of them is an error."""
+    """Read a pipeline and return its problems, warnings too. No pipeline if any of them is an error."""
     reading = read(path, overrides=overrides, environment=environment)
     return reading.config, reading.problems
 
 
 def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str, str] | None = os.environ) -> Reading:
-    """As ``problems``, with the document, which knows where each setting stands.
+    """Read a pipeline with its problems and the place of each setting.
 
     Args:
         path: the pipeline file.
@@ -82,83 +78,74 @@ def read(path: Path, *, overrides: Sequence[str] = (), environment: Mapping[str,
 
 
 def _read(path: Path, overrides: Sequence[str], environment: Mapping[str, str] | None) -> Reading:
-    name = str(path)
+    name, folder = str(path), path.absolute().parent
     found: list[Problem] = []
     try:
         node = compose(_text(path), name=name)
         if node is None:
             raise Unreadable(Problem(what="the file is empty", file=name, line=1, column=1, hint=_BEGIN))
-        node = _overridden(node, overrides, found)
-        document = convert(node, root=PipelineConfig, folder=path.absolute().parent, environment=environment, name=name)
+        for override in overrides:
+            try:
+                apply_override(node, override, root=PipelineConfig)
+            except Unreadable as unreadable:
+                found.append(unreadable.problem)
+        document = convert(node, root=PipelineConfig, folder=folder, environment=environment, name=name)
     except Unreadable as unreadable:
         return Reading(config=None, mistakes=None, problems=[*found, unreadable.problem], document=Document())
     found += document.problems
-    mistakes = mistakes_of(document)
+    mistakes = find_mistakes(document)
     found += mistakes.problems
     if (config := mistakes.config) is not None:
-        later = _catalog_problems(config, document, environment) + _subject_problems(config, document)
+        later = [*_catalog_problems(config, document, environment), *_subject_problems(config, document)]
         named = [
             *missing_columns(config),
             *_unread_sinks(config),
-            *function_problems(config, path.absolute().parent, static=environment is None),
+            *function_problems(config, folder, static=environment is None),
         ]
         if not errors_of([*found, *later]):
             named += plain_text_logins(config, config.connections(environment or {}))
-        later += [document.located(each) for each in named]
-        found += [each for each in later if not mistakes.is_noise(each)]
+        later += [document.located(problem) for problem in named]
+        found += [problem for problem in later if not mistakes.is_noise(problem)]
     found.sort(key=lambda problem: (problem.line is None, problem.line or 0, problem.column or 0))
-    good = not errors_of(found) and not mistakes.replaced
-    return Reading(config=config if good else None, mistakes=mistakes, problems=found, document=document)
+    is_good = not errors_of(found) and not mistakes.replaced
+    return Reading(config=config if is_good else None, mistakes=mistakes, problems=found, document=document)
 
 
-def _unread_sinks(config: PipelineConfig) -> list[Problem]:
-    """Warn of sinks of other packages, whose options were not looked at."""
-    return [
-        Problem(
-            what=f"the options of the sink '{sink.kind}' were not checked: they are known to another package",
-            key=f"{place}.{sink.kind}",
-            hint="lakefeed check without --static imports it",
-            severity="warning",
-        )
-        for place, sink in config.sink_blocks
-        if isinstance(sink.chosen, UnreadSinkConfig)
-    ]
+def _unread_sinks(config: PipelineConfig) -> Iterator[Problem]:
+    for place, sink in config.sink_blocks:
+        if isinstance(sink.chosen, UnreadSinkConfig):
+            yield Problem(
+                what=f"the options of the sink '{sink.kind}' were not checked: they are known to another package",
+                key=f"{place}.{sink.kind}",
+                hint="lakefeed check without --static imports it",
+                severity="warning",
+            )
 
 
 def _catalog_problems(
     config: PipelineConfig, document: Document, environment: Mapping[str, str] | None
-) -> list[Problem]:
-    """The sinks' catalogs must be declared in the file or named by the environment."""
+) -> Iterator[Problem]:
+    """Yield each sink whose catalog neither the file declares nor the environment names."""
     try:
         known = config.connections(environment or {}).catalogs
     except ConfigError as error:
-        return [Problem(what=error.what, file=error.where, hint=error.hint)]
-    found = []
-    blocks: dict[tuple[str, ...], SinkChoice] = {
-        ("sink",): config.sink,
-        **{("sinks", name): each for name, each in config.sinks.items()},
-    }
-    for at, block in blocks.items():
-        sink = block.iceberg
-        if sink is None or sink.catalog in known or (environment is None and sink.catalog == "lake"):
+        yield Problem(what=error.what, file=error.where, hint=error.hint)
+        return
+    for place, block in config.sink_blocks:
+        catalog = block.chosen.catalog_name
+        if block.iceberg is None or catalog in known or (environment is None and catalog == "lake"):
             continue
-        place = (*at, "iceberg", "table")
-        document.add(
-            f"'{sink.table}': no catalog is called '{sink.catalog}'",
-            place=place,
-            location=document.locate(place),
-            hint=f"known: {', '.join(known) or 'none'}; declare catalogs.{sink.catalog}, or set LAKEFEED_CATALOG_URI "
-            "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'",
-        )
-        found.append(document.problems[-1])
-    return found
+        hint = f"known: {', '.join(known) or 'none'}; declare catalogs.{catalog}, or set LAKEFEED_CATALOG_URI "
+        hint += "and LAKEFEED_WAREHOUSE, which name the catalog 'lake'"
+        what = f"'{block.iceberg.table}': no catalog is called '{catalog}'"
+        yield document.located(Problem(what=what, key=f"{place}.iceberg.table", hint=hint))
 
 
-def _subject_problems(config: PipelineConfig, document: Document) -> list[Problem]:
-    """With a pattern of topics it has to be said whose schema the table has."""
-    kafka, found = config.source.kafka, []
+def _subject_problems(config: PipelineConfig, document: Document) -> Iterator[Problem]:
+    """Yield each registry without a subject if the topics, and so their subjects, are a pattern."""
+    kafka = config.source.kafka
     if kafka is None or kafka.topics is not None or config.has_many_tables:
-        return []
+        return
     parts: list[tuple[Encoded | None, tuple[str, ...], str]] = [
         (config.decode, ("decode",), "value"),
         (config.decode.key, ("decode", "key"), "key"),
@@ -169,18 +156,11 @@ def _subject_problems(config: PipelineConfig, document: Document) -> list[Proble
         if encoded.avro is not None and encoded.avro.schema_file is not None:
             continue
         at = (*place, encoded.kind)
-        document.add(
-            "with topics_pattern it has to be said whose schema the table has",
-            place=at,
-            location=document.locate(at, key=True),
-            hint=f"add {'.'.join(at)}.subject: <topic>-{part} of one of the topics"
-            + (f", or {'.'.join(at)}.schema_file" if encoded.kind == "avro" else ""),
-        )
-        found.append(document.problems[-1])
-    return found
-
-
-_BEGIN = "lakefeed init --topic TOPIC writes one to begin with"
+        hint = f"add {'.'.join(at)}.subject: <topic>-{part} of one of the topics"
+        if encoded.kind == "avro":
+            hint += f", or {'.'.join(at)}.schema_file"
+        what = "with topics_pattern it has to be said whose schema the table has"
+        yield document.problem(at, what, hint, key=True)
 
 
 def _text(path: Path) -> str:
@@ -199,14 +179,4 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         column = error.start - (content.rfind(b"\n", 0, error.start) + 1) + 1
-        what = "not UTF-8 text"
-        raise Unreadable(Problem(what=what, file=str(path), line=line, column=column)) from None
-
-
-def _overridden(node: Node, overrides: Sequence[str], found: list[Problem]) -> Node:
-    for each in overrides:
-        try:
-            node = override.apply(node, each, root=PipelineConfig)
-        except Unreadable as unreadable:
-            found.append(unreadable.problem)
-    return node
+        raise Unreadable(Problem(what="not UTF-8 text", file=str(path), line=line, column=column)) from None

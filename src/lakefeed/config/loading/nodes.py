@@ -1,4 +1,4 @@
-"""YAML text → PyYAML's nodes, which know their line, within limits; what is no YAML is said for people."""
+"""YAML text → PyYAML's nodes, which know their line, within limits; ``--set`` puts values into them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,24 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import yaml
-from yaml.nodes import Node
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from lakefeed.config.base import OneOf
+from lakefeed.config.loading import shape
 from lakefeed.config.problem import Problem
 
 # A pipeline is a page of text. The limits stop documents that unfold into gigabytes ("billion laughs").
 MAX_BYTES = 1 << 20
-MAX_ALIASES = 100
-MAX_DEPTH = 50
+_MAX_ALIASES = 100
+_MAX_DEPTH = 50
 
-# How the marks of an override's nodes begin, in place of a file's name.
 OVERRIDE = "--set "
+"""The start of the marks of an override's nodes, in place of a file's name."""
+_MAP, _SEQ, _STR = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "seq", "str"))
 
 
 class Unreadable(Exception):
-    """The text is no YAML document that can be looked at further."""
+    """The text is no YAML document that can be checked further."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -37,20 +40,25 @@ class Location:
 
     @classmethod
     def of(cls, mark: Any) -> Location:
-        """From PyYAML's mark, which counts from 0."""
+        """Convert PyYAML's mark, which counts from 0."""
         if mark.name.startswith(OVERRIDE):
             return cls(file=mark.name, line=None, column=None)
         return cls(file=mark.name, line=mark.line + 1, column=mark.column + 1)
 
 
+def refuse(what: str, location: Location, hint: str | None = None) -> NoReturn:
+    """Raise ``Unreadable`` for what stands at a location."""
+    raise Unreadable(Problem(what=what, file=location.file, line=location.line, column=location.column, hint=hint))
+
+
 def compose(text: str, *, name: str) -> Node | None:
-    """The node tree of a document; None if it is empty.
+    """Parse a document into nodes; None if it is empty.
 
     Raises:
-        Unreadable: if the text is no YAML, holds several documents, or exceeds a limit.
+        Unreadable: the text is no YAML, holds several documents, or exceeds a limit.
     """
     try:
-        _within_limits(text, name=name)
+        _require_limits(text, name)
         node: Node | None = _loader(text, name).get_single_node()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -60,9 +68,8 @@ def compose(text: str, *, name: str) -> Node | None:
         refuse(what, location, hint="remove it, or write it as an escape in double quotes")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        location = Location.of(mark) if mark else Location(file=name, line=None, column=None)
-        what, hint = _syntax(error)
-        refuse(what, location, hint=hint)
+        what, hint = _explain_syntax(error)
+        refuse(what, Location.of(mark) if mark else Location(file=name, line=None, column=None), hint=hint)
     return node
 
 
@@ -72,31 +79,21 @@ def _loader(text: str, name: str) -> Any:
     return loader
 
 
-def _within_limits(text: str, *, name: str) -> None:
-    """Looks at the events alone, which cost no more than the text is long."""
+def _require_limits(text: str, name: str) -> None:
+    # The events alone cost no more than the text is long.
     aliases = depth = 0
     loader = _loader(text, name)
     while loader.check_event():
         event = loader.get_event()
         aliases += isinstance(event, yaml.AliasEvent)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if aliases > MAX_ALIASES:
-            refuse(f"more than {MAX_ALIASES} aliases (*name)", Location.of(event.start_mark))
-        if depth > MAX_DEPTH:
-            refuse(f"blocks nested deeper than {MAX_DEPTH}", Location.of(event.start_mark))
+        if aliases > _MAX_ALIASES:
+            refuse(f"more than {_MAX_ALIASES} aliases (*name)", Location.of(event.start_mark))
+        if depth > _MAX_DEPTH:
+            refuse(f"blocks nested deeper than {_MAX_DEPTH}", Location.of(event.start_mark))
 
 
-def refuse(what: str, location: Location, hint: str | None = None) -> NoReturn:
-    """Gives the document up.
-
-    Raises:
-        Unreadable: always.
-    """
-    raise Unreadable(Problem(what=what, file=location.file, line=location.line, column=location.column, hint=hint))
-
-
-def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
-    """What PyYAML found, said for people, and a hint."""
+def _explain_syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
     problem = error.problem or "no YAML"
     if r"'\t'" in problem:
         return "a tab where YAML requires spaces", "indent with spaces"
@@ -113,3 +110,100 @@ def _syntax(error: yaml.MarkedYAMLError) -> tuple[str, str | None]:
     elif "flow mapping" in context or "flow sequence" in context:
         hint = 'inside { } and [ ] put ${NAME} in quotes: {registry: "${SCHEMA_REGISTRY_URL}"}'
     return f"no YAML: {problem}{context}", hint
+
+
+def apply_override(node: Node, override: str, *, root: type) -> None:
+    """Put one ``--set path=value`` into a node tree; the new nodes name the override as their file.
+
+    The path is dotted, list items go by index, and the value is read as YAML. Where keys are free, the rest of
+    the path is one key: ``--set source.kafka.options.kafka.max.poll.records=5000``.
+
+    Raises:
+        Unreadable: it is no ``path=value``, its value is no YAML, or its path leads nowhere.
+    """
+    path, equals, text = override.partition("=")
+    path = path.strip()
+    if not equals or not path or not all(path.split(".")):
+        raise _wrong_override(f"{OVERRIDE}{override.partition('=')[0]}", "an override is written path=value")
+    name = f"{OVERRIDE}{path}"
+    try:
+        value = compose(text, name=name) or _scalar("", name)
+    except Unreadable as unreadable:
+        raise _wrong_override(name, f"its value: {unreadable.problem.what}", key=path) from None
+    _put(node, path.split("."), value, name=name, annotation=root)
+
+
+def _wrong_override(name: str, what: str, *, key: str = "") -> Unreadable:
+    hint = "for instance --set source.kafka.start=latest, or --set source.kafka.topics.0=orders"
+    return Unreadable(Problem(what=what, file=name, key=key, hint=hint))
+
+
+def _put(node: Node, path: list[str], value: Node, *, name: str, annotation: Any) -> None:
+    if isinstance(node, MappingNode):
+        values = shape.free_form(annotation)
+        if values is not None and shape.model_of(values) is None:
+            path = [".".join(path)]
+        _put_key(node, path, value, name=name, annotation=annotation)
+    elif isinstance(node, SequenceNode):
+        _put_item(node, path, value, name=name, annotation=annotation)
+    else:
+        what = f"'{path[0]}' leads nowhere: what holds it is a single value"
+        raise _wrong_override(name, what, key=name[len(OVERRIDE) :])
+
+
+def _put_key(node: MappingNode, path: list[str], value: Node, *, name: str, annotation: Any) -> None:
+    key, rest = path[0], path[1:]
+    below = shape.step(annotation, key)
+    for index, (key_node, old) in enumerate(node.value):
+        if isinstance(key_node, ScalarNode) and key_node.value == key:
+            if rest:
+                old = _expanded(old, name=name, annotation=below)
+                node.value[index] = (key_node, old)
+                _put(old, rest, value, name=name, annotation=below)
+            else:
+                node.value[index] = (_scalar(key, name), value)
+            return
+    if rest:
+        is_list = rest[0].isdigit() and shape.model_of(below) is None and shape.free_form(below) is None
+        inner: Node = SequenceNode(_SEQ, [], value.start_mark, value.end_mark) if is_list else _block(name)
+        _put(inner, rest, value, name=name, annotation=below)
+        value = inner
+    node.value.append((_scalar(key, name), value))
+
+
+def _put_item(node: SequenceNode, path: list[str], value: Node, *, name: str, annotation: Any) -> None:
+    index, rest = path[0], path[1:]
+    count = len(node.value)
+    if not index.isascii() or not index.isdigit() or int(index) > count:
+        what = f"'{index}' is no item of a list of {count}: write an index from 0 to {count}, which adds one"
+        raise _wrong_override(name, what, key=name[len(OVERRIDE) :])
+    position = int(index)
+    if rest:
+        inner = node.value[position] if position < count else _block(name)
+        _put(inner, rest, value, name=name, annotation=shape.step(annotation, position))
+        value = inner
+    node.value[position : position + 1] = [value]
+
+
+def _expanded(node: Node, *, name: str, annotation: Any) -> Node:
+    """Return a block for a short form of the file: nothing, ``decode: raw``, ``registry: http://…``."""
+    model = shape.model_of(annotation)
+    if not isinstance(node, ScalarNode):
+        return node
+    if not node.value or node.tag == "tag:yaml.org,2002:null":
+        return _block(name)
+    if model is not None and issubclass(model, OneOf) and node.value in model.__kinds__:
+        return MappingNode(_MAP, [(node, _block(name))], node.start_mark, node.end_mark)
+    if model is not None and "url" in model.model_fields:
+        return MappingNode(_MAP, [(_scalar("url", name), node)], node.start_mark, node.end_mark)
+    return node
+
+
+def _block(name: str) -> MappingNode:
+    mark = _scalar("", name).start_mark
+    return MappingNode(_MAP, [], mark, mark)
+
+
+def _scalar(text: str, name: str) -> ScalarNode:
+    mark = yaml.Mark(name, 0, 0, 0, None, 0)
+    return ScalarNode(_STR, text, mark, mark)

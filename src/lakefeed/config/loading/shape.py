@@ -1,4 +1,4 @@
-"""The shape of the models: what may stand at a place of the file, and where a word belongs."""
+"""The shape of the models: the types that a place of the file accepts, and the places of a word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from lakefeed.config.base import Complaints, OneOf, ParsedText
+from lakefeed.config.base import ConfigProblems, OneOf, ParsedText
 
 Place = tuple[str | int, ...]
 
@@ -26,7 +26,7 @@ _WORDS: dict[Any, str] = {
 
 
 def members(annotation: Any) -> tuple[Any, ...]:
-    """The types that an annotation unites, without None and without Annotated's metadata."""
+    """Return the types that an annotation unites, without None and without Annotated's metadata."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return members(typing.get_args(annotation)[0])
@@ -38,48 +38,40 @@ def members(annotation: Any) -> tuple[Any, ...]:
 
 
 def optional(annotation: Any) -> bool:
-    """Whether None may stand there."""
+    """Return whether None is accepted."""
     return type(None) in typing.get_args(annotation)
 
 
+def is_model(annotation: Any) -> bool:
+    """Return whether an annotation is a model's class."""
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
 def model_of(annotation: Any) -> type[BaseModel] | None:
-    """The model among an annotation's types, if there is one."""
-    for each in members(annotation):
-        if isinstance(each, type) and issubclass(each, BaseModel):
-            return each
-    return None
+    """Return the model among an annotation's types, if there is one."""
+    return next((each for each in members(annotation) if is_model(each)), None)
 
 
-def fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """A model's fields under the names they have in the file."""
-    return {field.alias or name: field for name, field in model.model_fields.items()}
+def fields(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
+    """Return a model's fields under the names they have in the file; none without a model."""
+    return {field.alias or name: field for name, field in model.model_fields.items()} if model is not None else {}
 
 
 def step(annotation: Any, segment: str | int) -> Any | None:
-    """What may stand one step below a place, or None if nothing may."""
+    """Return the type one step below a place; None if the place has no such entry."""
     if model := model_of(annotation):
         field = fields(model).get(str(segment))
-        if field is None and issubclass(model, OneOf):
-            return _installed(model, str(segment))
-        return field and field.annotation
-    for each in members(annotation):
-        origin, arguments = typing.get_origin(each), typing.get_args(each)
-        if origin is dict:
-            return arguments[1]
-        if origin is list and isinstance(segment, int):
-            return arguments[0]
-    return None
-
-
-def _installed(model: type[OneOf], name: str) -> type[BaseModel] | None:
-    try:
-        return model.installed_kind(name)
-    except Complaints:
-        return None  # Validation reports it.
+        if field is not None or not issubclass(model, OneOf):
+            return field and field.annotation
+        try:
+            return model.installed_kind(str(segment))
+        except ConfigProblems:
+            return None  # Validation reports it.
+    return free_form(annotation) or (items(annotation) if isinstance(segment, int) else None)
 
 
 def at(root: Any, place: Place) -> Any | None:
-    """What may stand at ``place`` below ``root``, or None if nothing may."""
+    """Return the type at ``place`` below ``root``; None if there is no such place."""
     annotation = root
     for segment in place:
         annotation = step(annotation, segment)
@@ -89,60 +81,52 @@ def at(root: Any, place: Place) -> Any | None:
 
 
 def is_secret(annotation: Any) -> bool:
-    """Whether the value must never be shown."""
+    """Return whether the value must never be shown."""
     return SecretStr in members(annotation)
 
 
 def is_path(annotation: Any) -> bool:
-    """Whether the value is the path of a file."""
+    """Return whether the value is the path of a file."""
     return Path in members(annotation)
 
 
 def accepts_text(annotation: Any) -> bool:
-    """Whether a text may stand there, so that a substituted value need not be guessed to be a number."""
-    return any(
-        each in (str, SecretStr, Path, Any) or typing.get_origin(each) is Literal for each in members(annotation)
-    )
+    """Return whether a text is accepted, so that a substituted value need not be guessed to be a number."""
+    return bool(choices(annotation)) or any(each in (str, SecretStr, Path, Any) for each in members(annotation))
+
+
+def _arguments(annotation: Any, origin: Any) -> tuple[Any, ...]:
+    """Return the arguments of the first type of this origin, as those of ``dict[str, int]``; none without one."""
+    return next((typing.get_args(each) for each in members(annotation) if typing.get_origin(each) is origin), ())
 
 
 def free_form(annotation: Any) -> Any | None:
-    """The type of the values where keys are free, such as Kafka options; None elsewhere."""
-    for each in members(annotation):
-        if typing.get_origin(each) is dict:
-            return typing.get_args(each)[1]
-    return None
+    """Return the type of the values where keys are free, such as Kafka options; None elsewhere."""
+    return next(iter(_arguments(annotation, dict)[1:]), None)
 
 
 def items(annotation: Any) -> Any | None:
-    """The type of a list's items; None for what is no list."""
-    for each in members(annotation):
-        if typing.get_origin(each) is list:
-            return typing.get_args(each)[0]
-    return None
+    """Return the type of a list's items; None for other types."""
+    return next(iter(_arguments(annotation, list)), None)
 
 
 def choices(annotation: Any) -> list[str]:
-    """The words that may stand there, where they are counted."""
-    return [
-        str(word)
-        for each in members(annotation)
-        if typing.get_origin(each) is Literal
-        for word in typing.get_args(each)
-    ]
+    """Return the words of a choice; none for other types."""
+    literals = [each for each in members(annotation) if typing.get_origin(each) is Literal]
+    return [str(word) for each in literals for word in typing.get_args(each)]
 
 
 def expected(annotation: Any) -> str:
-    """What may stand there, in words."""
+    """Describe the values that are accepted."""
     if words := choices(annotation):
         return f"one of {', '.join(words)}"
     phrases = []
     for each in members(annotation):
-        origin, arguments = typing.get_origin(each), typing.get_args(each)
-        if isinstance(each, type) and issubclass(each, BaseModel):
+        if is_model(each):
             phrases.append(f"a block with {', '.join(fields(each))}" if fields(each) else "an empty block")
-        elif origin is list:
-            phrases.append(f"a list, each item {expected(arguments[0])}")
-        elif origin is dict:
+        elif (item := items(each)) is not None:
+            phrases.append(f"a list, each item {expected(item)}")
+        elif free_form(each) is not None:
             phrases.append("a block of 'name: value' lines")
         else:
             phrases.append(_WORDS.get(each, str(each)))
@@ -150,7 +134,7 @@ def expected(annotation: Any) -> str:
 
 
 def walk(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], FieldInfo]]:
-    """Every field below a model, with its place; ``<name>`` stands where keys are free."""
+    """Yield every field below a model with its place; ``<name>`` stands where keys are free."""
     for name, field in fields(model).items():
         here = (*place, name)
         yield here, field
@@ -160,6 +144,6 @@ def walk(model: type[BaseModel], place: tuple[str, ...] = ()) -> Iterator[tuple[
             yield from walk(below, (*here, "<name>"))
 
 
-def dotted(place: Place | tuple[str, ...]) -> str:
-    """A place as it is written in messages and in ``--set``."""
+def dotted(place: Place) -> str:
+    """Return a place as it is written in messages and in ``--set``."""
     return ".".join(str(segment) for segment in place)

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from lakefeed.clients.kafka.record_counts import ISOLATION
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.session import activate
-from lakefeed.config.durations import seconds_of
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.topic_tables import at_once, on_failure, retry_seconds
-from lakefeed.config.triggers import AVAILABLE_NOW
+from lakefeed.config.values import AVAILABLE_NOW, seconds_of
 from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.errors import translated
-from lakefeed.config.many import OnFailure
+from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import Place, tables_of_topic
 from lakefeed.config.topic_tables import require_fit

@@ -17,7 +17,7 @@ from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.clients.kafka.record_counts import ISOLATION
 from lakefeed.config.connections import Connections
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.outcomes import total
 from lakefeed.ledger.snapshot_summary import FEED, RANGES, Commit

@@ -16,7 +16,7 @@ from lakefeed.clients.kafka.record_counts import ISOLATION
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.errors import translated
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
-from lakefeed.config.triggers import AVAILABLE_NOW
+from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table

@@ -11,7 +11,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import Problem
 from lakefeed.config.topic_tables import config_of
-from lakefeed.config.triggers import interval_of
+from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.real_time import require_fit

@@ -25,15 +25,15 @@ from lakefeed.clients import postgresql
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.s3 import TIMEOUT_SECONDS, require_bucket
 from lakefeed.clients.s3_signature import Keys
-from lakefeed.config.columns import decoded_columns, missing_columns
+from lakefeed.config.checks import decoded_columns, missing_columns
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.names import catalog_of
 from lakefeed.config.problem import Problem
+from lakefeed.config.sources import KafkaSource
 from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
+from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.table_kinds import require_dead_letters, require_rows

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lakefeed.config.ddl import columns_of_ddl
+from lakefeed.config.sql import columns_of_ddl
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.records.decode.avro_schema import table_schema
 from lakefeed.records.decode.registry import RegisteredSchema

@@ -12,8 +12,8 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from lakefeed.config.connections import Registry
-from lakefeed.config.names import Brokers, Identifier
 from lakefeed.config.schema import FILE_NAME, TITLE, json_schema, written
+from lakefeed.config.values import Brokers, Identifier
 from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.discover import Column, Discovery
 

@@ -10,8 +10,8 @@ from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.record_counts import records_held
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.connections import Connections
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.sources import KafkaSource
 from lakefeed.config.upserts import upserting
 from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.feed_position import Position

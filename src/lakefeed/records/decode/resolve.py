@@ -13,8 +13,7 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Registry
 from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
 from lakefeed.config.failures import Accept
-from lakefeed.config.kafka_source import KafkaSource
-from lakefeed.config.kinesis import KinesisSource
+from lakefeed.config.sources import KafkaSource, KinesisSource
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 from lakefeed.records.decode.avro_schema import avro_schema_of, table_schema
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry

@@ -13,8 +13,8 @@ from typing import Any
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.connections import Connections
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.schema.avro import DEEPEST, MOST_COLUMNS

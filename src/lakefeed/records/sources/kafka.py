@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark import jvm
 from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, spark_marks, spark_offsets

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.clients.spark import jvm
-from lakefeed.config.kinesis import KinesisAccess, KinesisSource
+from lakefeed.config.connections import KinesisAccess
+from lakefeed.config.sources import KinesisSource
 from lakefeed.errors import ConfigError, RecordsLost
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition

@@ -25,7 +25,7 @@ from lakefeed.clients.kafka.librdkafka import librdkafka_settings
 from lakefeed.clients.kafka.scan import scan
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import CheckpointMismatch, Unreachable
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.decode import RECORD

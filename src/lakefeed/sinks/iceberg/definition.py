@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.config.base import validated
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.names import catalog_of
+from lakefeed.config.values import catalog_of
 from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
@@ -49,7 +49,7 @@ class IcebergDefinition(SinkDefinition[IcebergSinkConfig]):
             ConfigError: its catalog is not declared.
         """
         settings, context = self.settings, self.context
-        context.connections.catalog(settings.catalog)
+        context.connections.catalog(catalog_of(settings.table))
         if settings.history is not None:
             context.connections.catalog(catalog_of(settings.history))
         table = TABLES.get((settings.mode, context.output_mode), IcebergTable)

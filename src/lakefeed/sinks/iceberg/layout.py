@@ -13,8 +13,7 @@ from typing import Any
 
 from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.partitions import PartitionTransform
-from lakefeed.config.sorting import SortColumn
+from lakefeed.config.values import PartitionTransform, SortColumn
 
 UNITS = {"years": "year", "months": "month", "days": "day", "hours": "hour"}
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import quoted, set_properties
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.partitions import PartitionTransform
+from lakefeed.config.values import PartitionTransform
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.iceberg import IcebergLedger

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.config.loading.interpolate import interpolate
+from lakefeed.config.loading.document import interpolate
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}", fullmatch=True)
 plain = st.text(st.characters(exclude_characters="$", exclude_categories=["Cs"]), max_size=30)
@@ -39,7 +39,7 @@ def test_references_are_replaced(text: str, expected: str) -> None:
 
 def test_an_undefined_variable_is_named_once_and_stays() -> None:
     outcome = interpolate("${NO} ${NO}", environment={})
-    assert outcome.undefined == ("NO",)
+    assert outcome.undefined == ["NO"]
     assert outcome.text == "${NO} ${NO}"
 
 
@@ -65,7 +65,7 @@ def test_a_value_is_put_in_as_it_is(before: str, after: str, name: str, value: s
     """A value is never looked at again: ``${B}`` inside it stays."""
     outcome = interpolate(f"{before}${{{name}}}{after}", environment={name: value})
     assert outcome.text == before + value + after
-    assert outcome.variables == (name,)
+    assert outcome.variables == [name]
 
 
 @given(name=names, default=st.text(st.characters(exclude_characters="$}", exclude_categories=["Cs"]), max_size=20))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
-from lakefeed.config.partitions import PartitionTransform
+from lakefeed.config.values import PartitionTransform
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
 
 

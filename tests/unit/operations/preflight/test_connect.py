@@ -15,9 +15,9 @@ from pydantic import SecretStr
 
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.config.connections import S3, Catalog, Connections
-from lakefeed.config.kafka_source import KafkaSource
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.problem import exit_status
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.operations.preflight.connect import _catalog, _server, _sqlite, _topics, preflight
 

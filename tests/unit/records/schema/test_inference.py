@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.records.schema import inference

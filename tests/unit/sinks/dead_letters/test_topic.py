@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakefeed.config.kafka_source import KafkaSource
+from lakefeed.config.sources import KafkaSource
 from lakefeed.sinks.dead_letters import topic
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 from lakefeed.sinks.dead_letters.topic import LETTER, PREFIX, DeadLetter, TopicReader, note_headers

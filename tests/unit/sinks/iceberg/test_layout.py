@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
-from lakefeed.config.sorting import SortColumn
+from lakefeed.config.values import SortColumn
 from lakefeed.sinks.iceberg.layout import FileLayout, statements
 
 

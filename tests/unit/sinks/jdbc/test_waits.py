@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from lakefeed.clients.postgresql import log_in
-from lakefeed.config.catalog import Catalog
+from lakefeed.config.connections import Catalog
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.errors import LakefeedError
 from lakefeed.sinks.jdbc import session

@@ -1,0 +1,286 @@
+"""Checks of a valid pipeline beyond its models: columns, Python functions and logins that the file names."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib.util
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from lakefeed.config import tls, upserts
+from lakefeed.config.blocks import PipelineBlocks, SinkChoice
+from lakefeed.config.connections import Connections, Registry, is_loopback
+from lakefeed.config.decoding import Encoded
+from lakefeed.config.keyed import DELETED
+from lakefeed.config.problem import Problem
+from lakefeed.config.sql import columns_of_ddl
+
+_MAX_FILE_BYTES = 10 << 20
+
+
+# Columns.
+
+
+def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> list[Problem]:
+    """Return settings that name a column which the rows do not have; none if the columns are unknown.
+
+    Args:
+        columns: the columns of the values if they are known from elsewhere. Default: the file's.
+    """
+    decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
+    if decoded is None:
+        return []
+    named = list(_named_before_the_transform(config))
+    if config.transform is None:
+        for place, sink in config.sink_blocks:
+            named += _named_by_sink(place, sink)
+    return list(_missing_columns(named, decoded))
+
+
+def decoded_columns(config: PipelineBlocks) -> list[str] | None:
+    """Return the columns of decoded records, or of the source's rows; None if the file does not name them."""
+    source = config.source
+    if source.numbered is not None:
+        own = None if config.decode.envelope else _columns_of_format(config.decode)
+        return None if own is None else [*own, *_added_columns(config)]
+    if source.files is not None:
+        return columns_of_ddl(source.files.schema_ddl) if source.files.schema_ddl else ["value"]
+    if source.format is not None and source.format.schema_ddl:
+        return columns_of_ddl(source.format.schema_ddl)
+    return ["timestamp", "value"] if source.rate is not None else None
+
+
+def _columns_of_format(decode: Encoded) -> list[str] | None:
+    if decode.raw is not None or decode.string is not None:
+        return ["value"]
+    given = decode.json_ or decode.csv
+    if given is not None and given.schema_ddl is not None:
+        return columns_of_ddl(given.schema_ddl)
+    with_file = given or decode.avro
+    if with_file is None or with_file.schema_file is None:
+        return None
+    # An Avro record or a Spark schema. A file that cannot be read is reported elsewhere.
+    try:
+        if with_file.schema_file.stat().st_size > _MAX_FILE_BYTES:
+            return None
+        document: Any = json.loads(with_file.schema_file.read_text("utf-8"))
+        return [str(field["name"]) for field in document["fields"]]
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return None
+
+
+def _added_columns(config: PipelineBlocks) -> list[str]:
+    added = [f"kafka_{name}" for name in upserts.kept_metadata(config)]
+    if config.decode.key is not None:
+        added.append("kafka_key")
+    if upserts.upserting(config) is not None:
+        added.append(DELETED)
+    return added
+
+
+def _named_before_the_transform(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
+    transform = config.transform
+    if transform is not None and transform.watermark is not None:
+        yield "transform.watermark.column", transform.watermark.column
+    keyed = upserts.upserting(config)
+    if keyed is not None and keyed.delete.column is not None:
+        yield f"sink.{config.sink.kind}.delete.column", keyed.delete.column
+
+
+def _named_by_sink(place: str, sink: SinkChoice) -> Iterator[tuple[str, str]]:
+    """Yield each setting of a sink that names a column, and the column."""
+    lists = {name: getattr(sink.chosen, name, ()) for name in ("partition_by", "sort_by", "keys", "order_by")}
+    if sink.kafka is not None and isinstance(sink.kafka.key, list):
+        lists["key"] = sink.kafka.key
+    at = f"{place}.{sink.kind}"
+    for name, columns in lists.items():
+        for index, column in enumerate(columns):
+            yield f"{at}.{name}.{index}", column if isinstance(column, str) else column.column.partition(".")[0]
+    if sink.kafka is not None and sink.kafka.value.column is not None:
+        yield f"{at}.value.column", sink.kafka.value.column.name
+
+
+def _missing_columns(named: Iterable[tuple[str, str]], columns: Sequence[str]) -> Iterator[Problem]:
+    # Spark compares names without regard to case.
+    known = {column.lower(): column for column in columns}
+    for key, column in named:
+        if column.lower() in known:
+            continue
+        near = difflib.get_close_matches(column.lower(), known, n=1, cutoff=0.7)
+        shown = ", ".join(columns[:20]) + (", …" if len(columns) > 20 else "")
+        hint = f"did you mean '{known[near[0]]}'?" if near else f"they have {shown or 'none'}"
+        setting = key.split(".")[-2 if key[-1].isdigit() else -1]
+        what = f"'{setting}' names the column '{column}', which the rows do not have"
+        yield Problem(what=what, key=key, hint=hint)
+
+
+# Python functions, looked up in their source: nothing is imported.
+
+
+def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> list[Problem]:
+    """Return the functions and classes that do not exist.
+
+    Args:
+        folder: where the pipeline file is.
+        static: look beside the file alone, not in what is installed.
+    """
+    problems = (_function_problem(key, path, folder, static=static) for key, path in _named_functions(config))
+    return [problem for problem in problems if problem is not None]
+
+
+def _named_functions(config: PipelineBlocks) -> Iterator[tuple[str, str]]:
+    transforms = {"transform": config.transform}
+    for topic, special in (config.tables.topics if config.tables is not None else {}).items():
+        transforms[f"tables.topics.{topic}.transform"] = special.transform
+    for place, transform in transforms.items():
+        for name, step in (transform.steps if transform is not None else {}).items():
+            if step.python is not None:
+                yield f"{place}.steps.{name}.python", step.python
+    for place, sink in config.sink_blocks:
+        if sink.python is not None:
+            yield f"{place}.python.path", sink.python.path
+
+
+def _function_problem(key: str, path: str, folder: Path, *, static: bool) -> Problem | None:
+    module, _, name = path.partition(":")
+    base = folder.joinpath(*module.split("."))
+    file = next((file for file in (base / "__init__.py", base.with_suffix(".py")) if file.is_file()), None)
+    if file is None and static:
+        return Problem(what=f"{path} was not looked at: the module is not beside the file", key=key, severity="warning")
+    if file is None:
+        # Of an installed module only the package is looked up: whether it has the rest, only an import shows.
+        package = module.partition(".")[0]
+        if _is_installed(package):
+            return None
+        hint = f"looked in {folder} and PYTHONPATH; write package.module:name"
+        return Problem(what=f"there is no Python module {package}", key=key, hint=hint)
+    try:
+        tree = ast.parse(file.read_bytes(), filename=str(file))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        what = f"the module {module} cannot be imported: {getattr(error, 'msg', None) or error}"
+        return Problem(what=what, key=key, about=f"{file}{line}")
+    except OSError as error:
+        return Problem(what=f"the module {module} cannot be read: {error.strerror}", key=key, about=str(file))
+    names, is_certain = _defined_names(tree)
+    if name in names or not is_certain:
+        return None
+    public = sorted(name for name in names if not name.startswith("_"))
+    hint = f"it has {', '.join(public[:20]) or 'nothing to call'}"
+    return Problem(what=f"the module {module} has no {name}", key=key, hint=hint)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return True
+
+
+def _defined_names(tree: ast.Module) -> tuple[set[str], bool]:
+    """Return the names that a module has, and whether there can be no others."""
+    names: set[str] = set()
+    certain = True
+    todo: list[ast.AST] = list(tree.body)
+    while todo:
+        node = todo.pop()
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                # The names within are its own.
+                names.add(node.name)
+                certain = certain and node.name != "__getattr__"
+                continue
+            case ast.Import() | ast.ImportFrom():
+                certain = certain and all(alias.name != "*" for alias in node.names)
+                names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+            case ast.Name(ctx=ast.Store()):
+                names.add(node.id)
+            case ast.Name(id="exec" | "globals" | "setattr" | "vars"):
+                certain = False  # They can define any name.
+        todo += ast.iter_child_nodes(node)
+    return names, certain
+
+
+# Logins that would cross a network as plain text.
+
+
+def plain_text_logins(config: PipelineBlocks, connections: Connections) -> list[Problem]:
+    """Warn of each login that crosses a network without TLS."""
+    found = [*_http_logins(config, connections), *_kafka_logins(config), *_database_logins(config, connections)]
+    return list(dict.fromkeys(found))
+
+
+def _http_logins(config: PipelineBlocks, connections: Connections) -> Iterator[Problem]:
+    for key, url in _http_addresses(config, connections):
+        parts = urlsplit(url)
+        if parts.scheme == "http" and not is_loopback(parts.hostname):
+            what = "the login goes over the network as plain text, since the address begins with http://"
+            yield Problem(what=what, key=key, about=url, hint="use https://", severity="warning")
+
+
+def _http_addresses(config: PipelineBlocks, connections: Connections) -> Iterator[tuple[str, str]]:
+    """Yield each address that gets a login, with its setting."""
+    for key, registry in _registries(config):
+        if registry.username is not None or registry.password is not None:
+            yield f"{key}.url", registry.url
+    for key, service in (("s3", connections.s3), ("source.kinesis", connections.kinesis)):
+        if service is not None and service.endpoint and service.access_key is not None:
+            yield f"{key}.endpoint", service.endpoint
+    for name, catalog in connections.catalogs.items():
+        if catalog.type == "rest" and catalog.secrets():
+            yield f"catalogs.{name}.uri", catalog.uri
+            if catalog.credential is not None and catalog.oauth2_server_uri:
+                yield f"catalogs.{name}.oauth2_server_uri", catalog.oauth2_server_uri
+    for place, sink in config.sink_blocks:
+        search = sink.elasticsearch
+        if search is not None and (search.api_key is not None or search.password is not None):
+            yield from ((f"{place}.elasticsearch.url", url) for url in search.urls)
+
+
+def _registries(config: PipelineBlocks) -> Iterator[tuple[str, Registry]]:
+    blocks = {"decode": config.decode}
+    for topic, own in (config.tables.topics if config.tables is not None else {}).items():
+        if own.decode is not None:
+            blocks[f"tables.topics.{topic}.decode"] = own.decode
+    for place, decode in blocks.items():
+        for at, encoded in ((place, decode), (f"{place}.key", decode.key)):
+            if encoded is not None and encoded.registry is not None:
+                yield f"{at}.{encoded.kind}.registry", encoded.registry
+    for place, sink in config.sink_blocks:
+        if sink.kafka is not None and sink.kafka.value.registry is not None:
+            yield f"{place}.kafka.value.{sink.kafka.value.kind}.registry", sink.kafka.value.registry
+
+
+def _kafka_logins(config: PipelineBlocks) -> Iterator[Problem]:
+    source = config.source.kafka
+    blocks = [("source.kafka", source.bootstrap_servers, source.options)] if source is not None else []
+    for place, sink in config.sink_blocks:
+        if sink.kafka is not None:
+            servers = sink.kafka.bootstrap_servers or (source.bootstrap_servers if source is not None else "")
+            blocks.append((f"{place}.kafka", servers, sink.kafka.options))
+    for place, servers, options in blocks:
+        hosts = [urlsplit(f"//{server.strip().rpartition('//')[2]}").hostname for server in servers.split(",")]
+        protocol = str(options.get("kafka.security.protocol", "")).strip()
+        if protocol == "SASL_PLAINTEXT" and not all(is_loopback(host) for host in hosts):
+            what = "the login goes over the network as plain text, since the protocol is SASL_PLAINTEXT"
+            key = f"{place}.options.kafka.security.protocol"
+            yield Problem(what=what, key=key, about=servers, hint="use SASL_SSL", severity="warning")
+
+
+def _database_logins(config: PipelineBlocks, connections: Connections) -> Iterator[Problem]:
+    urls = [(f"{place}.jdbc.url", sink.jdbc.url) for place, sink in config.sink_blocks if sink.jdbc is not None]
+    for name, catalog in connections.catalogs.items():
+        if catalog.uri.startswith("jdbc:postgresql:") and catalog.password is not None:
+            urls.append((f"catalogs.{name}.uri", catalog.uri))
+    for key, url in urls:
+        parts = urlsplit(url.removeprefix("jdbc:"))
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        if not is_loopback(parts.hostname) and not tls.is_required(parts.scheme, options):
+            what = "the login may go over the network as plain text, since the URL does not require TLS"
+            mode = "sslmode" if parts.scheme == "postgresql" else "sslMode"
+            hint = f"add the parameter {mode}=verify-full to the URL"
+            yield Problem(what=what, key=key, about=url, hint=hint, severity="warning")

@@ -1,0 +1,218 @@
+"""Values that a pipeline file writes as text: names, brokers, durations, triggers, partitions and sort columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+from pydantic import AfterValidator, Field
+
+from lakefeed.config.base import ParsedText
+
+Identifier = r"[A-Za-z_][A-Za-z0-9_]*"
+COLUMN = rf"({Identifier}(?:\.{Identifier})*)"
+TOPIC_MARK = "{topic}"
+
+Count = Annotated[int, Field(gt=0, le=2**31 - 1)]
+"""A number above 0, as far as Java's integers reach."""
+
+Bound = Annotated[int, Field(gt=0, le=2**63 - 1)]
+"""A number above 0, as far as Java's long integers reach."""
+
+
+# Tables and topics.
+
+
+def _three_parts(table: str) -> str:
+    if not re.fullmatch(rf"{Identifier}(\.{Identifier}){{2,}}", table):
+        raise ValueError("a table is written catalog.namespace.table, of letters, digits and underscores")
+    return table
+
+
+def _three_parts_of_a_template(table: str) -> str:
+    _three_parts(table.replace(TOPIC_MARK, "t"))
+    return table
+
+
+TableName = Annotated[str, AfterValidator(_three_parts)]
+"""``catalog.namespace.table``"""
+
+TableTemplate = Annotated[str, AfterValidator(_three_parts_of_a_template)]
+"""A table's name in which ``{topic}`` may stand for the topic's."""
+
+
+def table_of(template: str, topic: str) -> str:
+    """Put a topic's name in for ``{topic}``, with ``_`` for characters that a table's name cannot have."""
+    return template.replace(TOPIC_MARK, re.sub(r"[^A-Za-z0-9_]", "_", topic))
+
+
+def catalog_of(table: str) -> str:
+    """Return the catalog's name: the first part of the table's."""
+    return table.split(".", 1)[0]
+
+
+def is_topic_name(topic: str) -> bool:
+    """Return whether Kafka accepts the name for a topic."""
+    return re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) is not None and topic not in (".", "..")
+
+
+def _can_name_a_topic(topic: str) -> str:
+    if not is_topic_name(topic):
+        raise ValueError("a topic's name is up to 249 letters, digits, '.', '_' and '-'")
+    return topic
+
+
+TopicName = Annotated[str, AfterValidator(_can_name_a_topic)]
+
+_BROKER = re.compile(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[A-Za-z0-9._%-]+):(\d{1,5})", re.ASCII)
+
+
+def _host_and_port(servers: str) -> str:
+    for server in servers.split(","):
+        found = _BROKER.fullmatch(server.strip())
+        if found is None or not 1 <= int(found[1]) <= 65535:
+            what = f"'{server.strip()}' is no broker: write host:port, with a port of 1 to 65535; several with commas"
+            raise ValueError(f"{what} between them")
+    return servers
+
+
+Brokers = Annotated[str, AfterValidator(_host_and_port)]
+"""``host:port`` of one or more brokers."""
+
+
+# Durations and triggers.
+
+_DURATION = re.compile(r"\s*(\d{1,9})\s*([a-z]+?)s?\s*", re.ASCII)
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_CENTURY = 100 * 366 * 86_400
+"""A longer duration overflows Spark's and Iceberg's numbers once it is in microseconds."""
+
+
+def _parse_seconds(text: str, *, units: Collection[str] = tuple(_SECONDS)) -> int | None:
+    match = _DURATION.fullmatch(text)
+    return int(match[1]) * _SECONDS[match[2]] if match is not None and match[2] in units else None
+
+
+def seconds_of(duration: str) -> int:
+    """Return ``1 hour`` as 3600.
+
+    Raises:
+        ValueError: it is no duration, or longer than a century.
+    """
+    seconds = _parse_seconds(duration)
+    if seconds is None:
+        raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
+    if seconds > _CENTURY:
+        raise ValueError("a duration is 100 years at most")
+    return seconds
+
+
+def _require_duration(text: str) -> str:
+    seconds_of(text)
+    return text
+
+
+def _require_positive(text: str) -> str:
+    if seconds_of(text) == 0:
+        raise ValueError("a duration of 1 second at least is required")
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_require_duration)]
+"""A duration, which may be no time at all."""
+
+Period = Annotated[str, AfterValidator(_require_positive)]
+"""A duration of 1 second at least."""
+
+AVAILABLE_NOW = "available-now"
+REAL_TIME = "real-time"
+INTERVAL = "1 minute"
+"""How often a real-time query records its progress by default."""
+_LEAST_INTERVAL = 5
+"""Seconds; Spark's ``spark.sql.streaming.realTimeMode.minBatchDuration``."""
+
+
+def require_trigger(trigger: str) -> str:
+    """Return the trigger unchanged.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    interval = interval_of(trigger)
+    if trigger == AVAILABLE_NOW:
+        return trigger
+    seconds = _parse_seconds(trigger if interval is None else interval, units=("second", "minute", "hour"))
+    if seconds is None:
+        raise ValueError(
+            f"a trigger is '<n> seconds|minutes|hours', '{AVAILABLE_NOW}', '{REAL_TIME}' or '{REAL_TIME}, <n> seconds'"
+        )
+    if seconds > 366 * _SECONDS["day"]:
+        raise ValueError("a trigger is a year at most")
+    if interval is not None and seconds < _LEAST_INTERVAL:
+        raise ValueError(f"{REAL_TIME}: its progress is noted every {_LEAST_INTERVAL} seconds at most")
+    return trigger
+
+
+def interval_of(trigger: str) -> str | None:
+    """Return how often a real-time query records its progress; None for another trigger."""
+    name, _, interval = trigger.partition(",")
+    return (interval.strip() or INTERVAL) if name.strip() == REAL_TIME else None
+
+
+# The layout of a table.
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionTransform(ParsedText):
+    """One of Iceberg's partition transforms (https://iceberg.apache.org/spec/#partition-transforms).
+
+    Attributes:
+        name: identity, years, months, days, hours, bucket or truncate.
+        column: with dots where it is nested.
+        width: of ``bucket`` and ``truncate``.
+    """
+
+    name: str
+    column: str
+    width: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``days(at)``, ``bucket(16, id)`` or a bare column."""
+        if match := re.fullmatch(rf"\s*{COLUMN}\s*", text):
+            return cls(name="identity", column=match[1])
+        if match := re.fullmatch(rf"\s*(year|month|day|hour)s?\(\s*{COLUMN}\s*\)\s*", text):
+            return cls(name=f"{match[1]}s", column=match[2])
+        if match := re.fullmatch(rf"\s*(bucket|truncate)\(\s*([1-9]\d*)\s*,\s*{COLUMN}\s*\)\s*", text):
+            return cls(name=match[1], width=int(match[2]), column=match[3])
+        what = f"'{text}' is no partition transform: write column, days(column), bucket(16, column) or the like"
+        raise ValueError(what)
+
+    def __str__(self) -> str:
+        if self.name == "identity":
+            return self.column
+        return f"{self.name}({'' if self.width is None else f'{self.width}, '}{self.column})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortColumn(ParsedText):
+    """A column that files are sorted by, so that readers can skip more of them."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``at``, ``at desc`` or ``at desc nulls first``; by default nulls are the smallest values."""
+        match = re.fullmatch(rf"\s*{COLUMN}(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", text, re.IGNORECASE)
+        if not match:
+            raise ValueError(f"'{text}' is no sort column: write column, column desc or column desc nulls last")
+        descending = (match[2] or "asc").lower() == "desc"
+        nulls_first = match[3].lower() == "first" if match[3] else not descending
+        return cls(column=match[1], descending=descending, nulls_first=nulls_first)
+
+    def __str__(self) -> str:
+        return f"{self.column} {'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"
