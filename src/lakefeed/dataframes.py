@@ -14,8 +14,7 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchResult, BatchWriter
-from lakefeed.feed.counting import CountInQuery, CountPerAttempt
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter, CountInQuery, CountPerAttempt
 from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.facts import FeedIdentity
 from lakefeed.feed.open import FeedStart

@@ -41,7 +41,7 @@ from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.operations.verify.verify import Verification, verify_feed
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
-from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterReader, DeadLetterStore
+from lakefeed.sinks.dead_letters.store import DeadLetterFilter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -238,14 +238,7 @@ class Pipeline:
     ) -> BatchSummary:
         """Write the records that the topics have now in one commit, without a stream: see ``lakefeed.feed.bounded``.
 
-        Args:
-            spark: the session to run in.
-            since: from this time on. Default: from where the feed stands, else from the topics' beginning.
-            until: up to this time. Default: to the topics' ends now.
-
-        Raises:
-            ConfigError: each topic has a table of its own, or the sink knows no such batch.
-            CheckpointMismatch: the records do not continue where the feed stands, or it has state.
+        By default from where the feed stands, else from the topics' beginning, to their ends now.
         """
         self._require_one_table()
         self._require_one_sink()
@@ -263,21 +256,15 @@ class Pipeline:
     ) -> Replayed:
         """Decode dead letters with today's schema and policy, and write those that can be rows now, once.
 
-        Args:
-            choice: which letters.
-            spark: the session to run in.
-            step: called when the letters are ``marked`` and when their rows are ``landed``.
-
-        Raises:
-            ConfigError: the pipeline keeps no dead letters, or its sink takes batches only.
+        ``step`` is called when the letters are ``marked`` and when their rows are ``landed``.
         """
-        self.dead_letters()
+        self.feed.dead_letters()  # Refuses a pipeline without any, before Spark starts.
         self._require_one_sink()
         self.config.sink.require("replay", where=self.config.name)
         spark = spark or self.session()
         with translating():
             sink = self.feed.ledger_table(spark)
-            letters = self.dead_letter_store(spark)
+            letters = self.feed.dead_letter_store(spark)
             writer = self.feed.begin_writer(spark, sink, letters.records(choice), fenced=False)
             return replay(letters, choice, feed=self.config.name, writer=writer, table=sink, step=step)
 
@@ -296,10 +283,10 @@ class Pipeline:
         Args:
             requested: which of them. Default: all that the topics still have.
             spark: the session to run in.
-            dry_run: only say what there is to do.
+            dry_run: only return what there is to do.
             stop: set it to end after the current commit.
             on_commit: called after each commit.
-            step: called when a commit's rows are ``landed``, for tests that interrupt a backfill.
+            step: called when a commit's rows are ``landed``.
 
         Raises:
             ConfigError: the sink keeps no offsets, or a range is the feed's own to read.
@@ -319,7 +306,7 @@ class Pipeline:
                 source=self.config.kafka,
                 table=sink,
                 headers="headers" in self.config.decode.metadata,
-                dead_letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
+                dead_letters=self.feed.dead_letter_store(spark) if self.config.dead_letters else None,
             )
             if dry_run:
                 return job.predict(requested)
@@ -345,13 +332,8 @@ class Pipeline:
     ) -> Plans:
         """Return what ``run`` would do now: its start, its changes of the catalog, its reads, and what they cost.
 
-        Changes nothing, and may run beside the feed. A start that would be refused is reported, not raised.
-
-        Args:
-            topic: where each topic has a table of its own: this one only.
-            spark: a session, for the rows' columns. Default: a new one, if anything would start.
-            master: Spark master of a new one.
-            log_file: where the JVM of a new one writes its log.
+        Changes nothing, and may run beside the feed. A start that would be refused is reported, not raised. Starts a
+        session only if anything would start.
 
         Raises:
             Unreachable: broker, registry, store or catalog do not answer.
@@ -389,15 +371,7 @@ class Pipeline:
     def rewind(self, agreed: RewindPlan, *, spark: SparkSession | None = None) -> str | None:
         """Move the feed: ledger, rows, dead letters, checkpoint and monitoring group. A driver that runs is stopped.
 
-        Args:
-            agreed: the plan, from ``plan_rewind``.
-            spark: the session to run in.
-
-        Returns:
-            A message for the user, if any.
-
-        Raises:
-            CheckpointMismatch: the feed has committed batches since this was planned.
+        Returns a message for the user, if any. Raises CheckpointMismatch if the feed has committed since the plan.
         """
         self._require_one_sink()
         spark = spark or self.session()
@@ -409,17 +383,9 @@ class Pipeline:
                 sink=sink,
                 claim=self.feed.claim(spark) if self.config.checkpoint else None,
                 fence=sink.take_fence() if spark.catalog.tableExists(agreed.table) else None,
-                letters=self.dead_letter_store(spark) if self.config.dead_letters else None,
+                letters=self.feed.dead_letter_store(spark) if self.config.dead_letters else None,
             )
 
     def verify(self, *, deep: bool = False) -> Verification:
         """Prove, without Spark, that each record is in the table once; see ``lakefeed.operations.verify.verify``."""
         return verify_feed(self.config, connections=self.connections, deep=deep)
-
-    def dead_letters(self) -> DeadLetterReader:
-        """Open the dead letters for reading without Spark; a ConfigError if the pipeline keeps none."""
-        return self.feed.dead_letters()
-
-    def dead_letter_store(self, spark: SparkSession) -> DeadLetterStore:
-        """Open the dead letters for writing, replay and deletion; a ConfigError if the pipeline keeps none."""
-        return self.feed.dead_letter_store(spark)

@@ -98,7 +98,7 @@ def test_a_replay_lands_once_wherever_it_was_cut_off(lake: SparkSession, feed: F
     }
     feed.pipeline(**blocks).run(spark=lake, once=True)
     choice = DeadLetterFilter(feed=feed.name)
-    before = {(each["partition"], each["offset"]) for each in feed.pipeline(**blocks).dead_letters().find(choice)}
+    before = {(each["partition"], each["offset"]) for each in feed.pipeline(**blocks).feed.dead_letters().find(choice)}
     assert len(before) == 11
     del blocks["expect"]
     pipeline = feed.pipeline(**blocks)
@@ -112,7 +112,7 @@ def test_a_replay_lands_once_wherever_it_was_cut_off(lake: SparkSession, feed: F
 
     with pytest.raises(CutOff):
         pipeline.replay(choice, spark=lake, step=cut)
-    assert sum(each["replay"] is not None for each in pipeline.dead_letters().find(choice)) == 10
+    assert sum(each["replay"] is not None for each in pipeline.feed.dead_letters().find(choice)) == 10
     done = pipeline.replay(choice, spark=lake)
     assert (done.rows, done.finished_earlier, done.still_dead) == ((10, 0, 1) if cut_after == "marked" else (0, 10, 1))
     again = pipeline.replay(choice, spark=lake)
@@ -122,7 +122,7 @@ def test_a_replay_lands_once_wherever_it_was_cut_off(lake: SparkSession, feed: F
     replayed = {(row["kafka_partition"], row["kafka_offset"]) for row in rows if row["id"] >= 10}
     assert replayed < before
     assert all(row["kafka_headers"] == [{"key": "who", "value": b"me"}] for row in rows)
-    [left] = pipeline.dead_letters().find(choice)
+    [left] = pipeline.feed.dead_letters().find(choice)
     assert left["replay"] is None
 
 
@@ -140,7 +140,7 @@ def test_the_commands(lake: SparkSession, feed: Feed) -> None:
     )
     assert base64.b64decode(shown["value_base64"]) == b"\x01one"
     assert shown["headers"] == [{"key": "who", "value_base64": base64.b64encode(b"me").decode()}]
-    kept = feed.pipeline(**blocks).dead_letter_store(lake)
+    kept = feed.pipeline(**blocks).feed.dead_letter_store(lake)
     assert kept.drop(DeadLetterFilter(feed=feed.name, reason="wrong magic")) == 2
     left = json.loads(
         lakefeed("dead-letters", "list", str(file), "--output", "json", environment=feed.environment).stdout

@@ -287,7 +287,7 @@ def test_the_commands(lake: SparkSession, feed: Feed) -> None:
     nowhere = lakefeed("dead-letters", "show", str(file), "0:1", environment=environment)
     assert nowhere.returncode == 2
     assert "no dead letter at partition 0, offset 1" in nowhere.stderr
-    kept = feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).dead_letter_store(lake)
+    kept = feed.pipeline(decode=REGISTRY, dead_letters={"table": dead(feed)}).feed.dead_letter_store(lake)
     assert kept.drop(DeadLetterFilter(feed=feed.name, reason="wrong magic")) == 2
     assert [each["value"] for each in letters(feed)] == [b""]
 

@@ -86,7 +86,7 @@ def show(
     if declared.config.has_many_tables:
         declared = one_part_of(declared, choice.topic)
         choice = replace(choice, feed=declared.config.name)
-    letter = find_one(declared.dead_letters(), choice)
+    letter = find_one(declared.feed.dead_letters(), choice)
     if value_file is not None:
         value_file.write_bytes(letter["value"] or b"")
 
@@ -118,7 +118,7 @@ def replay(pipeline: Path, overrides: tuple[str, ...], master: str | None, outpu
         parts = [part for part, letters in _find(declared, chosen) if letters]
     else:
         parts = _parts(declared, chosen)
-        parts[0].dead_letters()  # Raises an error before Spark starts if there are none.
+        parts[0].feed.dead_letters()  # Raises an error before Spark starts if there are none.
     spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-replay")) if parts else None
     done = [(part.config.name, part.replay(_filter(part, chosen), spark=spark)) for part in parts]
 
@@ -152,7 +152,7 @@ def drop(pipeline: Path, overrides: tuple[str, ...], yes: bool, master: str | No
     dropped = 0
     if count:
         spark = declared.session(master=master, log_file=log_path(f"{declared.config.name}-drop"))
-        dropped = sum(part.dead_letter_store(spark).drop(_filter(part, chosen)) for part, _ in found)
+        dropped = sum(part.feed.dead_letter_store(spark).drop(_filter(part, chosen)) for part, _ in found)
     emit(output, {"dropped": dropped}, f"{dropped:,} dead letters dropped")
 
 
@@ -161,7 +161,7 @@ def _find(declared: Pipeline, chosen: dict[str, Any]) -> list[tuple[Pipeline, Le
     found = []
     for part in _parts(declared, chosen):
         try:
-            letters = part.dead_letters().find(_filter(part, chosen))
+            letters = part.feed.dead_letters().find(_filter(part, chosen))
         except ResourceMissing:
             if not declared.config.has_many_tables:
                 raise
@@ -179,7 +179,7 @@ def _filter(part: Pipeline, chosen: dict[str, Any]) -> DeadLetterFilter:
 
 
 def _document(part: Pipeline, found: Letters, *, limit: int) -> dict[str, Any]:
-    kept = part.dead_letters()
+    kept = part.feed.dead_letters()
     return {
         kept.kind: kept.name,
         "feed": part.config.name,
@@ -190,7 +190,7 @@ def _document(part: Pipeline, found: Letters, *, limit: int) -> dict[str, Any]:
 
 
 def _print_letters(part: Pipeline, found: Letters, *, limit: int) -> None:
-    kept = part.dead_letters()
+    kept = part.feed.dead_letters()
     echo(f"{kept.kind} {kept.name}: {len(found):,} dead letters of feed {part.config.name}")
     for kind in kinds(found):
         echo(f"{kind.count:>10,}  {printable(kind.reason)}")

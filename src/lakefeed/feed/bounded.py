@@ -32,16 +32,7 @@ AS_BATCH = "a batch"
 
 @dataclass(frozen=True)
 class BatchSummary:
-    """The result of a run as a batch.
-
-    Attributes:
-        records: records read.
-        rows: rows written; None if the sink does not say.
-        dead_letters: records that became dead letters.
-        skipped: records that were skipped, as the pipeline file says.
-        seconds: how long it took.
-        notes: messages for the user.
-    """
+    """The result of a run as a batch; ``notes`` are messages for the user."""
 
     records: int
     rows: int | None
@@ -52,12 +43,7 @@ class BatchSummary:
 
 
 def run_bounded(feed: Feed, spark: SparkSession, selection: Selection) -> BatchSummary:
-    """Write the chosen records in one commit; the feed's checkpoint is not touched.
-
-    Args:
-        feed: the feed.
-        spark: the session.
-        selection: which records. By default all from the feed's position to the topics' ends now.
+    """Write the chosen records in one commit; by default all from the feed's position to the topics' ends now.
 
     Raises:
         ConfigError: the sink's log is numbered by a stream's batches.

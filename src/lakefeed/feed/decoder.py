@@ -28,14 +28,12 @@ class RowBuilder:
     """Builds rows with the schema that the feed reads records with at this moment.
 
     Attributes:
-        schema: the schema that records are read with, and how it changes.
         policy: when a record is a row, is skipped, is a dead letter or stops the feed.
         keep: metadata columns of the rows.
         transform: from decoded rows to the sink's.
         streams: topics whose rows the transform takes separately, by the names that it uses for them.
-        key: how keys are encoded; None if they stay bytes.
         is_decoded: the source gives rows instead of records: nothing is decoded or classified.
-        check: looks at the frame of a query with state before anything is changed for it; raises if it must not run.
+        check: looks at the frame of a query with state before anything is changed for it.
     """
 
     schema: ReaderSchema

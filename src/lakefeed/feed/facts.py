@@ -50,21 +50,16 @@ class Facts:
     """What is known before a feed starts.
 
     Attributes:
-        feed: its name.
         sink: the table or the path.
-        keeps_ledger: whether the sink says which offsets it holds.
-        checkpoint: how far the checkpoint has come.
         last: where the feed stands in the sink's ledger; None if that has nothing of it.
         unknown_move: whether that is a move that the checkpoint was not made for.
         logged: the newest batch in the log of a sink without a ledger.
-        topics: those that the pipeline reads, as they are now.
         noted_ids: the topics' ids as the checkpoint location has them, for a sink without a ledger.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
         had_state: whether a query that kept state has made the checkpoint.
         keeps_log: for a sink without a ledger, whether it has a log of its batches.
         letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
-        letters_table: the table of the dead letters, as messages name it.
     """
 
     feed: str
@@ -132,11 +127,8 @@ class DataLoss:
         kind: ``recreated``: another topic has the name now; ``overtaken``: retention has removed records before they
             were read; ``ahead``: the topic ends before the feed's position; ``gone``: the topic or partition
             does not exist any more; ``unread``: the pipeline does not read the topic any more.
-        topic: its name.
-        partition: the partition.
         position: the feed's.
         resume_at: where it can resume; None if it cannot.
-        message: one sentence about it.
     """
 
     kind: Kind
@@ -166,13 +158,7 @@ class Start:
 
 
 def find_data_loss(positions: Mapping[Partition, int], ids: Mapping[str, str], topics: Topics) -> Iterator[DataLoss]:
-    """Find the records that keep a feed from resuming.
-
-    Args:
-        positions: the feed's.
-        ids: of the topics when the feed read them; empty or absent where unknown.
-        topics: those that the pipeline reads, as they are now.
-    """
+    """Find the records that keep a feed from resuming; ``ids`` are those of the topics when it read them, if known."""
     for (topic, number), position in sorted(positions.items()):
         described = topics.get(topic)
         partitions = described.partitions if described is not None else ()

@@ -29,15 +29,7 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class FailureSearch:
-    """Names the record that the transform or the sink fails at.
-
-    Attributes:
-        spark: the session.
-        feed: the feed's name.
-        sink: where its rows go.
-        rows: builds its rows.
-        reread: reads records of some offsets again; None if that cannot be done.
-    """
+    """Names the record that the transform or the sink fails at; ``reread`` is None if no record can be read again."""
 
     spark: SparkSession
     feed: str
@@ -87,11 +79,7 @@ def find_failing(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[OffsetRange, ...]:
-    """Find the fewest offsets that still fail, for at most ``LONGEST_SECONDS``.
-
-    Returns:
-        One range of one offset; more where time is up, or where records fail only together; none if nothing fails.
-    """
+    """Find the fewest offsets that still fail: one, or more where time is up or records fail only together."""
     until = clock() + LONGEST_SECONDS
     failing = tuple(span for span in ranges if span.records)
     if not failing or not fails(failing):

@@ -15,8 +15,7 @@ from lakefeed.config.sources import KinesisSource
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchWriter
-from lakefeed.feed.counting import Counting, CountInQuery, CountPerAttempt
+from lakefeed.feed.batch_writer import BatchWriter, Counting, CountInQuery, CountPerAttempt
 from lakefeed.feed.decoder import FeedDecoder, RowBuilder
 from lakefeed.feed.facts import FeedIdentity
 from lakefeed.ledger.checkpoint import Claim
@@ -49,7 +48,6 @@ class FeedSource:
 
     @property
     def keeps_headers(self) -> bool:
-        """Whether the rows have the records' headers."""
         return "headers" in self.config.decode.metadata
 
     def read_stream(
@@ -63,12 +61,8 @@ class FeedSource:
     ) -> DataFrame:
         """Read the topics' records as a stream, undecoded; or the rows of another source.
 
-        Args:
-            spark: the session.
-            starting: where a query without a checkpoint begins: see ``lakefeed.records.sources.kafka.read_stream``.
-            marks: the source's own names for these positions, if it has any.
-            gather: wait for ``min_records_per_batch``.
-            bounded: keep to ``max_records_per_batch``.
+        Args are those of ``lakefeed.records.sources.kafka.read_stream``; ``marks`` are the source's own names for the
+        positions in ``starting``.
         """
         source = self.config.source
         if source.kinesis is not None:
@@ -119,9 +113,8 @@ class Feed:
 
     Attributes:
         config: the pipeline; of one topic, where each has a table of its own.
-        connections: store and catalogs.
         view: the name of the decoded rows in the transform's SQL.
-        folder: where the pipeline file is: Python functions are searched there too.
+        folder: the pipeline file's: Python functions are searched there too.
     """
 
     config: PipelineConfig
@@ -132,17 +125,14 @@ class Feed:
 
     @cached_property
     def identity(self) -> FeedIdentity:
-        """The feed as its start names it."""
         return FeedIdentity.of(self.config, folder=self.folder)
 
     @cached_property
     def source(self) -> FeedSource:
-        """Where records come from."""
         return FeedSource(self.config, self.connections)
 
     @cached_property
     def decoder(self) -> FeedDecoder:
-        """How records become rows; asks the registry once."""
         return FeedDecoder(self.config)
 
     @cached_property
@@ -152,7 +142,6 @@ class Feed:
 
     @property
     def sink_definition(self) -> AnySink:
-        """The feed's own sink."""
         return sink_of(self.config, self.connections, folder=self.folder)
 
     def with_checkpoint(self, location: str) -> Feed:
@@ -160,11 +149,7 @@ class Feed:
         return replace(self, config=self.config.model_copy(update={"checkpoint": location}))
 
     def for_topic(self, topic: str) -> Feed:
-        """Return the feed of one topic, of a pipeline whose topics go to a table each.
-
-        Raises:
-            ConfigError: all topics go to one table, or the pipeline does not read this one.
-        """
+        """Return the feed of one topic, of a pipeline whose topics go to a table each; else a ConfigError."""
         if not self.config.has_many_tables:
             raise ConfigError(f"pipeline '{self.config.name}' has one table for all its topics")
         if not self.config.kafka.reads(topic):
@@ -179,11 +164,7 @@ class Feed:
         return self.transform(split_by_topic(records, self.transform.streams, read))
 
     def plan(self, spark: SparkSession) -> QueryPlan:
-        """Return how the transform runs as a stream; nothing is begun.
-
-        Raises:
-            ConfigError: it does not fit the rows, or Spark cannot run it as a stream.
-        """
+        """Return how the transform runs as a stream; a ConfigError if Spark cannot run it on these rows."""
         if keeps_no_state(self.config):
             return QueryPlan()
         if not self._plans:
@@ -212,11 +193,7 @@ class Feed:
         return check
 
     def require_stateless(self, spark: SparkSession) -> None:
-        """Refuse a transform with state, for records that are not read by its query.
-
-        Raises:
-            ConfigError: the transform keeps state.
-        """
+        """Refuse a transform with state, for records that are not read by its query."""
         if self.plan(spark).stateful:
             raise ConfigError(
                 f"the transform of '{self.config.name}' keeps state from batch to batch, and these records are no "
@@ -232,16 +209,7 @@ class Feed:
         return Claim(spark, self.config.checkpoint, identity.owner, transform=identity.transform_id)
 
     def sink(self, spark: SparkSession, checkpoint: Claim, *, note: Callable[[str], None] = lambda note: None) -> Sink:
-        """Open the feed's own sink, or that and the sinks beside it as one.
-
-        Args:
-            spark: the session.
-            checkpoint: the feed's.
-            note: called with a message when one of several sinks pauses or resumes.
-
-        Raises:
-            ConfigError: the table's catalog is not declared, or there is no such class.
-        """
+        """Open the feed's own sink, or that and the sinks beside it as one; ``note`` reports their pauses."""
         put_credentials(spark, self.config.decode)
         return open_sink(self.config, self.connections, spark=spark, claim=checkpoint, note=note, folder=self.folder)
 
@@ -299,14 +267,9 @@ class Feed:
         counting: Callable[[RowBuilder], Counting] | None = None,
         check_query: QueryCheck | None = None,
     ) -> BatchWriter:
-        """Make the writer of the feed's batches; nothing is created or changed.
+        """Make the writer of the feed's batches, as for ``begin_writer``; nothing is created or changed.
 
-        Args:
-            spark: the session.
-            sink: where rows go, and what remembers the reader's schema.
-            dead_letters: where dead letters go, if they are kept.
-            counting: makes the counter of a query that reads its records itself. Default: one for each attempt.
-            check_query: see ``begin_writer``.
+        ``counting`` makes the counter of a query that reads its records itself; by default each attempt has one.
         """
         config, source = self.config, self.config.source.numbered
         rows = self.decoder.row_builder(spark, sink, self.transform, check=check_query)

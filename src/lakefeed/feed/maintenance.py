@@ -73,13 +73,8 @@ def repeat_upkeep(
 class UpkeepBesideFeed:
     """Looks after a feed's tables while it runs, one after the other. Use it as a context manager around the query.
 
-    A failure here becomes a note of the next batch, and never stops the feed.
-
-    Args:
-        config: the pipeline; without an ``upkeep`` block nothing is done.
-        spark: the feed's session.
-        connections: store and catalogs.
-        tables: called at each look, where the number of tables grows. Default: those of the pipeline.
+    A failure here becomes a note of the next batch, and never stops the feed. Without an ``upkeep`` block nothing is
+    done. ``tables`` is called at each look, where the number of tables grows.
     """
 
     def __init__(

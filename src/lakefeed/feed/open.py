@@ -27,13 +27,9 @@ class FeedStart:
     """How one run of a feed starts. Making it decides that; nothing is changed yet.
 
     Attributes:
-        feed: the feed.
-        sink: where its rows go.
         checkpoint: its checkpoint location; None for a feed whose position is in the ledger alone.
-        topics: those that it reads, as they are now.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets.
         is_numbered: whether its source's records have offsets.
-        accept_loss: continue although records are lost.
         check: looks at the feed's position before anything is decided; raises if the feed must not start there.
         decision: the newest one.
         position: where the feed stands in the sink's ledger; None if that has nothing of it.
@@ -86,7 +82,7 @@ class FeedStart:
 
     @property
     def is_new_query(self) -> bool:
-        """Whether the checkpoint has nothing that the query resumes from."""
+        """Whether the query has nothing to resume from."""
         return self.decision.reset_checkpoint or self._state.batch_id is None
 
     @property

@@ -6,8 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed.clients.spark.jvm import java
 
@@ -23,14 +22,11 @@ class RequestCount:
     """How often one operation was sent for one class of keys of one location.
 
     Attributes:
-        operation: S3's name for it, such as PutObject.
         key_class: data, metadata (an Iceberg table's), offsets, commits, sink_log, state, checkpoint (its owner,
             metadata file and sources), other (listings of directories, questions about buckets). A bulk delete
             has the class of its first key.
         location: ``bucket/path`` of the table or the checkpoint.
         requests: attempts, retries too.
-        bytes_out: bytes of the requests' bodies.
-        bytes_in: bytes of the answers' bodies, as their headers say.
         errors: answers with HTTP status 400 or above (404 too), and attempts without an answer.
     """
 
@@ -57,7 +53,11 @@ class S3Requests:
     @classmethod
     def parse(cls, report: str) -> S3Requests:
         """Parse the lines of ``io.lakefeed.s3.RequestMeter``."""
-        return cls._sum(_count_of(line.split("\t")) for line in report.splitlines())
+        fields = (line.split("\t") for line in report.splitlines())
+        return cls._sum(
+            RequestCount(operation, key_class, location, *map(int, numbers))
+            for operation, key_class, location, *numbers in fields
+        )
 
     @classmethod
     def _sum(cls, counts: Iterable[RequestCount], *, minus: Iterable[RequestCount] = ()) -> S3Requests:
@@ -87,38 +87,32 @@ class S3Requests:
 
     @property
     def total(self) -> int:
-        """All requests."""
         return sum(count.requests for count in self.counts)
 
     @property
     def bytes_out(self) -> int:
-        """Bytes sent."""
         return sum(count.bytes_out for count in self.counts)
 
     @property
     def bytes_in(self) -> int:
-        """Bytes received."""
         return sum(count.bytes_in for count in self.counts)
 
     @property
     def errors(self) -> int:
-        """Answers of 400 and above, and attempts without an answer."""
         return sum(count.errors for count in self.counts)
 
     @property
     def by_operation(self) -> dict[str, int]:
-        """Requests by S3 operation."""
-        return self._by("operation")
+        return self._sum_by("operation")
 
     @property
     def by_key_class(self) -> dict[str, int]:
-        """Requests by the class of their keys."""
-        return self._by("key_class")
+        return self._sum_by("key_class")
 
-    def _by(self, attribute: str) -> dict[str, int]:
+    def _sum_by(self, attribute: Literal["operation", "key_class"]) -> dict[str, int]:
         sums: Counter[str] = Counter()
         for count in self.counts:
-            sums[attrgetter(attribute)(count)] += count.requests
+            sums[getattr(count, attribute)] += count.requests
         return dict(sorted(sums.items()))
 
     def as_dict(self) -> dict[str, Any]:
@@ -133,11 +127,6 @@ class S3Requests:
             "errors": self.errors,
             "calls": {key_class: dict(operations) for key_class, operations in calls.items()},
         }
-
-
-def _count_of(fields: list[str]) -> RequestCount:
-    operation, key_class, location, *numbers = fields
-    return RequestCount(operation, key_class, location, *map(int, numbers))
 
 
 def s3_requests(spark: SparkSession) -> S3Requests:
@@ -155,7 +144,7 @@ class FeedRequests:
     Args:
         spark: the session that the query runs in.
         checkpoint: its checkpoint location.
-        sink: where its table or files are.
+        sink: the location of its table or files.
         since: the counts before the first batch.
     """
 
@@ -206,16 +195,10 @@ class BatchProgress:
     """One finished micro-batch.
 
     Attributes:
-        batch_id: Spark's number of it.
-        records: records read.
         rows: rows written; None where the sink does not say.
-        seconds: how long the whole batch took.
         lag: offsets in the topics, when the batch was planned, that no batch has read yet; None where it is unknown: of
             a batch that another driver has planned, or of a source whose offsets count no records.
         requests: requests to S3, of driver and executors; None if they were not counted.
-        request_budget: how many there should be at most; None for no budget.
-        dead_letters: records that became dead letters.
-        skipped: records left out because the pipeline says so.
         notes: messages for the user, such as a change of the schema.
         offsets: how many offsets the batch has advanced by, with those that hold no record; None if unknown.
     """
@@ -234,7 +217,6 @@ class BatchProgress:
 
     @property
     def over_budget(self) -> bool:
-        """Whether the batch made more requests than its budget."""
         return self.requests is not None and self.requests.total > (self.request_budget or self.requests.total)
 
     @property
@@ -287,13 +269,7 @@ class BatchProgress:
 
 
 def _offsets_between(report: Mapping[str, Any], start: str, end: str) -> int | None:
-    """Count the offsets between two positions of all sources; None if one is unknown, or its offsets count no records.
-
-    Args:
-        report: Spark's progress of a batch.
-        start: the key of the first position in each source.
-        end: the key of the second.
-    """
+    """Count the offsets between two positions of the sources; None if one is unknown or counts no records."""
     total = 0
     for source in report["sources"]:
         before, after = source.get(start), source.get(end)

@@ -45,16 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TableSummary:
-    """The result of one run for one topic.
-
-    Attributes:
-        topic: its name.
-        table: where its rows go.
-        batches: batches committed.
-        counts: the outcomes of its records.
-        rows: rows written.
-        failure: why it is paused or stopped; None if it is not.
-    """
+    """The result of one run for one topic; ``failure`` says why it is paused or stopped, if it is."""
 
     topic: str
     table: str
@@ -70,16 +61,13 @@ class RunSummary:
 
     Attributes:
         batches: micro-batches committed; those that the sink had already are not counted.
-        records: records read from the topics.
         rows: rows that the sink has written; of merged changes those that were inserted, changed or deleted.
-        dead_letters: records that became dead letters.
         skipped: records left out because the pipeline says so.
         files: data files written; None where the sink does not say.
         seconds: from the start of the query to its end.
         s3_requests: all requests of driver and executors in that time by S3 operation, other queries' too.
         requests: this feed's own requests to S3, by operation and key class.
         startup_requests: those of them that were made before the first batch.
-        batches_over_budget: batches that made more requests than the pipeline's budget.
         tables: by topic, where each topic goes to a table of its own.
         paused: sinks that have failed and are paused, and why.
         repeated: rows of a batch that the run before had begun; a sink that is at-least-once may have them twice.
@@ -102,7 +90,7 @@ class RunSummary:
 
     @property
     def rows_per_second(self) -> float:
-        """Over the whole run, the cold start included."""
+        """The rate over the whole run, with the cold start."""
         return self.rows / self.seconds if self.seconds > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
@@ -126,11 +114,8 @@ class MicroBatches:
 
     Attributes:
         landed: results of the batches that a function of ``guarded`` has written.
-        finished: how many batches Spark has reported.
-        records: how many records they have read.
+        finished: how many batches Spark has reported; ``records`` and ``over_budget`` are of these.
         sent: how many rows Spark's own sinks have written; of other sinks ``landed`` has them.
-        over_budget: how many of them made more requests to S3 than their budget.
-        failure: the error that a batch failed with.
     """
 
     def __init__(self, stop: threading.Event) -> None:
@@ -157,7 +142,6 @@ class MicroBatches:
         return write_guarded
 
     def of_batch(self, batch_id: int) -> BatchResult | None:
-        """Return the result of a batch; None if it is unknown."""
         return next((result for result in reversed(self.landed) if result.batch_id == batch_id), None)
 
 
@@ -179,7 +163,7 @@ def watch(
         request_budget: how many requests a batch should make at most.
 
     Raises:
-        LakefeedError: the query failed; the error says why.
+        LakefeedError: the query failed.
     """
     from pyspark.errors import StreamingQueryException
 

@@ -9,11 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.kafka.monitoring import MonitoringGroup
-from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
-from lakefeed.feed.batch_writer import BatchResult, BatchWriter
-from lakefeed.feed.counting import PlannedRestart
+from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.maintenance import UpkeepBesideFeed
 from lakefeed.feed.open import FeedStart
@@ -54,11 +52,7 @@ class StreamRun:
 
     Attributes:
         topics: describes the source's topics or stream; None for a source without offsets.
-        checkpoint: the feed's hold on its checkpoint location.
         stateful: whether the query resumes only from its own checkpoint.
-        sink: where rows go.
-        start: how the feed starts.
-        batches: the results of the query's batches.
     """
 
     def __init__(self, feed: Feed, spark: SparkSession, options: RunOptions) -> None:
@@ -69,7 +63,13 @@ class StreamRun:
         # Without offsets only the checkpoint records progress, so treat the query as stateful.
         self.stateful = feed.plan(spark).stateful or self.topics is None
         self.sink = feed.sink(spark, self.checkpoint, note=options.on_note)
-        _require_sinks_in_step(feed.config, stateful=self.stateful)
+        lagging = [name for name, sink in feed.config.sinks.items() if sink.can_lag]
+        if self.stateful and lagging:
+            raise ConfigError(
+                "the transform keeps state, and a sink that pauses could not be given what it has missed",
+                where=f"sinks.{lagging[0]}.on_failure",
+                hint="on_failure: stop",
+            )
         self.start = FeedStart(
             feed.identity,
             self.sink,
@@ -154,7 +154,6 @@ class StreamRun:
     def summary(
         self, seconds: float, *, all_requests: S3Requests, requests: S3Requests, startup: S3Requests
     ) -> RunSummary:
-        """Summarize what the query's batches did, and the requests that were counted meanwhile."""
         written = [result for result in self.batches.landed if not result.replayed]
         config = self.feed.config
         repeats = any(sink.chosen.doubles(config.output_mode) for sink in (config.sink, *config.sinks.values()))
@@ -175,14 +174,3 @@ class StreamRun:
             paused=dict(self.sink.lagging()),
             repeated=sum(result.rows for result in written if result.batch_id == unfinished),
         )
-
-
-def _require_sinks_in_step(config: PipelineConfig, *, stateful: bool) -> None:
-    """Refuse a sink that may lag, where its missed rows cannot be built again."""
-    for name, sink in config.sinks.items():
-        if stateful and sink.can_lag:
-            raise ConfigError(
-                "the transform keeps state, and a sink that pauses could not be given what it has missed",
-                where=f"sinks.{name}.on_failure",
-                hint="on_failure: stop",
-            )

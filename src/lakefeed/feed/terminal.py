@@ -15,15 +15,7 @@ from lakefeed.messages.redaction import redacted
 
 
 class LiveLine:
-    """A line on stderr that changes in a terminal; elsewhere its user prints lines. Use it as a context manager.
-
-    Args:
-        text: the line at first.
-        console: where to draw; default stderr.
-
-    Attributes:
-        lives: whether this is a terminal.
-    """
+    """A line on stderr that changes in a terminal; elsewhere its user prints lines. Use it as a context manager."""
 
     def __init__(self, text: str, *, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stderr, highlight=False)
@@ -40,7 +32,6 @@ class LiveLine:
             self._live.stop()
 
     def update(self, text: str) -> None:
-        """Change the live line."""
         if self.lives:
             self._live.update(Text(printable(text)))
 
@@ -50,12 +41,7 @@ class LiveLine:
 
 
 class ProgressView(LiveLine):
-    """Shows a run's batches. Use it as a context manager.
-
-    Args:
-        title: what is running.
-        console: where to draw; default stderr.
-    """
+    """Shows a run's batches, under the name of what runs. Use it as a context manager."""
 
     def __init__(self, title: str, *, console: Console | None = None) -> None:
         super().__init__(f"{title}: waiting for the first batch", console=console)

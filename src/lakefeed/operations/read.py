@@ -16,8 +16,7 @@ from lakefeed.config.decoding import Decode
 from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import JobFailed
-from lakefeed.feed.batch_writer import BatchWriter
-from lakefeed.feed.counting import CountPerAttempt
+from lakefeed.feed.batch_writer import BatchWriter, CountPerAttempt
 from lakefeed.feed.decoder import RowBuilder
 from lakefeed.feed.feed import Feed
 from lakefeed.ledger.outcomes import BatchOutcomes, Counts, Reason

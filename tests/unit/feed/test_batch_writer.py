@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lakefeed.errors import DecodeError, ErrorBudgetExceeded
-from lakefeed.feed.batch_writer import BatchWriter, Committed, OverBudget, SchemasMissing, Stopped
-from lakefeed.feed.counting import PlannedRestart
+from lakefeed.feed.batch_writer import BatchWriter, Committed, OverBudget, PlannedRestart, SchemasMissing, Stopped
 from lakefeed.ledger.outcomes import Counts, Reason
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from lakefeed.clients.kafka.record_counts import ISOLATION
@@ -66,12 +65,7 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
 
 
 class MultiTableScheduler:
-    """Runs a pipeline with a table for each topic.
-
-    Args:
-        feed: with ``{topic}`` in its table's name.
-        spark: the session, one for all.
-        options: the run; rounds are its batches.
+    """Runs a pipeline with a table for each topic; its rounds are the batches of the run.
 
     Attributes:
         tables: by topic, in the order in which they were found.
@@ -220,26 +214,22 @@ class Writers:
     A batch sets and names things in its session: a temporary view for the transform, another for the MERGE, ANSI mode
     while rules are resolved. In one session the batches of two topics would see each other's. A session for each table
     would have a catalog with connections of its own for each, too: so there are as many as write at the same time.
-
-    Args:
-        spark: the session that theirs are copies of, with what is set in it now.
-        count: how many.
     """
 
     def __init__(self, spark: SparkSession, count: int) -> None:
         self._sessions = [_copy(spark) for _ in range(count)]
-        self._threads: list[ThreadPoolExecutor] = []
-        self._open = ExitStack()
+        # Each starts its thread with its first table.
+        self._threads = [
+            ThreadPoolExecutor(1, thread_name_prefix=f"tables-{number}", initializer=activate, initargs=(session,))
+            for number, session in enumerate(self._sessions)
+        ]
 
     def __enter__(self) -> Self:
-        for number, session in enumerate(self._sessions):
-            name = f"tables-{number}"
-            thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
-            self._threads.append(self._open.enter_context(thread))
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._open.close()
+        for thread in self._threads:
+            thread.shutdown()
 
     def session(self, number: int) -> SparkSession:
         """Return the session for this number; numbers beyond the count start over."""

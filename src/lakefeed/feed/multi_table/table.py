@@ -36,7 +36,7 @@ Part = TypeVar("Part")
 
 
 def backlog(position: Mapping[int, int], topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> int:
-    """Count the offsets that the table has not read yet; the arguments are those of ``next_ranges``."""
+    """Count the offsets that the table has not read yet, up to ``until``: see ``next_ranges``."""
     return sum(_lags(position, topic, until).values())
 
 
@@ -79,11 +79,7 @@ class Taken(Generic[Part]):
         self._at: dict[str, list[tuple[Place, Part]]] = defaultdict(list)
 
     def take(self, topic: str, config: PipelineConfig, part: Part) -> tuple[Part, str] | None:
-        """Register the tables of a topic, whose pipeline this is, for ``part``.
-
-        Returns:
-            The part that uses one of them already, for what would mix with it, and the table; None if there is none.
-        """
+        """Register the tables of a topic; returns which part's rows would mix with it, and in which table, if any."""
         clash = None
         for place in tables_of_topic(topic, config):
             there = self._at[place.name]
@@ -102,16 +98,12 @@ def require_own(position: Position | None, topic: str, table: str) -> None:
     """Refuse a table whose ledger has the offsets of another topic under the feed's name.
 
     Names of feeds have '_' for what topics may have besides, so that two topics can have one name.
-
-    Raises:
-        ConfigError: naming the other topic.
     """
     if position is not None and position.ranges.ranges and not has_landed(position, topic):
         raise shares_a_table(position.ranges.ranges[0].topic, topic, table)
 
 
 def shares_a_table(first: str, topic: str, table: str) -> ConfigError:
-    """Return the error for a topic whose table is another topic's."""
     return ConfigError(
         f"the topics {first} and {topic} would go to one table",
         where=table,
@@ -126,9 +118,7 @@ class TableTask:
     The table's own ledger says where it resumes: a failed table is behind, and no checkpoint has its position.
 
     Attributes:
-        topic: the topic's name.
         feed: of this topic alone.
-        on_failure: what happens after a failure.
         failure: why it is paused or stopped; None if it is not.
     """
 
@@ -152,7 +142,6 @@ class TableTask:
 
     @property
     def table(self) -> str:
-        """Where its rows go."""
         return self.feed.config.sink.ledger_table
 
     def is_due(self, topic: TopicDescription, *, until: Mapping[int, int] | None = None) -> bool:
@@ -185,10 +174,7 @@ class TableTask:
     def step(
         self, topic: TopicDescription, *, limit: int, until: Mapping[int, int] | None = None
     ) -> tuple[BatchResult | None, str | None]:
-        """Write the next batch, if there are records for it.
-
-        Returns:
-            The result of the batch, and a message for the user.
+        """Write the next batch, if there are records for it; returns its result, and a message for the user.
 
         Raises:
             LakefeedError: the batch failed, and the pipeline file says that the job ends then.
@@ -214,7 +200,6 @@ class TableTask:
             return False
 
     def summary(self) -> TableSummary:
-        """Summarize what was written until now."""
         return TableSummary(
             topic=self.topic,
             table=self.table,
