@@ -74,7 +74,7 @@ class Older:
             for table, metadata in facts["tables"].items():
                 catalog.execute(
                     "INSERT INTO iceberg_tables VALUES (?, ?, ?, ?, NULL, 'TABLE')",
-                    [self.feed.stack.catalog_name, *table.split("."), metadata],
+                    ["lake", *table.split("."), metadata],
                 )
 
     def run(self, lake: SparkSession) -> int:

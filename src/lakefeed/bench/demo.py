@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.spark.session import log_path, session
+from lakefeed.clients.spark.signals import stop_on_signals
+from lakefeed.config.connections import Connections
 from lakefeed.errors import ResourceMissing
+from lakefeed.feed.terminal import ProgressView, duration
 from lakefeed.local import Endpoints
+from lakefeed.operations.produce.progress import ProduceView
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, TOTALS_SQL, Totals, taxi_rows, taxi_schema, totals
 from lakefeed.operations.produce.write import produce
-from lakefeed.pipeline import Pipeline, RunSummary
+from lakefeed.pipeline import Pipeline
 from lakefeed.records.encode.encode import to_records
 
 if TYPE_CHECKING:
@@ -53,91 +58,93 @@ class DemoReport:
     expected: Totals
     found: Totals
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-class Demo:
-    """The steps of the demo on one running stack.
+def run_demo(endpoints: Endpoints, *, rows: int, csv: Path | None, say: Callable[[str], None]) -> DemoReport:
+    """Produce trips into a topic, land them in a table and compare the two.
 
     Args:
-        endpoints: the stack.
         rows: trips to generate, unless there is a file.
         csv: real trips to use instead: a CSV file with the 17 columns.
+        say: called with each line of progress.
     """
+    pipeline = Pipeline.from_file(example("taxi") / "pipeline.yaml", environment=endpoints.as_environment())
+    table = pipeline.config.sink.ledger_table
+    log_file = log_path("demo")
+    say(f"starting Spark; its log is {log_file}")
+    spark = session("demo", connections=pipeline.connections, log_file=log_file)
+    try:
+        say("producing trips into the topic")
+        trips = _trips(spark, rows=rows, csv=csv)
+        with ProduceView(TOPIC, expected=None if csv else rows) as producing:
+            began = time.monotonic()
+            produced = _produce(trips, endpoints, reached=producing.reached)
+            produce_seconds = time.monotonic() - began
+        say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
+        with ProgressView(pipeline.config.name) as view, stop_on_signals(view.note) as stop:
+            run = pipeline.run(spark=spark, once=True, on_batch=view.batch, stop=stop)
+        if stop.is_set():
+            raise KeyboardInterrupt
+        say("reading the table back with pyiceberg and DuckDB")
+        found, expected = _table_totals(table, pipeline.connections), totals(trips)
+    finally:
+        spark.stop()
+    return DemoReport(
+        produced=produced,
+        rows=found.records,
+        dead_letters=run.dead_letters,
+        batches=run.batches,
+        seconds=run.seconds,
+        rows_per_second=round(run.rows_per_second),
+        produce_rows_per_second=round(produced / produce_seconds) if produce_seconds > 0 else 0,
+        s3_requests=sum(run.s3_requests.values()),
+        s3_requests_by_operation=dict(run.s3_requests),
+        files=run.files or 0,
+        verified=found == expected and produced == expected.records,
+        table=table,
+        warehouse=endpoints.warehouse,
+        expected=expected,
+        found=found,
+    )
 
-    def __init__(self, endpoints: Endpoints, *, rows: int, csv: Path | None) -> None:
-        self._endpoints = endpoints
-        self._rows = rows
-        self._csv = csv
-        self.pipeline = Pipeline.from_file(example("taxi") / "pipeline.yaml", environment=endpoints.as_environment())
-        self.table = self.pipeline.config.sink.ledger_table
 
-    def trips(self, spark: SparkSession) -> DataFrame:
-        """Return the rows to produce, with the column ``trip_key``: the same ones in each call."""
-        if self._csv is None:
-            return taxi_rows(spark, self._rows)
-        from pyspark.sql import functions as F
+def _trips(spark: SparkSession, *, rows: int, csv: Path | None) -> DataFrame:
+    """Return the rows to produce, with the column ``trip_key``: the same ones whenever Spark computes them."""
+    if csv is None:
+        return taxi_rows(spark, rows)
+    from pyspark.sql import functions as F
 
-        trips = read_rows(spark, str(self._csv), format="csv", schema=taxi_schema())
-        return trips.withColumn(KEY, F.hex(F.xxhash64(*trips.columns)))
+    trips = read_rows(spark, str(csv), format="csv", schema=taxi_schema())
+    return trips.withColumn(KEY, F.hex(F.xxhash64(*trips.columns)))
 
-    def produce(self, spark: SparkSession, *, reached: Callable[[int], None] | None = None) -> tuple[int, float]:
-        """Make the topic and write the trips into it; return records and seconds."""
-        Topics(self._endpoints.bootstrap_servers).create(TOPIC, partitions=PARTITIONS)
-        began = time.monotonic()
-        records = to_records(
-            self.trips(spark),
-            topic=TOPIC,
-            format="confluent-avro",
-            registry=self._endpoints.schema_registry_url,
-            schema=taxi_schema(),
-            key=KEY,
-        )
-        done = produce(records, TOPIC, bootstrap_servers=self._endpoints.bootstrap_servers, reached=reached)
-        return done.records, time.monotonic() - began
 
-    def expected(self, spark: SparkSession) -> Totals:
-        """Add up the rows produced."""
-        return totals(self.trips(spark))
+def _produce(trips: DataFrame, endpoints: Endpoints, *, reached: Callable[[int], None]) -> int:
+    Topics(endpoints.bootstrap_servers).create(TOPIC, partitions=PARTITIONS)
+    records = to_records(
+        trips,
+        topic=TOPIC,
+        format="confluent-avro",
+        registry=endpoints.schema_registry_url,
+        schema=taxi_schema(),
+        key=KEY,
+    )
+    return produce(records, TOPIC, bootstrap_servers=endpoints.bootstrap_servers, reached=reached).records
 
-    def found(self) -> Totals:
-        """Add up the table, read by pyiceberg, with DuckDB: no Spark.
 
-        The rows are streamed: the table may be larger than memory.
-        """
-        import duckdb
+def _table_totals(table: str, connections: Connections) -> Totals:
+    """Add up the table, read by pyiceberg, with DuckDB: no Spark.
 
-        opened = open_table(self.table, connections=self.pipeline.connections)
-        scan = opened.scan(selected_fields=(TABLE_KEY, *SUMMED))
-        expressions = {**TOTALS_SQL, "distinct_keys": f"count(distinct {TABLE_KEY})"}
-        with duckdb.connect() as connection:
-            connection.register("trips", scan.to_arrow_batch_reader())
-            listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
-            found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
-        values = found or (0,) * len(expressions)
-        return Totals(**{name: int(value or 0) for name, value in zip(expressions, values, strict=True)})
+    The rows are streamed: the table may be larger than memory.
+    """
+    import duckdb
 
-    def report(
-        self, *, expected: Totals, found: Totals, produced: int, produce_seconds: float, run: RunSummary
-    ) -> DemoReport:
-        return DemoReport(
-            produced=produced,
-            rows=found.records,
-            dead_letters=run.dead_letters,
-            batches=run.batches,
-            seconds=run.seconds,
-            rows_per_second=round(run.rows_per_second),
-            produce_rows_per_second=round(produced / produce_seconds) if produce_seconds > 0 else 0,
-            s3_requests=sum(run.s3_requests.values()),
-            s3_requests_by_operation=dict(run.s3_requests),
-            files=run.files or 0,
-            verified=found == expected and produced == expected.records,
-            table=self.table,
-            warehouse=self._endpoints.warehouse,
-            expected=expected,
-            found=found,
-        )
+    scan = open_table(table, connections=connections).scan(selected_fields=(TABLE_KEY, *SUMMED))
+    expressions = {**TOTALS_SQL, "distinct_keys": f"count(distinct {TABLE_KEY})"}
+    with duckdb.connect() as connection:
+        connection.register("trips", scan.to_arrow_batch_reader())
+        listed = ", ".join(f"{sql} AS {name}" for name, sql in expressions.items())
+        found = connection.execute(f"SELECT {listed} FROM trips").fetchone()  # noqa: S608  # our own words
+    values = found or (0,) * len(expressions)
+    return Totals(**{name: int(value or 0) for name, value in zip(expressions, values, strict=True)})
 
 
 def example(name: str) -> Path:

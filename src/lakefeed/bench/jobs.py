@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.bench.cases import CHECKPOINT_CLASS, RequestCase, Workload
+from lakefeed.bench.cases import RequestCase, Workload
 from lakefeed.clients.spark import jars, jvm
 from lakefeed.clients.spark.errors import translated
 from lakefeed.clients.spark.session import session
@@ -27,6 +27,7 @@ from lakefeed.records.encode.encode import to_records
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _JVM_SECONDS = 60.0
 _HEADER_BYTES = 5
 """Confluent's magic byte and schema id, which ``from_avro`` does not know."""
@@ -195,7 +196,7 @@ def _plain_settings(case: RequestCase, endpoints: Endpoints, *, conf: Mapping[st
     """
     paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(["spark", "bench"]))]
     catalog = "spark.sql.catalog.lake"
-    manager = CHECKPOINT_CLASS.get(case.manager)
+    manager = {"spark.sql.streaming.checkpointFileManagerClass": _ABORTABLE} if case.manager == "abortable" else {}
     return {
         "spark.master": "local[*]",
         "spark.app.name": case.name,
@@ -220,6 +221,6 @@ def _plain_settings(case: RequestCase, endpoints: Endpoints, *, conf: Mapping[st
         f"{catalog}.client.region": endpoints.region,
         f"{catalog}.s3.endpoint": endpoints.s3_endpoint,
         f"{catalog}.s3.path-style-access": "true",
-        **({"spark.sql.streaming.checkpointFileManagerClass": manager} if manager else {}),
+        **manager,
         **conf,
     }

@@ -58,15 +58,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request as the store saw it.
-
-    Attributes:
-        at: when it began.
-        api: MinIO's name, such as ``s3.PutObject``.
-        path: ``/bucket/key``.
-        received: bytes that the store received, headers included.
-        sent: bytes that the store sent.
-    """
+    """One request as the store saw it: its API, such as ``s3.PutObject``, and bytes with the headers."""
 
     at: datetime
     api: str

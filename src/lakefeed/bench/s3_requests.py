@@ -210,11 +210,9 @@ def comparison(measured: Sequence[Measured], work: Workload) -> str:
 
 def _references(work: Workload) -> Iterator[tuple[str, ...]]:
     for reference in work.references:
-        total = str(reference.total) if reference.total is not None else ""
+        requests = (f"{reference.per_batch:.1f}", str(reference.total))
         # The seeds count versions and delete markers in one number.
-        kept = str(reference.kept) if reference.kept is not None else ""
-        per_batch = f"{reference.per_batch:.1f}"
-        yield (reference.name, "parquet", "", "", "", "", "", per_batch, total, "", kept, "", "", "")
+        yield (reference.name, "parquet", "", "", "", "", "", *requests, "", str(reference.kept), "", "", "")
 
 
 def _row(measured: Measured) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a command and exit. A signal counts from the first moment on, before what takes time to import."""
+    """Run a command and exit. A signal counts from the first moment on, before the slow imports."""
     end_on_signals()
     from lakefeed.cli.main import main as run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,17 +13,13 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from lakefeed.bench.demo import TOPIC, Demo, DemoReport, example
+from lakefeed.bench.demo import DemoReport, example, run_demo
 from lakefeed.cli.local import fresh_stack
 from lakefeed.cli.options import FOLDER, output_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_home
-from lakefeed.clients.spark.session import log_path, session
-from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.errors import MissingExtra
-from lakefeed.feed.terminal import ProgressView, duration
-from lakefeed.local import Endpoints
-from lakefeed.operations.produce.progress import ProduceView
+from lakefeed.feed.terminal import duration
 
 
 @click.command()
@@ -55,35 +52,10 @@ def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str 
             raise MissingExtra.of(package, extra, "lakefeed demo")
     home = home or default_home() / "demo"
     with fresh_stack(home, store=store, keep=keep) as endpoints:
-        report = _run(endpoints, rows=rows, csv=csv)
-    emit(output, report.as_dict(), lambda: _print(report, home=home, keep=keep))
+        report = run_demo(endpoints, rows=rows, csv=csv, say=lambda text: echo(f"demo: {text}", err=True))
+    emit(output, asdict(report), lambda: _print(report, home=home, keep=keep))
     if not report.verified:
         sys.exit(1)
-
-
-def _run(endpoints: Endpoints, *, rows: int, csv: Path | None) -> DemoReport:
-    made = Demo(endpoints, rows=rows, csv=csv)
-    log_file = log_path("demo")
-    _say(f"starting Spark; its log is {log_file}")
-    spark = session("demo", connections=made.pipeline.connections, log_file=log_file)
-    try:
-        _say("producing trips into the topic")
-        with ProduceView(TOPIC, expected=None if csv else rows) as producing:
-            produced, produce_seconds = made.produce(spark, reached=producing.reached)
-        _say(f"{produced:,} records produced in {duration(produce_seconds)}; landing them in the table")
-        with ProgressView(made.pipeline.config.name) as view, stop_on_signals(view.note) as stop:
-            run = made.pipeline.run(spark=spark, once=True, on_batch=view.batch, stop=stop)
-        if stop.is_set():
-            raise KeyboardInterrupt
-        _say("reading the table back with pyiceberg and DuckDB")
-        found, expected = made.found(), made.expected(spark)
-    finally:
-        spark.stop()
-    return made.report(expected=expected, found=found, produced=produced, produce_seconds=produce_seconds, run=run)
-
-
-def _say(text: str) -> None:
-    echo(f"demo: {text}", err=True)
 
 
 def _print(report: DemoReport, *, home: Path, keep: bool) -> None:

@@ -1,4 +1,4 @@
-"""The root command. Subcommands are imported when they are asked for: ``lakefeed --help`` is quick."""
+"""The root command. A subcommand is imported at its use, so that ``lakefeed --help`` is quick."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import io
 import json
 import os
 import sys
+from typing import Any
 
 import click
 
@@ -39,7 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "jars": ("jars", "Fetch and verify the locked jars."),
 }
 
-# They finish what they are doing on a signal, with status 0.
+# On a signal they complete their current work, with status 0.
 _ENDING_WELL = (("run",), ("backfill",), ("produce",), ("tables", "maintain"))
 
 
@@ -52,13 +53,11 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"lakefeed.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, COMMANDS[cmd_name][0])
+        name = COMMANDS[cmd_name][0]
+        command: click.Command = getattr(importlib.import_module(f"lakefeed.cli.{name}"), name)
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             meant = f" Did you mean '{near[0]}'?" if near else ""
@@ -80,10 +79,7 @@ def root() -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a command and exit.
-
-    The status is 0: done, 1: the world failed, 2: the user's input is wrong, 128 and a signal's number: ended by it.
-    """
+    """Run a command and exit: 0 done, 1 the world failed, 2 the input is wrong, 128 and more ended by a signal."""
     arguments = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -110,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _leave_stdout() -> None:
-    """Write to nowhere from now on: what is left in the buffer must not fail once more at the end."""
+    """Redirect stdout to nowhere: the rest of the buffer must not fail once more at the end."""
     if sys.stdout is not None:
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -118,7 +114,7 @@ def _leave_stdout() -> None:
 
 def _interrupted(arguments: list[str]) -> int:
     """Return the exit status after a signal: 0 for a command that ends well on one, if it has not begun its work."""
-    if not is_starting() or not any(tuple(arguments[: len(each)]) == each for each in _ENDING_WELL):
+    if not is_starting() or not any(tuple(arguments[: len(command)]) == command for command in _ENDING_WELL):
         return exit_status()
     click.echo("stopped at the start: nothing was read or written", err=True)
     if is_json_output(arguments):

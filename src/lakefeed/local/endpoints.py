@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import SecretStr
 
@@ -33,6 +34,11 @@ class Endpoints:
     bucket: str
     catalog_uri: str
     warehouse: str
+
+    @property
+    def catalog_file(self) -> Path:
+        """Return the catalog's SQLite file."""
+        return Path(self.catalog_uri.removeprefix("jdbc:sqlite:"))
 
     def as_environment(self) -> dict[str, str]:
         """Return the variables that lakefeed reads, with the secret in clear: for a child process, not for logs."""

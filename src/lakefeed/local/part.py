@@ -35,12 +35,7 @@ class NotReady(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class StartStep:
-    """A change of a part during ``up`` or ``down``.
-
-    Attributes:
-        detail: an address, a log file, a reason; may be empty.
-        seconds: since the part's turn began.
-    """
+    """A change of a part during ``up`` or ``down``, with an address, a log file or a reason as its detail."""
 
     part: str
     state: Literal["building", "starting", "ready", "already up", "restarting", "moved", "failed", "stopped"]
@@ -59,7 +54,7 @@ class PartStatus:
     Attributes:
         state: ``up``: it answers. ``not answering``: the process runs. ``died``: it was not stopped by us.
             ``down``: it was, or never started.
-        address: ``host:port`` when it is up, or was when it was last up.
+        address: also that of the last time.
         pid: of its process, if that runs.
         detail: why it is not up, if that is known.
     """
