@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translated
-from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_complaints
+from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.feed.run import MicroBatches, watch
@@ -124,7 +124,7 @@ def produce_stream(
 
 def sink_options(topic: str, bootstrap_servers: str, options: Mapping[str, str] | None) -> dict[str, str]:
     """Return the options of Spark's Kafka sink; a ConfigError for a setting that a producer does not have."""
-    if complaints := producer_complaints(options or {}):
+    if complaints := producer_problems(options or {}):
         first = complaints[0]
         raise ConfigError(first.what, where=f"Kafka setting {first.key}", hint=first.hint)
     servers = {"kafka.bootstrap.servers": bootstrap_servers, "topic": topic}
