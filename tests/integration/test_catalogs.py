@@ -16,7 +16,7 @@ from pydantic import SecretStr
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
 from lakefeed.clients.postgresql import log_in
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Catalog, Connections
 from lakefeed.errors import AccessDenied, LakefeedError, ResourceMissing, Unreachable
@@ -245,7 +245,7 @@ def test_what_spark_says_of_a_wrong_password(lake: SparkSession, database: Postg
         lake.conf.set(f"spark.sql.catalog.wrong{key}", value)
     with pytest.raises(Exception, match="password authentication failed") as raised:
         lake.sql("SHOW NAMESPACES IN wrong")
-    assert isinstance(translated(raised.value), AccessDenied)
+    assert isinstance(translate(raised.value), AccessDenied)
 
 
 def of_rest(server: RestCatalog, **other: Any) -> Catalog:

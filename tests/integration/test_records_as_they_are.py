@@ -23,7 +23,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pydantic import SecretStr
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.clients.s3_signature import Keys
+from lakefeed.clients.s3 import Keys
 from lakefeed.errors import ErrorBudgetExceeded
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.local.home import Home

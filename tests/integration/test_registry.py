@@ -12,8 +12,9 @@ from pydantic import SecretStr
 
 from lakefeed.errors import ConfigError, ResourceMissing, Unreachable
 from lakefeed.local import Endpoints
-from lakefeed.records.decode import ConfluentAvro, decoded, wire_format
+from lakefeed.records.decode import ConfluentAvro, decoded
 from lakefeed.records.decode.registry import SchemaRegistry
+from tests.support import wire_format
 from tests.support.records import avro_bytes, records, results
 
 if TYPE_CHECKING:

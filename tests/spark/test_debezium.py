@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakefeed.errors import ConfigError
-from lakefeed.records.decode import RECORD, Json, Raw, RecordPolicy, RowExpectation, decoded, judged
-from lakefeed.records.decode.deletes import DeleteRule
+from lakefeed.records.decode import RECORD, Json, Raw, RecordPolicy, RowExpectation, classify, decoded
+from lakefeed.records.decode.changes import DeleteRule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,7 @@ def test_each_kind_of_event_becomes_the_row_that_it_leaves_behind(spark: SparkSe
         None,
     ]
     policy = RecordPolicy(on_null="keep", envelope="debezium", deletes=RULE)
-    rows = judged(decoded(frame(spark, values), EVENT, key=KEY), policy, keep=["offset"])
+    rows = classify(decoded(frame(spark, values), EVENT, key=KEY), policy, keep=["offset"])
     assert rows.columns == ["id", "city", "debezium_op", "debezium_ts_ms", "kafka_offset", RECORD, "lakefeed_deleted"]
     assert found(rows, "id", "city", "debezium_op", "debezium_ts_ms", "lakefeed_deleted", f"{RECORD}.verdict") == [
         (1, "amsterdam", "r", 5, False, 0),
@@ -64,7 +64,7 @@ def test_each_kind_of_event_becomes_the_row_that_it_leaves_behind(spark: SparkSe
 def test_what_is_no_row_is_an_error_of_its_record(spark: SparkSession) -> None:
     values = [event("t"), event("x", after=AMS), event(None, after=AMS), event("c"), b"{broken", event("c", after=AMS)]
     policy = RecordPolicy(on_error="dead_letter", on_null="skip", envelope="debezium")
-    rows = judged(decoded(frame(spark, values), EVENT), policy)
+    rows = classify(decoded(frame(spark, values), EVENT), policy)
     reasons = [reason for (reason,) in found(rows, f"{RECORD}.reason")]
     assert [str(reason).partition(" (")[0] for reason in reasons[:4]] == [
         "debezium: op t",
@@ -79,13 +79,13 @@ def test_what_is_no_row_is_an_error_of_its_record(spark: SparkSession) -> None:
 def test_a_payload_with_its_schema_beside_it_is_unwrapped_too(spark: SparkSession) -> None:
     spec = Json(schema=f"payload STRUCT<after: {ROW}, op: STRING, ts_ms: BIGINT>")
     value = json.dumps({"schema": {}, "payload": {"after": AMS, "op": "c", "ts_ms": 3}}).encode()
-    rows = judged(decoded(frame(spark, [value]), spec), RecordPolicy(envelope="debezium"))
+    rows = classify(decoded(frame(spark, [value]), spec), RecordPolicy(envelope="debezium"))
     assert found(rows, "id", "city", "debezium_ts_ms") == [(1, "amsterdam", 3)]
 
 
 def test_values_that_are_no_events_are_named(spark: SparkSession) -> None:
     with pytest.raises(ConfigError, match="fields op and after"):
-        judged(decoded(frame(spark, [b"{}"]), KEY), RecordPolicy(envelope="debezium"))
+        classify(decoded(frame(spark, [b"{}"]), KEY), RecordPolicy(envelope="debezium"))
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_tombstones_have_the_key_of_their_record(
     rule = DeleteRule(tombstones=True, keys=rule.keys)
     values = [b'{"id": 1, "city": "a"}', None, None]
     records = decoded(frame(spark, values, [b'{"id": 9}', b'{"id": 2}', b"{}"]), spec, key=keys)
-    rows = judged(records, RecordPolicy(on_null="keep", deletes=rule))
+    rows = classify(records, RecordPolicy(on_null="keep", deletes=rule))
     if expected is None:
         # Bytes are no number: such a change has no key, which stops the feed.
         expected = [1, None, None]
@@ -115,8 +115,8 @@ def test_rules_are_not_for_deletes_and_a_column_that_is_not_there_is_named(spark
     values = [b'{"id": 1, "op": "d"}', b'{"id": 1, "op": "u"}']
     expect = (RowExpectation("has_city", "city IS NOT NULL", "drop"),)
     rule = DeleteRule(tombstones=False, columns=(("op", ("d", "x")),), keys=("id",))
-    rows = judged(decoded(frame(spark, values), spec), RecordPolicy(expect=expect, deletes=rule))
+    rows = classify(decoded(frame(spark, values), spec), RecordPolicy(expect=expect, deletes=rule))
     assert found(rows, f"{RECORD}.verdict", "lakefeed_deleted") == [(0, True), (2, False)]
     wrong = DeleteRule(tombstones=False, columns=(("gone", ("d",)),), keys=("id",))
     with pytest.raises(ConfigError, match=r"delete\.column names 'gone'"):
-        judged(decoded(frame(spark, values), spec), RecordPolicy(deletes=wrong))
+        classify(decoded(frame(spark, values), spec), RecordPolicy(deletes=wrong))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakefeed.records.decode import ConfluentAvro, PlainAvro, decoded, wire_format
+from lakefeed.records.decode import ConfluentAvro, PlainAvro, decoded
+from tests.support import wire_format
 from tests.support.records import avro_bytes, records, results
 from tests.support.registry_in_a_thread import RegistryInAThread
 

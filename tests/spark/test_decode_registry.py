@@ -15,7 +15,8 @@ from pyspark.sql import functions as sf
 
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import AccessDenied, ConfigError, Unreachable, WorldError
-from lakefeed.records.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows, wire_format
+from lakefeed.records.decode import ConfluentAvro, ConfluentJson, decoded, registry_error_of, rows
+from tests.support import wire_format
 from tests.support.misbehaving import Manner, misbehaving
 from tests.support.records import avro_bytes, records, results
 from tests.support.registry_in_a_thread import RegistryInAThread

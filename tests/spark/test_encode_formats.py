@@ -14,8 +14,7 @@ from lakefeed.errors import ConfigError
 from lakefeed.records.decode import ConfluentProtobuf, Csv, Json, PlainProtobuf, decoded
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
 from lakefeed.records.decode.registry import ReferredSchema, SchemaText
-from lakefeed.records.encode.encode import Encoding, encoded, to_records
-from lakefeed.records.encode.settle import subject_name
+from lakefeed.records.encode.encode import Encoding, encoded, subject_name, to_records
 from tests.spark.test_decode_protobuf import FULL, same
 from tests.support.protos import MONEY, RICH, order
 from tests.support.records import records, results

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from lakefeed.records.decode import wire_format
+from tests.support import wire_format
 from tests.support.probe import base64_text
 from tests.support.proto_rows import row_of, same
 from tests.support.proto_schemas import Schema, Schemas

@@ -75,10 +75,11 @@ CLUSTER = """
 import json, os, sys
 sys.path.insert(0, os.getcwd())
 from pydantic import SecretStr
-from lakefeed import jars, jvm
+from lakefeed.clients.spark import jars, jvm
+from lakefeed.clients.spark.session import session
 from lakefeed.config.connections import Connections
-from lakefeed.decode import ConfluentAvro, decoded, rows, wire_format
-from lakefeed.session import session
+from lakefeed.records.decode import ConfluentAvro, decoded, rows
+from tests.support import wire_format
 from tests.support.records import avro_bytes, records
 from tests.support.registry_in_a_thread import RegistryInAThread
 

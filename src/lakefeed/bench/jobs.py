@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.bench.cases import RequestCase, Workload
 from lakefeed.clients.spark import jars, jvm
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.clients.spark.session import session
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed, LakefeedError
@@ -82,7 +82,7 @@ def _run(job: Callable[..., Any], *arguments: Any) -> Any:
         return job(*arguments)
     except Exception as error:
         traceback.print_exc()
-        raise translated(error) from None
+        raise translate(error) from None
 
 
 def environment_of(case: RequestCase, endpoints: Endpoints) -> dict[str, str]:

@@ -15,7 +15,7 @@ from lakefeed.cli.options import master_option, options_of, output_option, parts
 from lakefeed.cli.output import echo, emit, size_text
 from lakefeed.clients.environment import default_connections
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.config.connections import Connections
@@ -135,7 +135,7 @@ def maintain(
                 try:
                     reports.append(job.run(dry_run=dry_run, measure_scan=measure_scan, wait=wait))
                 except Exception as error:
-                    failure = translated(error)
+                    failure = translate(error)
                     if len(names) == 1:
                         raise failure from error
                     failed.append({"table": table, **failure.as_dict()})

@@ -1,4 +1,4 @@
-"""One HTTP exchange that ends: within a deadline, and a size. With the standard library alone.
+"""HTTP exchanges that end: within a deadline, and a size. With the standard library alone.
 
 The timeout of a socket is one of each read: a server that sends a byte a second would hold the caller for ever, and one
 that never ends would fill the memory.
@@ -10,27 +10,72 @@ import http.client
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from lakefeed.errors import Unreachable
+
 MOST_BYTES = 1 << 20
+TIMEOUT_SECONDS = 5.0
+_PAUSES_SECONDS = (0.2, 0.5)
+_TRANSIENT = (ConnectionResetError, http.client.RemoteDisconnected, http.client.IncompleteRead)
 
 
-@dataclass(frozen=True)
-class Response:
-    """What a server has answered.
-
-    Attributes:
-        status: of HTTP.
-        body: all of it.
-    """
+class Response(NamedTuple):
+    """A server's whole answer."""
 
     status: int
     body: bytes
+
+
+def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> Response:
+    """Ask a server; retry after a bad moment of it: an error of its own, or a connection that it cuts.
+
+    Args:
+        url: where.
+        server: what the server is, for messages.
+        headers: of the request.
+        timeout: seconds for each attempt, from the connection to the last byte.
+
+    Raises:
+        Unreachable: no whole answer in time.
+    """
+    for pause in _PAUSES_SECONDS:
+        try:
+            response = _ask("GET", url, server=server, headers=headers, timeout=timeout)
+        except Unreachable as error:
+            if not isinstance(error.__context__, _TRANSIENT):
+                raise
+        else:
+            if response.status < 500 and response.status != 429:
+                return response
+        time.sleep(pause)
+    return _ask("GET", url, server=server, headers=headers, timeout=timeout)
+
+
+def post(
+    url: str, *, server: str, headers: Mapping[str, str], body: bytes, timeout: float = TIMEOUT_SECONDS
+) -> Response:
+    """Send a form, once; otherwise as ``get``."""
+    return _ask("POST", url, server=server, headers=headers, timeout=timeout, body=body)
+
+
+def _ask(
+    method: str, url: str, *, server: str, headers: Mapping[str, str], timeout: float, body: bytes | None = None
+) -> Response:
+    try:
+        return exchange(method, url, seconds=timeout, headers=headers, body=body)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        parts = urlsplit(url)
+        raise Unreachable(
+            f"{server} does not answer: {reason}",
+            where=f"{parts.scheme}://{parts.netloc}",
+            hint="check the address and that the server runs; for the local stack: lakefeed local status",
+        ) from None
 
 
 def exchange(
@@ -43,7 +88,7 @@ def exchange(
     most_bytes: int = MOST_BYTES,
     context: ssl.SSLContext | None = None,
 ) -> Response:
-    """Asks, and waits for the whole answer. Redirects are not followed: they would take headers along.
+    """Send one request, and wait for the whole answer. Redirects are not followed: they would take headers along.
 
     Args:
         method: of HTTP.
@@ -62,27 +107,29 @@ def exchange(
     """
     parts = urlsplit(url)
     path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-    with _Deadline(seconds) as deadline:
+    deadline = _Deadline(seconds)
+    try:
+        connection = _connect(parts.scheme, parts.hostname or "", parts.port, deadline, context)
         try:
-            connection = _connected(parts.scheme, parts.hostname or "", parts.port, deadline, context)
-            try:
-                connection.request(method, path, body=body, headers=dict(headers))
-                answer = connection.getresponse()
-                text = answer.read(most_bytes + 1)
-                if len(text) <= most_bytes and answer.length and method != "HEAD":
-                    raise http.client.IncompleteRead(text, answer.length)
-            finally:
-                connection.close()
-        except (OSError, http.client.HTTPException):
-            deadline.check()
-            raise
+            connection.request(method, path, body=body, headers=dict(headers))
+            answer = connection.getresponse()
+            text = answer.read(most_bytes + 1)
+            if len(text) <= most_bytes and answer.length and method != "HEAD":
+                raise http.client.IncompleteRead(text, answer.length)
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException):
         deadline.check()
+        raise
+    finally:
+        deadline.cancel()
+    deadline.check()
     if len(text) > most_bytes:
         raise http.client.HTTPException(f"the answer has more than {most_bytes} bytes")
     return Response(answer.status, text)
 
 
-def _connected(
+def _connect(
     scheme: str, host: str, port: int | None, deadline: _Deadline, context: ssl.SSLContext | None
 ) -> http.client.HTTPConnection:
     kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
@@ -115,27 +162,23 @@ class _Deadline:
         self._lock = threading.Lock()
         self._timer = threading.Timer(seconds, self._end)
         self._timer.daemon = True
-
-    def __enter__(self) -> _Deadline:
         self._timer.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._timer.cancel()
 
     def watch(self, sock: socket.socket) -> None:
-        """Makes it the socket that is shut down; at once, if the time is over."""
+        """Make it the socket that is shut down; at once, if the time is over."""
         with self._lock:
             self._sock = sock
         if self._over:
             self._end()
 
     def check(self) -> None:
-        """Raises TimeoutError if the time is over."""
+        """Raise TimeoutError if the time is over."""
         if self._over:
             raise TimeoutError(f"no whole answer within {self.seconds:g} s")
+
+    def cancel(self) -> None:
+        """End the watch."""
+        self._timer.cancel()
 
     def _end(self) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ import json
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin
 
-from lakefeed.clients.s3 import get, post
+from lakefeed.clients.http import get, post
 from lakefeed.config.connections import Catalog
 from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable
 

@@ -1,29 +1,40 @@
 """Asks an S3 store about one bucket, with the standard library alone: no SDK, no JVM, an answer in seconds.
 
 The request is a listing of one key, which any user of a bucket may do and whose errors, unlike those of HEAD,
-come with a code that says what is wrong.
+come with a code that says what is wrong. It is signed with AWS Signature Version 4:
+https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html
 """
 
 from __future__ import annotations
 
-import http.client
+import hashlib
+import hmac
 import re
-import time
 from collections.abc import Mapping
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl, quote, urlsplit
 
-from lakefeed.clients.http import exchange
-from lakefeed.clients.s3_signature import Keys, signed_headers
+from pydantic import SecretStr
+
+from lakefeed.clients.http import TIMEOUT_SECONDS, get
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 
-TIMEOUT_SECONDS = 5.0
-PAUSES_SECONDS = (0.2, 0.5)
-_PASSING = (ConnectionResetError, http.client.RemoteDisconnected, http.client.IncompleteRead)
+_NO_BODY = hashlib.sha256(b"").hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys:
+    """The keys that requests are signed with."""
+
+    access_key: str
+    secret_key: SecretStr
+    session_token: SecretStr | None = None
 
 
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
-    """Makes sure that a bucket is there and that these keys may list it.
+    """Make sure that a bucket is there and that these keys may list it.
 
     Args:
         bucket: its name.
@@ -47,7 +58,7 @@ def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = T
 
 
 def bucket_url(bucket: str, *, s3: S3) -> str:
-    """Where one key of a bucket is listed, with the bucket in the path or in the host's name."""
+    """Return the URL that lists one key of a bucket, with the bucket in the path or in the host's name."""
     base = s3.endpoint or f"https://s3.{s3.region}.amazonaws.com"
     query = "list-type=2&max-keys=1"
     # A bucket with dots in its name does not fit the store's certificate.
@@ -57,50 +68,48 @@ def bucket_url(bucket: str, *, s3: S3) -> str:
     return f"{parts.scheme}://{bucket}.{parts.netloc}/?{query}"
 
 
-def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> tuple[int, bytes]:
-    """Status and body of what a URL answers. Redirects are not followed: they would take headers along.
+def signed_headers(
+    url: str,
+    *,
+    keys: Keys,
+    region: str,
+    now: datetime | None = None,
+    method: str = "GET",
+    headers: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the headers of a signed request without a body.
 
-    Asks again where a server has a bad moment: an error of its own, or a connection that it cuts.
-
-    Raises:
-        Unreachable: no whole answer in time.
+    Args:
+        url: with its query, if any; percent-encoded.
+        keys: whose request it is.
+        region: the store's.
+        now: the time of the request, in UTC; default now.
+        method: of the request.
+        headers: further headers to sign, their names in lower case.
     """
-    for pause in PAUSES_SECONDS:
-        try:
-            status, body = _asked("GET", url, server=server, headers=headers, timeout=timeout)
-        except Unreachable as error:
-            if not isinstance(error.__context__, _PASSING):
-                raise
-        else:
-            if status < 500 and status != 429:
-                return status, body
-        time.sleep(pause)
-    return _asked("GET", url, server=server, headers=headers, timeout=timeout)
-
-
-def post(
-    url: str, *, server: str, headers: Mapping[str, str], body: bytes, timeout: float = TIMEOUT_SECONDS
-) -> tuple[int, bytes]:
-    """As ``get``, for a form.
-
-    Raises:
-        Unreachable: no whole answer in time.
-    """
-    return _asked("POST", url, server=server, headers=headers, timeout=timeout, body=body)
-
-
-def _asked(
-    method: str, url: str, *, server: str, headers: Mapping[str, str], timeout: float, body: bytes | None = None
-) -> tuple[int, bytes]:
-    try:
-        answer = exchange(method, url, seconds=timeout, headers=headers, body=body)
-        return answer.status, answer.body
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        hint = "check the address and that the server runs; for the local stack: lakefeed local status"
-        parts = urlsplit(url)
-        where = f"{parts.scheme}://{parts.netloc}"
-        raise Unreachable(f"{server} does not answer: {reason}", where=where, hint=hint) from None
+    at = now or datetime.now(UTC)
+    stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
+    parts = urlsplit(url)
+    signed = {"host": parts.netloc, "x-amz-content-sha256": _NO_BODY, "x-amz-date": stamp, **(headers or {})}
+    if keys.session_token is not None:
+        signed["x-amz-security-token"] = keys.session_token.get_secret_value()
+    names = ";".join(sorted(signed))
+    lines = "".join(f"{name}:{signed[name].strip()}\n" for name in sorted(signed))
+    pairs = sorted(
+        (quote(key, safe="-_.~"), quote(value, safe="-_.~"))
+        for key, value in parse_qsl(parts.query, keep_blank_values=True)
+    )
+    query = "&".join(f"{key}={value}" for key, value in pairs)
+    canonical = "\n".join([method, parts.path or "/", query, lines, names, _NO_BODY])
+    scope = f"{day}/{region}/s3/aws4_request"
+    text = "\n".join(["AWS4-HMAC-SHA256", stamp, scope, hashlib.sha256(canonical.encode()).hexdigest()])
+    key = b"AWS4" + keys.secret_key.get_secret_value().encode()
+    for word in (day, region, "s3", "aws4_request"):
+        key = hmac.digest(key, word.encode(), "sha256")
+    signature = hmac.digest(key, text.encode(), "sha256").hex()
+    credential = f"Credential={keys.access_key}/{scope}"
+    signed["authorization"] = f"AWS4-HMAC-SHA256 {credential},SignedHeaders={names},Signature={signature}"
+    return signed
 
 
 def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedError | None:
@@ -120,13 +129,10 @@ def _verdict(status: int, body: bytes, *, bucket: str, where: str) -> LakefeedEr
     if code == "RequestTimeTooSkewed":
         return AccessDenied("this machine's clock and the S3 store's differ too much", where=where)
     if status in (401, 403):
+        what = f"the S3 store refuses access to the bucket {bucket} ({code or status})"
         hint = f"these credentials must be allowed to list, read and write s3://{bucket}"
-        return AccessDenied(
-            f"the S3 store refuses access to the bucket {bucket} ({code or status})", where=where, hint=hint
-        )
+        return AccessDenied(what, where=where, hint=hint)
     if status >= 500 or status == 429:
         return Unreachable(f"the S3 store answers with HTTP status {status} {code}".rstrip(), where=where)
-    hint = "is it the address of the store's S3 API, not of its console?"
-    return ConfigError(
-        f"this address answers, but not as an S3 store does (HTTP status {status})", where=where, hint=hint
-    )
+    what = f"this address answers, but not as an S3 store does (HTTP status {status})"
+    return ConfigError(what, where=where, hint="is it the address of the store's S3 API, not of its console?")

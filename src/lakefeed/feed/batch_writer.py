@@ -16,8 +16,7 @@ from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.spark.decode_failures import stopped_at
-from lakefeed.clients.spark.errors import quietly
+from lakefeed.clients.spark.errors import quietly, stopped_at
 from lakefeed.config.failures import ErrorBudget
 from lakefeed.config.values import seconds_of
 from lakefeed.errors import ErrorBudgetExceeded, SchemaChanged

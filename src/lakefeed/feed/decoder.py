@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
 from lakefeed.ledger.outcomes import BatchOutcomes
-from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, decoded, judged, rows
-from lakefeed.records.decode.deletes import delete_rule
+from lakefeed.records.decode import RECORD, DecodeSpec, Raw, RecordPolicy, RowExpectation, classify, decoded, rows
+from lakefeed.records.decode.changes import delete_rule
 from lakefeed.records.decode.resolve import ResolvedDecoder, key_spec_of, resolve_decoder
 from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema
@@ -51,7 +51,7 @@ class RowBuilder:
     def classify(self, records: DataFrame) -> DataFrame:
         """Decode the records with the schema of this moment; the verdict on each is in the column ``RECORD``."""
         policy = replace(self.policy, refused_schemas=self.schema.refused_ids)
-        return judged(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
+        return classify(decoded(records, self.schema.spec, key=self.key), policy, keep=self.keep)
 
     def rows(self, records: DataFrame) -> DataFrame:
         """Build the rows for their columns; not for writing them, because nothing is counted."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.spark.errors import quietly, translated
+from lakefeed.clients.spark.errors import quietly, translate
 from lakefeed.errors import JobFailed, LakefeedError, RowsRefused
 from lakefeed.feed.decoder import RowBuilder
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
@@ -39,7 +39,7 @@ class FailureSearch:
 
     def explain(self, error: Exception, commit: Commit | Backfill) -> LakefeedError | None:
         """Return the error that names the record; None if no record causes it, or the error names it already."""
-        known = translated(error)
+        known = translate(error)
         if not isinstance(known, JobFailed | RowsRefused):
             return None
         ranges = without_batches(commit.ranges).ranges
@@ -69,7 +69,7 @@ class FailureSearch:
                     rows.write.format("noop").mode("overwrite").save()
         except Exception as error:
             # An unavailable server is not the fault of a record.
-            return isinstance(translated(error), JobFailed | RowsRefused)
+            return isinstance(translate(error), JobFailed | RowsRefused)
         return False
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
@@ -65,7 +65,7 @@ def repeat_upkeep(
                 job = Maintenance(table, spark=spark, connections=connections, settings=settings, stop=stop, say=say)
                 report(table, job.run(asked=False))
             except Exception as error:  # A job that runs for weeks outlives what fails today.
-                report(table, translated(error))
+                report(table, translate(error))
         if stop.wait(max(0.0, next_time(settings, now=time.time()) - time.time())):
             return
 

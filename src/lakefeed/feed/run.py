@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import LakefeedError
 from lakefeed.feed.batch_writer import BatchResult
@@ -136,7 +136,7 @@ class MicroBatches:
             try:
                 self.landed.append(write(batch, batch_id))
             except Exception as error:
-                self.failure = translated(error)
+                self.failure = translate(error)
                 raise
 
         return write_guarded
@@ -200,7 +200,7 @@ def watch(
     except StreamingQueryException as error:
         report()
         if not (batches.stop.is_set() and batches.failure is None):
-            raise (batches.failure or translated(error)) from error
+            raise (batches.failure or translate(error)) from error
     except KeyboardInterrupt:
         # The second Ctrl-C must not wait for the batch, as query.stop() does.
         waits = not batches.stop.is_set()

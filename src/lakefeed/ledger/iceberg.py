@@ -10,9 +10,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.conflicts import run_in_turn
 from lakefeed.clients.iceberg.java_table import load_table, properties_of
 from lakefeed.clients.iceberg.sql import quoted, set_properties
+from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm
 from lakefeed.errors import CheckpointMismatch
 from lakefeed.ledger.continuity import check_commit

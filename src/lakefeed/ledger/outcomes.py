@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from lakefeed.clients.spark import jvm
-from lakefeed.clients.spark.decode_failures import UNKNOWN_SCHEMA
+from lakefeed.clients.spark.errors import UNKNOWN_SCHEMA
 from lakefeed.offsets.ranges import OffsetRange
 
 if TYPE_CHECKING:

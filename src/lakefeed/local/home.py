@@ -14,7 +14,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
 from lakefeed.clients.environment import stack_environment_file
-from lakefeed.clients.s3_signature import Keys
+from lakefeed.clients.s3 import Keys
 from lakefeed.errors import ConfigError, WorldError
 
 # org.apache.iceberg.jdbc.JdbcUtil, V1_CREATE_CATALOG_SQL and CREATE_NAMESPACE_PROPERTIES_TABLE_SQL.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from lakefeed.clients.s3_signature import Keys
+from lakefeed.clients.s3 import Keys
 from lakefeed.errors import Unreachable
 from lakefeed.local.home import Home
 from lakefeed.local.ports import LOOPBACK

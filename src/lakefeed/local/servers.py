@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 from typing import ClassVar
 
-from lakefeed.clients.s3_signature import signed_headers
+from lakefeed.clients.s3 import signed_headers
 from lakefeed.clients.spark import jars
 from lakefeed.clients.spark.java import require_java
 from lakefeed.errors import ConfigError, WorldError

@@ -182,7 +182,7 @@ class MaintenanceActions:
 
     def _run_in_turn(self, piece: Callable[[Any], Result]) -> Result:
         """Run a piece when no MERGE of this process is at work, and no writer of another one has asked for quiet."""
-        with turns_at(self._table).tidying():
+        with turns_at(self._table).maintaining():
             table = self.load()
             if int(table.properties().getOrDefault(QUIET, "0")) > time.time() * 1000:
                 raise WriteConflict

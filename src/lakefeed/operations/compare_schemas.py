@@ -13,7 +13,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, upserting
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.records.decode.avro_schema import table_schema
-from lakefeed.records.decode.debezium import row_type
+from lakefeed.records.decode.changes import row_type
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.decode.resolve import subject_of
 from lakefeed.records.decode.verdict import metadata_column

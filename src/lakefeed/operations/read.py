@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed.clients.kafka.record_counts import records_held
+from lakefeed.clients.kafka.scan import count_records
 from lakefeed.clients.kafka.selection import Selection, offset_ranges
 from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.errors import translating
@@ -169,7 +169,7 @@ class BatchRead:
         topics = {name: cluster.describe(name) for name in sorted({name for name, _ in fewer})}
         compacted = {name for name in topics if "compact" in (cluster.setting(name, "cleanup.policy") or "")}
         fewer = {key: here for key, here in fewer.items() if key[0] not in compacted}
-        held = records_held(self.source, [span for here in fewer.values() for span in here], topics=topics)
+        held = count_records(self.source, [span for here in fewer.values() for span in here], topics=topics)
         for key, here in sorted(fewer.items()):
             there = sum(held[span] or 0 for span in here)
             if there > read[key]:

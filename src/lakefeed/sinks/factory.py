@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from lakefeed.clients.spark import jvm
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import SecondarySinkChoice, SinkChoice
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -299,7 +299,7 @@ class FanOutSink(BaseSink):
         except Exception as error:
             if not side.can_lag:
                 raise
-            failure = translated(error)
+            failure = translate(error)
             side.wait(failure)
             if waited is None:
                 self._note(f"the sink '{side.name}' waits: {failure.what}; it catches up by itself")

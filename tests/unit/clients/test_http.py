@@ -14,14 +14,15 @@ from typing import Any, get_args
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.clients import iceberg_rest as rest_probe
-from lakefeed.clients import registry as registry_api
-from lakefeed.clients import s3 as s3_probe
+from lakefeed.clients import http as http_client
 from lakefeed.clients.http import exchange
+from lakefeed.clients.iceberg_rest import ask_rest_catalog
+from lakefeed.clients.s3 import require_bucket
 from lakefeed.clients.spark import download as downloading
 from lakefeed.config.connections import S3, Catalog
 from lakefeed.config.elasticsearch import ElasticsearchSinkConfig
 from lakefeed.errors import ConfigError, DownloadError, LakefeedError, Unreachable
+from lakefeed.records.decode import registry as registry_api
 from lakefeed.records.decode.registry import SchemaRegistry
 from lakefeed.sinks.elasticsearch import server
 from tests.support.misbehaving import Manner, misbehaving
@@ -81,7 +82,7 @@ def test_an_answer_of_the_size_that_is_allowed() -> None:
 def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(registry_api, "TIMEOUT_SECONDS", 0.4)
     monkeypatch.setattr(server, "TIMEOUT_SECONDS", 0.4)
-    for asking in (s3_probe.get, s3_probe.post):
+    for asking in (http_client.get, http_client.post):
         monkeypatch.setitem(asking.__kwdefaults__ or {}, "timeout", 0.4)
     monkeypatch.setattr(downloading, "_TIMEOUT_SECONDS", 0.4)
     monkeypatch.setattr(downloading, "_PAUSE_SECONDS", 0.01)
@@ -96,8 +97,8 @@ def test_everything_that_asks_a_server_ends(manner: Manner, monkeypatch: pytest.
         cases: dict[str, Callable[[], Any]] = {
             "registry": SchemaRegistry(url).subjects,
             "search server": lambda: server.Server(sink).ask("GET", "/"),
-            "store": lambda: s3_probe.require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
-            "catalog": lambda: rest_probe.ask_rest_catalog(catalog),
+            "store": lambda: require_bucket("b", s3=S3(endpoint=url), keys=None, timeout=0.4),
+            "catalog": lambda: ask_rest_catalog(catalog),
         }
         if manner != "huge":  # It is a right answer to a download.
             cases["download"] = lambda: downloading.download(order, report=lambda _: None, stop=threading.Event())

@@ -7,8 +7,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from pydantic import SecretStr
 
-from lakefeed.clients.s3 import _verdict, bucket_url, require_bucket
-from lakefeed.clients.s3_signature import Keys, signed_headers
+from lakefeed.clients.s3 import Keys, _verdict, bucket_url, require_bucket, signed_headers
 from lakefeed.config.connections import S3
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
 

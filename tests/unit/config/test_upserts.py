@@ -12,7 +12,7 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.loading.load import problems
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upserts import kept_metadata, tombstones_delete
-from lakefeed.records.decode.deletes import delete_rule
+from lakefeed.records.decode.changes import delete_rule
 from tests.support.pipeline_text import ENVIRONMENT, GOOD, Reader
 
 UPSERT = GOOD.replace("    table: lake.nyc.trips\n", "    table: lake.nyc.trips\n    mode: upsert\n    keys: [id]\n")

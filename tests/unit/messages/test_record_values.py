@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.feed.failing_records import kind_of_failure
 from lakefeed.messages.record_values import without_values
 from lakefeed.sinks.elasticsearch.server import Answer, refused
@@ -38,7 +38,7 @@ SHOWN = (
     ],
 )
 def test_a_cast_shows_class_types_and_expression_without_the_value(text: str) -> None:
-    error = translated(RuntimeError(text))
+    error = translate(RuntimeError(text))
     assert error.where == SHOWN
     assert "Doe" not in str(error)
     assert "4111" not in str(error)
@@ -88,7 +88,7 @@ def test_a_cast_on_writing_shows_the_column() -> None:
 )
 def test_messages_of_spark(text: str, shown: str) -> None:
     assert without_values(text) == shown
-    assert translated(RuntimeError(text)).where == shown
+    assert translate(RuntimeError(text)).where == shown
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,25 @@
-"""Java client settings, as a pipeline has them, in the words of librdkafka, which Python's clients are made of."""
+"""Python's Kafka clients, which librdkafka is behind: their settings from a pipeline's, their errors as lakefeed's."""
 
 from __future__ import annotations
 
+import difflib
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from lakefeed.config.kafka_options import PREFIX
-from lakefeed.errors import ConfigError
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from lakefeed.config.kafka_options import CONSUMER_DEFAULTS, PREFIX
+from lakefeed.config.sources import KafkaSource
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+
+ISOLATION = "kafka.isolation.level"
+# librdkafka logs a broker that is away by itself, over and over: our own error says it once.
+SILENCE = logging.getLogger("lakefeed.clients.kafka.librdkafka")
+SILENCE.addHandler(logging.NullHandler())
+SILENCE.propagate = False
 
 # What reaches the cluster and proves who one is. The rest tunes reading and writing, which an admin does not do.
 _NAMES = {
@@ -21,10 +34,31 @@ _NAMES = {
     "ssl.keystore.key": "ssl.key.pem",
     "ssl.key.password": "ssl.key.password",
 }
+_UNREACHABLE = {
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+TRANSIENT = {
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+}
+_DENIED = {
+    KafkaError._AUTHENTICATION,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+}
 
 
 def librdkafka_settings(options: Mapping[str, object]) -> dict[str, str]:
-    """The settings among ``options`` that say how to reach a cluster, for librdkafka.
+    """Return the settings among ``options`` that say how to reach a cluster, for librdkafka.
 
     Args:
         options: Java client settings with the prefix ``kafka.``; others are taken for librdkafka's own.
@@ -32,18 +66,92 @@ def librdkafka_settings(options: Mapping[str, object]) -> dict[str, str]:
     Raises:
         ConfigError: a trust or key store in a form that librdkafka cannot read, or a login it cannot do.
     """
-    settings: dict[str, str] = {}
-    java: dict[str, str] = {}
-    for key, value in options.items():
-        if key.startswith(PREFIX):
-            java[key.removeprefix(PREFIX)] = str(value)
-        else:
-            settings[key] = str(value)
+    java = {key.removeprefix(PREFIX): str(value) for key, value in options.items() if key.startswith(PREFIX)}
+    settings = {key: str(value) for key, value in options.items() if not key.startswith(PREFIX)}
     settings |= {_NAMES[key]: value for key, value in java.items() if key in _NAMES}
     settings |= _stores(java)
     if jaas := java.get("sasl.jaas.config"):
         settings |= _login(jaas)
     return settings
+
+
+def client_settings(source: KafkaSource) -> dict[str, Any]:
+    """Return the settings of a client of the source's cluster that logs nothing by itself."""
+    return {
+        **librdkafka_settings(source.options),
+        "bootstrap.servers": source.bootstrap_servers,
+        "error_cb": lambda error: None,
+    }
+
+
+def isolation_level(source: KafkaSource) -> str:
+    """Return ``read_committed`` or ``read_uncommitted``, as the source reads."""
+    return str(source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
+
+
+@contextmanager
+def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) -> Iterator[Consumer]:
+    """Open a consumer that notices the end of a partition, and commits nothing.
+
+    Args:
+        source: the cluster.
+        group: neither joined nor committed to, but librdkafka requires one.
+        settings: further ones.
+    """
+    own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({**client_settings(source), **own, **settings}, logger=SILENCE)
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def error_of(error: KafkaException, *, servers: str, topic: str | None) -> LakefeedError:
+    """Return the error that a user is to see for the client's."""
+    code = error_code(error)
+    where = f"topic {topic} at {servers}" if topic else servers
+    if code in _UNREACHABLE:
+        return Unreachable(
+            "no Kafka broker answers",
+            where=servers,
+            hint="check the address and that the broker runs; 'lakefeed local up' starts a local one",
+        )
+    if code in _DENIED:
+        return AccessDenied(f"Kafka refuses these credentials: {error_text(error)}", where=where)
+    if code == KafkaError.TOPIC_ALREADY_EXISTS:
+        return ConfigError(
+            f"the topic {topic} already exists",
+            where=servers,
+            hint="use --if-not-exists to leave it as it is, or choose another name",
+        )
+    if code == KafkaError.INVALID_REPLICATION_FACTOR:
+        return ConfigError(
+            f"the cluster cannot keep that many copies: {error_text(error)}",
+            where=where,
+            hint="choose a replication factor between 1 and the number of brokers",
+        )
+    return ConfigError(f"Kafka refuses: {error_text(error)}", where=where)
+
+
+def missing_topic(name: str, existing: Sequence[str], *, where: str) -> ResourceMissing:
+    """Return the error for a topic that is not there, with the nearest names."""
+    near = difflib.get_close_matches(name, existing, n=3, cutoff=0.6)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return ResourceMissing(
+        f"there is no topic {name}", where=where, hint=f"{hint}create it: lakefeed topics create {name}"
+    )
+
+
+def error_code(error: KafkaException) -> int:
+    """Return Kafka's number of an error."""
+    code: int = error.args[0].code()
+    return code
+
+
+def error_text(error: Exception) -> str:
+    """Return the client's words for an error."""
+    detail = error.args[0] if error.args else error
+    return str(detail.str()) if isinstance(detail, KafkaError) else str(detail)
 
 
 def _stores(java: Mapping[str, str]) -> dict[str, str]:
@@ -57,17 +165,15 @@ def _stores(java: Mapping[str, str]) -> dict[str, str]:
         if kind == "PEM":
             settings |= {"ssl.certificate.location": keys, "ssl.key.location": keys}
         elif kind == "PKCS12":
-            settings |= {
-                "ssl.keystore.location": keys,
-                "ssl.keystore.password": java.get("ssl.keystore.password", ""),
-            }
+            password = java.get("ssl.keystore.password", "")
+            settings |= {"ssl.keystore.location": keys, "ssl.keystore.password": password}
         else:
             raise _unreadable("ssl.keystore.location", "PEM or PKCS12")
     return settings
 
 
 def _login(jaas: str) -> dict[str, str]:
-    """User name and password of a PlainLoginModule or ScramLoginModule entry."""
+    """Return user name and password of a PlainLoginModule or ScramLoginModule entry."""
     if "Krb5LoginModule" in jaas:
         return {}  # librdkafka takes the ticket cache of the process.
     found = dict(re.findall(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"', jaas))
@@ -79,9 +185,8 @@ def _login(jaas: str) -> dict[str, str]:
 
 
 def _unreadable(key: str, kinds: str) -> ConfigError:
-    kind_key = key.replace("location", "type")
     return ConfigError(
         f"'{PREFIX}{key}' names a Java key store, which topics cannot be looked up with",
         where="the Kafka client's settings",
-        hint=f"convert it, and say so with '{PREFIX}{kind_key}': {kinds}",
+        hint=f"convert it, and say so with '{PREFIX}{key.replace('location', 'type')}': {kinds}",
     )

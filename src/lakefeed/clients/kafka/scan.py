@@ -1,27 +1,26 @@
-"""Reads a topic without Spark: from offsets or a time to where it ends now."""
+"""Reads a topic without Spark: its records, or only how many there are in offset ranges."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from lakefeed.clients.kafka.librdkafka import librdkafka_settings
-from lakefeed.clients.kafka.topics import Topics
+from lakefeed.clients.kafka.librdkafka import isolation_level, open_consumer
+from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
+from lakefeed.offsets.ranges import OffsetRange
 
 SILENCE_SECONDS = 30.0
-_silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
 
 
 def scan(
     cluster: KafkaSource, topic: str, *, starts: Mapping[int, int] | None = None, since: float | None = None
 ) -> Iterator[Any]:
-    """The records of a topic up to where it ends at the call, partition by partition in order, as confluent-kafka's.
+    """Yield confluent-kafka's records of a topic up to its end at the call, each partition's in order.
 
     Args:
         cluster: brokers and client settings.
@@ -33,22 +32,18 @@ def scan(
         ResourceMissing: there is no such topic.
         Unreachable: the broker does not answer, or stops answering.
     """
-    found = Topics(cluster.bootstrap_servers, options=dict(cluster.options)).describe(topic).partitions
-    ends = {each.id: each.end_offset for each in found}
-    first = {each.id: max(each.start_offset, (starts or {}).get(each.id, 0)) for each in found}
-    with _consumer(cluster, topic) as consumer:
+    partitions = Topics(cluster.bootstrap_servers, options=dict(cluster.options)).describe(topic).partitions
+    ends = {partition.id: partition.end_offset for partition in partitions}
+    first = {partition.id: max(partition.start_offset, (starts or {}).get(partition.id, 0)) for partition in partitions}
+    with open_consumer(cluster, "lakefeed-scan", {"auto.offset.reset": "earliest"}) as consumer:
         if since is not None:
-            for partition, offset in _at(consumer, topic, sorted(ends), since).items():
+            for partition, offset in _offsets_at(consumer, topic, sorted(ends), since).items():
                 first[partition] = max(first[partition], ends[partition] if offset < 0 else offset)
         left = {partition for partition, end in ends.items() if first[partition] < end}
         consumer.assign([TopicPartition(topic, partition, first[partition]) for partition in sorted(left)])
         while left:
-            message: Any = consumer.poll(SILENCE_SECONDS)
-            if message is None:
-                raise Unreachable("the broker has stopped answering", where=f"topic {topic}")
-            if (error := message.error()) is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise KafkaException(error)
+            message = _poll(consumer, where=f"topic {topic}")
+            if message.error() is not None:
                 left.discard(message.partition())  # Transactions and compaction leave no record at the end.
                 continue
             if message.offset() < ends[message.partition()]:
@@ -57,30 +52,82 @@ def scan(
                 left.discard(message.partition())
 
 
-def _at(consumer: Consumer, topic: str, partitions: list[int], since: float) -> dict[int, int]:
-    """The first offset of each partition from a time on; negative if there is none."""
-    asked = [TopicPartition(topic, partition, int(since * 1000)) for partition in partitions]
-    return {each.partition: each.offset for each in consumer.offsets_for_times(asked, timeout=SILENCE_SECONDS)}
+def count_records(
+    source: KafkaSource, ranges: Sequence[OffsetRange], *, topics: Mapping[str, TopicDescription]
+) -> dict[OffsetRange, int | None]:
+    """Count the records that a feed would read from each range today; None if the topic no longer has all its offsets.
+
+    Transactions and compaction leave offsets without a record. Reads the ranges, and no key or value of them is kept.
+    Aborted records count only for a source that reads them.
+
+    Args:
+        source: the cluster, and which records count.
+        ranges: where to look.
+        topics: the topics as they are now.
+
+    Raises:
+        Unreachable: the broker does not answer, or stops answering.
+    """
+    starts = {(name, part.id): part.start_offset for name, topic in topics.items() for part in topic.partitions}
+    counts: dict[OffsetRange, int | None] = dict.fromkeys(ranges)
+    complete = [held for held in counts if held.start >= starts.get((held.topic, held.partition), held.end + 1)]
+    if not complete:
+        return counts
+    with open_consumer(source, "lakefeed-verify", {"isolation.level": isolation_level(source)}) as consumer:
+        for (topic, partition), group in groupby(sorted(complete), key=lambda held: (held.topic, held.partition)):
+            for run in _runs(list(group)):
+                counts.update(_count(consumer, topic, partition, run))
+    return counts
 
 
-@contextmanager
-def _consumer(cluster: KafkaSource, topic: str) -> Iterator[Consumer]:
-    consumer = Consumer(
-        {
-            **librdkafka_settings(cluster.options),
-            "bootstrap.servers": cluster.bootstrap_servers,
-            # Neither joined nor committed to, but librdkafka requires one.
-            "group.id": "lakefeed-scan",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "error_cb": lambda error: None,
-        },
-        logger=_silence,
-    )
+def _runs(ranges: Sequence[OffsetRange]) -> Iterator[list[OffsetRange]]:
+    """Yield ranges that follow each other together: they are read in one go."""
+    run: list[OffsetRange] = []
+    for current in ranges:
+        if run and current.start != run[-1].end:
+            yield run
+            run = []
+        run.append(current)
+    yield run
+
+
+def _count(consumer: Consumer, topic: str, partition: int, run: Sequence[OffsetRange]) -> dict[OffsetRange, int]:
+    counts = dict.fromkeys(run, 0)
+    at = 0
+    consumer.assign([TopicPartition(topic, partition, run[0].start)])
+    while True:
+        message = _poll(consumer, where=f"topic {topic}, partition {partition}")
+        if message.error() is not None:
+            return counts  # Transactions and compaction leave no record at the end.
+        while message.offset() >= run[at].end:
+            at += 1
+            if at == len(run):
+                return counts
+        counts[run[at]] += 1
+
+
+def _poll(consumer: Consumer, *, where: str) -> Any:
+    """Return the next record, or the message, with an error, that a partition ends."""
     try:
-        yield consumer
-    except KafkaException as error:
-        raise Unreachable(f"the broker cannot be read from: {error.args[0].str()}", where=f"topic {topic}") from None
-    finally:
-        consumer.close()
+        message: Any = consumer.poll(SILENCE_SECONDS)
+        if message is None:
+            raise Unreachable("the broker has stopped answering", where=where)
+        if (error := message.error()) is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+    except KafkaException as failure:
+        raise _unreadable(failure, where) from None
+    return message
+
+
+def _offsets_at(consumer: Consumer, topic: str, partitions: list[int], since: float) -> dict[int, int]:
+    """Return the first offset of each partition from a time on; negative if there is none."""
+    requested = [TopicPartition(topic, partition, int(since * 1000)) for partition in partitions]
+    try:
+        answers = consumer.offsets_for_times(requested, timeout=SILENCE_SECONDS)
+    except KafkaException as failure:
+        raise _unreadable(failure, f"topic {topic}") from None
+    return {answer.partition: answer.offset for answer in answers}
+
+
+def _unreadable(failure: KafkaException, where: str) -> Unreachable:
+    return Unreachable(f"the broker cannot be read from: {failure.args[0].str()}", where=where)

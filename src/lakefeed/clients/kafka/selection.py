@@ -7,15 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from lakefeed.clients.kafka.failures import missing_topic
+from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.offsets.sets import overlapping
 
-ISOLATION = "kafka.isolation.level"
 LONGEST_LIST = 20
 _AGO = re.compile(r"\s*(\d{1,9})\s*(s|m|h|d|seconds?|minutes?|hours?|days?)\s*")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -111,7 +109,7 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
     names = source.topics if source.topics is not None else [each for each in existing if source.reads(each)]
     if not names:
         raise ResourceMissing(f"no topic matches {source.topics_pattern}", where=source.bootstrap_servers)
-    committed = source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]) == "read_committed"
+    committed = isolation_level(source) == "read_committed"
     found = cluster.describe_all(names, committed=committed)
     if missing := next((name for name in names if name not in found), None):
         raise missing_topic(missing, existing, where=source.bootstrap_servers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +19,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from lakefeed.clients.kafka.failures import PASSING, error_code, error_text, explained, missing_topic
-from lakefeed.clients.kafka.librdkafka import librdkafka_settings
+from lakefeed.clients.kafka.librdkafka import (
+    SILENCE,
+    TRANSIENT,
+    error_code,
+    error_of,
+    error_text,
+    librdkafka_settings,
+    missing_topic,
+)
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 
 _TIMEOUT_SECONDS = 5.0
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_silence = logging.getLogger("lakefeed.clients.kafka.librdkafka")
-_silence.addHandler(logging.NullHandler())
-_silence.propagate = False
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -96,7 +99,7 @@ class Topics:
         }
         try:
             # librdkafka reports a broker that is away by itself, over and over: our own error says it once.
-            self._admin = AdminClient(settings, logger=_silence, error_cb=lambda error: None)
+            self._admin = AdminClient(settings, logger=SILENCE, error_cb=lambda error: None)
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(
                 f"the Kafka client refuses its settings: {error_text(error)}", where=bootstrap_servers
@@ -328,7 +331,7 @@ class Topics:
             try:
                 return ask()
             except KafkaException as error:
-                if error_code(error) not in PASSING or time.monotonic() > end:
+                if error_code(error) not in TRANSIENT or time.monotonic() > end:
                     raise
             time.sleep(0.1)
 
@@ -338,7 +341,7 @@ class Topics:
     def _error(self, error: KafkaException, name: str | None) -> LakefeedError:
         if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART and name:
             return self._missing(name)
-        return explained(error, servers=self.bootstrap_servers, topic=name)
+        return error_of(error, servers=self.bootstrap_servers, topic=name)
 
     def list(self) -> list[str]:
         """The names of all topics but Kafka's own, sorted.

@@ -1,4 +1,4 @@
-"""Spark's exceptions as lakefeed's errors: the cause that a user can act on, found below the stack traces."""
+"""Spark's exceptions as lakefeed's errors: finds the cause that a user can act on below the stack traces."""
 
 from __future__ import annotations
 
@@ -6,24 +6,45 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lakefeed.clients.spark.decode_failures import decode_error_of, registry_error_of
 from lakefeed.errors import (
     AccessDenied,
     CheckpointMismatch,
     ConfigError,
+    DecodeError,
     JobFailed,
     LakefeedError,
     RecordsLost,
     ResourceMissing,
     RowsRefused,
     Unreachable,
+    WorldError,
 )
 from lakefeed.messages.record_values import without_values
 
 TAKEN_OVER = "another driver has taken over this feed; this one has stopped, and the table has every batch once"
-
-
 ONE_PLACE = "run the feed in one place only"
+
+POSITION = "lakefeed cannot decode the record at topic %s, partition %d, offset %d"
+"""The beginning of the message of ``raise_error``, for Spark's ``format_string``."""
+
+UNKNOWN_SCHEMA = "unknown schema id "
+"""The beginning of a record's reason if the registry does not know its schema id (``Registry.java``)."""
+
+BAD_TIMESTAMP_REASON = "timestamp %d ms is out of range: nanoseconds sent as milliseconds?"
+"""The reason of a record whose timestamp Spark cannot hold."""
+
+BAD_TIMESTAMP_PATTERN = r"^timestamp (-?\d+) ms is out of range"
+"""Finds the timestamp in that reason."""
+
+_DECODE = re.compile(
+    r"lakefeed cannot decode the record at (topic [\w.-]+, partition \d+, offset \d+): (.*?)(?: SQLSTATE: \w{5})?$",
+    re.MULTILINE,
+)
+_REGISTRY = re.compile(r"lakefeed schema registry ([\w ]+): (.*?)(?: SQLSTATE: \w{5})?$", re.MULTILINE)
+_REGISTRY_ERRORS: dict[str, type[LakefeedError]] = {
+    "does not answer": Unreachable,
+    "refuses the credentials": AccessDenied,
+}
 
 # (what the text shows, the error's class, what it says, what to do next), most specific first.
 KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
@@ -142,12 +163,8 @@ KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
 )
 
 
-def translated(error: BaseException) -> LakefeedError:
-    """The lakefeed error that stands behind one of Spark's.
-
-    Args:
-        error: what PySpark raised: a captured Java exception or one of its own.
-    """
+def translate(error: BaseException) -> LakefeedError:
+    """Return the lakefeed error for what PySpark raised: a captured Java exception or one of its own."""
     if isinstance(error, LakefeedError):
         return error
     if known := decode_error_of(error) or registry_error_of(error):
@@ -164,6 +181,18 @@ def translated(error: BaseException) -> LakefeedError:
 
 
 @contextmanager
+def translating() -> Iterator[None]:
+    """Raise PySpark's errors inside as lakefeed's."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        raise translate(error) from error
+
+
+@contextmanager
 def quietly() -> Iterator[None]:
     """Keep PySpark from writing the stack trace of an error that is reported in a sentence."""
     from pyspark.logger import PySparkLogger
@@ -175,20 +204,47 @@ def quietly() -> Iterator[None]:
     try:
         yield
     finally:
-        for log, was in zip(logs, before, strict=True):
-            log.disabled = was
+        for log, was_disabled in zip(logs, before, strict=True):
+            log.disabled = was_disabled
 
 
-@contextmanager
-def translating() -> Iterator[None]:
-    """Lets what PySpark raises inside out as lakefeed's errors."""
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
+def decode_error_of(exception: BaseException) -> DecodeError | None:
+    """Return the error of the record that stopped an action or a query on ``rows``; None if it was something else."""
+    for text in _texts(exception):
+        if found := _DECODE.search(text):
+            return stopped_at(f"{found[1]}: {found[2]}")
+    return None
 
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        raise translated(error) from error
+
+def stopped_at(record: str) -> DecodeError:
+    """Return the error for the record that stops a job, given as ``topic …, partition …, offset …: why``."""
+    where, _, why = record.partition(": ")
+    hint = "compare the record with the declared format; dead_letters in the pipeline file lets the feed continue"
+    if re.match(BAD_TIMESTAMP_PATTERN, why):
+        hint = "dead_letters lets the feed continue; or decode.on_bad_timestamp: keep, with a null time"
+    return DecodeError(f"A record cannot be decoded: {why}", where=where, hint=hint)
+
+
+def registry_error_of(exception: BaseException) -> LakefeedError | None:
+    """Return Unreachable or AccessDenied if the schema registry stopped the job; None if it was something else."""
+    for text in _texts(exception):
+        if found := _REGISTRY.search(text):
+            return _REGISTRY_ERRORS.get(found[1], WorldError)(
+                f"The schema registry {found[1]}",
+                where=found[2],
+                hint="the job resumes where it stopped once the registry answers",
+            )
+    return None
+
+
+def _texts(exception: BaseException) -> Iterator[str]:
+    """Yield the messages of an exception and of its causes, each once."""
+    seen: set[int] = set()
+    current: BaseException | None = exception
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield str(current)
+        current = current.__cause__ or current.__context__
 
 
 def _root_cause(text: str) -> str:

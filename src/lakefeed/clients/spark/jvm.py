@@ -1,7 +1,9 @@
-"""The JVM module (``lakefeed-jvm.jar``) as Python sees it: where it is, and its switches and counters."""
+"""The JVM module (``lakefeed-jvm.jar``) as Python sees it: where it is, its functions and counters."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -20,7 +22,7 @@ class S3Traffic:
 
     Attributes:
         bytes_out: bytes of request bodies.
-        bytes_in: bytes of answers' bodies, as their headers tell.
+        bytes_in: bytes of answers' bodies, by their headers.
         errors: answers with HTTP status 400 or above, and attempts without an answer.
     """
 
@@ -30,11 +32,7 @@ class S3Traffic:
 
 
 def jar() -> Path:
-    """The JVM module's jar; it must be on the class path of the driver and of the executors.
-
-    Raises:
-        LakefeedError: it has not been built.
-    """
+    """Return the path of the JVM module's jar, for the class path of the driver and of the executors."""
     path = Path(str(files("lakefeed") / "lakefeed-jvm.jar"))
     if not path.is_file():
         raise LakefeedError("lakefeed's JVM module has not been built", where=str(path), hint="make jvm")
@@ -42,7 +40,7 @@ def jar() -> Path:
 
 
 def put_credentials(spark: SparkSession, name: str, *, username: str, password: SecretStr) -> None:
-    """Makes a user name and password known to the JVM functions under ``name``.
+    """Give a user name and password to the JVM functions under ``name``.
 
     They stay in the driver's memory, and reach executors only inside serialised tasks: never in a Spark
     setting, a plan, a log or on a command line. Putting them again replaces them for queries started later.
@@ -51,49 +49,58 @@ def put_credentials(spark: SparkSession, name: str, *, username: str, password: 
 
 
 def put_secret(spark: SparkSession, name: str, secret: SecretStr) -> None:
-    """Makes one secret known to the JVM module under ``name``; kept as ``put_credentials`` keeps those."""
+    """Give one secret to the JVM module under ``name``, kept as ``put_credentials`` keeps credentials."""
     java(spark).Secrets.put(name, secret.get_secret_value())
 
 
 def has_credentials(spark: SparkSession, name: str) -> bool:
-    """Whether ``put_credentials`` has been called with this name."""
+    """Tell whether ``put_credentials`` has been called with this name."""
     return bool(java(spark).Secrets.has(name))
 
 
+def function_catalog(spark: SparkSession, class_name: str, options: Mapping[str, str]) -> str:
+    """Register a catalog of JVM functions with these options, and return its name.
+
+    Spark configures functions through their catalog only, and reads a catalog's options once. So each set of
+    options has its own catalog, named after their digest.
+    """
+    digest = hashlib.sha256(repr(sorted(options.items())).encode()).hexdigest()[:16]
+    name = f"lakefeed_{class_name.rpartition('.')[2].removesuffix('Catalog').lower()}_{digest}"
+    for option, value in options.items():
+        spark.conf.set(f"spark.sql.catalog.{name}.{option}", value)
+    spark.conf.set(f"spark.sql.catalog.{name}", class_name)
+    return name
+
+
 def kept_rows(persisted: DataFrame) -> DataFrame:
-    """The same rows without the plan of how they came about, for a statement that reads them twice."""
+    """Return the same rows without the plan that made them, for a statement that reads them twice."""
     own: Any = persisted
     spark = persisted.sparkSession
     return type(persisted)(java(spark).query.KeptRows.of(own._jdf), spark)
 
 
 def s3_requests(spark: SparkSession) -> dict[str, int]:
-    """The HTTP requests that driver and executors have sent to S3 since the driver's JVM began, by S3 operation.
+    """Count the HTTP requests of driver and executors to S3 since the driver's JVM began, by S3 operation.
 
-    Every attempt counts, retries too, of S3A and of Iceberg's S3FileIO alike. Executors in other JVMs tell their
+    Every attempt counts, retries too, of S3A and of Iceberg's S3FileIO alike. Executors in other JVMs send their
     counts when a task ends and once a second (``lakefeed.feed.progress`` has them by key class and location).
     """
     return {str(name): int(count) for name, count in dict(java(spark).s3.RequestMeter.snapshot()).items()}
 
 
 def s3_traffic(spark: SparkSession) -> S3Traffic:
-    """Bytes and errors of the requests that ``s3_requests`` counts."""
-    traffic = dict(java(spark).s3.RequestMeter.traffic())
-    return S3Traffic(bytes_out=traffic["bytes_out"], bytes_in=traffic["bytes_in"], errors=traffic["errors"])
+    """Return bytes and errors of the requests that ``s3_requests`` counts."""
+    return S3Traffic(**dict(java(spark).s3.RequestMeter.traffic()))
 
 
 def java(spark: SparkSession) -> Any:
-    """The package ``io.lakefeed`` in the driver's JVM."""
+    """Return the package ``io.lakefeed`` in the driver's JVM."""
     gateway: Any = spark._jvm
     return gateway.io.lakefeed
 
 
 def cause_of(refused: Any) -> str:
-    """The first line of what an exception out of the JVM says: its deepest cause's message, not the wrappers'.
-
-    Args:
-        refused: a ``Py4JJavaError`` or a ``PySparkException``.
-    """
+    """Return the first line of the deepest cause's message of a ``Py4JJavaError`` or a ``PySparkException``."""
     cause = getattr(refused, "java_exception", None) or getattr(refused, "_origin", None)
     if cause is None:
         return str(refused).splitlines()[0]

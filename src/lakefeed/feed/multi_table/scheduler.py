@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from lakefeed.clients.kafka.record_counts import ISOLATION
+from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.clients.spark.session import activate
-from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.topic_tables import at_once, on_failure, retry_seconds
 from lakefeed.config.values import AVAILABLE_NOW, seconds_of
 from lakefeed.errors import Unreachable
@@ -85,7 +84,7 @@ class MultiTableScheduler:
         self._taken: Taken[TableTask] = Taken()
         self._writers = Writers(spark, at_once(config))
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
-        self._isolation = str(self._source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]))
+        self._isolation = isolation_level(self._source)
         self._once = options.once or config.trigger == AVAILABLE_NOW
         self._seconds = 0.0 if self._once else float(seconds_of(config.trigger))
         self._until: Mapping[str, TopicDescription] | None = None

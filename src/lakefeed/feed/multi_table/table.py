@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from lakefeed.clients.kafka.topics import TopicDescription
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.config.blocks import OnFailure
 from lakefeed.config.models import PipelineConfig
 from lakefeed.config.places import Place, tables_of_topic
@@ -182,7 +182,7 @@ class TableTask:
         try:
             result = self._write_next(topic, limit=limit, until=until)
         except _failures() as error:
-            return None, self._fail(translated(error))
+            return None, self._fail(translate(error))
         note = None if self.failure is None else "resumes"
         self.failure = None
         return result, note

@@ -13,10 +13,8 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.kafka.librdkafka import librdkafka_settings
-from lakefeed.clients.kafka.record_counts import ISOLATION
+from lakefeed.clients.kafka.librdkafka import isolation_level, librdkafka_settings
 from lakefeed.config.connections import Connections
-from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.outcomes import total
@@ -139,7 +137,7 @@ def sample_records(source: KafkaSource, ranges: Iterable[OffsetRange]) -> Mappin
             "queued.max.messages.kbytes": 1024,
             "fetch.message.max.bytes": 256 * 1024,
             "error_cb": lambda error: None,
-            "isolation.level": str(source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION])),
+            "isolation.level": isolation_level(source),
         },
         logger=_silence,
     )

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.kafka.failures import missing_topic
-from lakefeed.clients.kafka.record_counts import ISOLATION
+from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
-from lakefeed.clients.spark.errors import translated
-from lakefeed.config.kafka_options import CONSUMER_DEFAULTS
+from lakefeed.clients.spark.errors import translate
 from lakefeed.config.values import AVAILABLE_NOW
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 from lakefeed.feed.feed import Feed
@@ -125,7 +123,7 @@ def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
     if not starting:
         return {}
     source = starting[0].feed.config.kafka
-    committed = source.options.get(ISOLATION, CONSUMER_DEFAULTS[ISOLATION]) == "read_committed"
+    committed = isolation_level(source) == "read_committed"
     names = sorted({name for table in starting if table.status is not None for name in table.status.topics})
     return Topics(source.bootstrap_servers, options=dict(source.options)).describe_all(names, committed=committed)
 
@@ -244,7 +242,7 @@ def _prepare(feed: Feed, status: FeedStatus, spark: SparkSession) -> _Preparatio
             position = status.position
             letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
     except (LakefeedError, Py4JError, PySparkException) as error:
-        found.refusal = translated(error)
+        found.refusal = translate(error)
     return found
 
 

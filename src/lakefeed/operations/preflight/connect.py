@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from lakefeed.clients import postgresql
+from lakefeed.clients.http import TIMEOUT_SECONDS
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
-from lakefeed.clients.s3 import TIMEOUT_SECONDS, require_bucket
-from lakefeed.clients.s3_signature import Keys
+from lakefeed.clients.s3 import Keys, require_bucket
 from lakefeed.config.checks import decoded_columns, missing_columns
 from lakefeed.config.connections import S3, Catalog, Connections, Registry
 from lakefeed.config.decoding import Encoded
@@ -99,7 +99,7 @@ def _kafka(config: PipelineConfig) -> list[Check]:
 
 
 def _topics(source: KafkaSource, *, may_come: bool = False) -> list[Problem]:
-    from lakefeed.clients.kafka.failures import missing_topic
+    from lakefeed.clients.kafka.librdkafka import missing_topic
     from lakefeed.clients.kafka.topics import Topics
 
     where, key = source.bootstrap_servers, "source.kafka.bootstrap_servers"

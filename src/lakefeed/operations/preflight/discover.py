@@ -49,7 +49,7 @@ class Discovery:
 
 def discover(topic: str, *, bootstrap_servers: str, registry_url: str | None) -> Discovery:
     """Ask the registry for the topic's value schema, or else look at one record."""
-    from lakefeed.clients.kafka.failures import missing_topic
+    from lakefeed.clients.kafka.librdkafka import missing_topic
     from lakefeed.clients.kafka.topics import Topics
 
     existing = Topics(bootstrap_servers).list()

@@ -137,7 +137,7 @@ def _located(path: str) -> str:
 
 
 def _unreadable(error: Exception, path: str) -> LakefeedError:
-    from lakefeed.clients.spark.errors import translated
+    from lakefeed.clients.spark.errors import translate
 
     text = str(error)
     if "PATH_NOT_FOUND" in text or "FileNotFoundException" in text:
@@ -146,4 +146,4 @@ def _unreadable(error: Exception, path: str) -> LakefeedError:
         return ResourceMissing(
             "there is no row to tell the columns from", where=path, hint="give a schema with --schema-file"
         )
-    return read_error(text) or translated(error)
+    return read_error(text) or translate(error)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.topics import Topics
-from lakefeed.clients.spark.errors import translated
+from lakefeed.clients.spark.errors import translate
 from lakefeed.config.kafka_options import PRODUCER_DEFAULTS, producer_problems
 from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.feed.progress import BatchProgress
@@ -191,7 +191,7 @@ class _Save:
 
 def _error(error: BaseException) -> LakefeedError:
     text = str(error)
-    return null_error(text) or read_error(text) or translated(error)
+    return null_error(text) or read_error(text) or translate(error)
 
 
 def _limit_rate(records: DataFrame, rate: float | None) -> DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lakefeed.clients.iceberg.reader import open_table
-from lakefeed.clients.kafka.record_counts import records_held
+from lakefeed.clients.kafka.scan import count_records
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
@@ -288,7 +288,7 @@ def _record_counts(
         for span in sparse((commit,))
         if span.topic in same and commit.ranges.topic_ids.get(span.topic) == ids.get(span.topic)
     ]
-    return records_held(source, unknown, topics=topics)
+    return count_records(source, unknown, topics=topics)
 
 
 def _coverage(evidence: Evidence, rows: StoredRows) -> dict[Partition, RowCoverage] | None:

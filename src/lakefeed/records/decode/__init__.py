@@ -1,4 +1,4 @@
-"""From a record's bytes to a row: ``decoded`` reads every value, ``rows`` takes those that are right.
+"""From a record's bytes to a row: ``decoded`` reads every value, ``rows`` selects the valid ones.
 
 Between the two each record has its position and ``decoded: struct<value, schema_id, error>``:
 
@@ -18,17 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from lakefeed.clients.spark.decode_failures import decode_error_of, registry_error_of
+from lakefeed.clients.spark.errors import decode_error_of, registry_error_of
 from lakefeed.ledger.outcomes import RECORD
-from lakefeed.records.decode.deletes import DeleteRule
+from lakefeed.records.decode.changes import DeleteRule
+from lakefeed.records.decode.formats import with_decoded, with_decoded_key
 from lakefeed.records.decode.verdict import (
     METADATA,
     OnBadTimestamp,
     OnNull,
     RecordPolicy,
     RowExpectation,
+    classify,
     is_row_or_stops,
-    judged,
 )
 from lakefeed.records.spec import (
     ConfluentAvro,
@@ -62,45 +63,31 @@ __all__ = [
     "RecordPolicy",
     "RowExpectation",
     "String",
+    "classify",
     "decode_error_of",
     "decoded",
-    "judged",
     "registry_error_of",
     "rows",
 ]
 
 
 def decoded(records: DataFrame, spec: DecodeSpec, *, key: DecodeSpec | None = None) -> DataFrame:
-    """The same records with one column more, ``decoded: struct<value, schema_id, error>``.
+    """Add the column ``decoded: struct<value, schema_id, error>``, to a batch or a stream.
 
-    Works on batches and streams alike; a record that cannot be read gets an ``error``, it never stops the job.
-    A schema registry that stays out does: see ``registry_error_of``.
+    A record that cannot be read gets an ``error``, it never stops the job. A schema registry that does not answer does
+    stop it: see ``registry_error_of``.
 
     Args:
         records: with the column ``value`` (bytes), as Spark's Kafka source gives it.
         spec: how the values are encoded.
-        key: how the keys (column ``key``) are. Then there is one column more, ``decoded_key``, with what they say,
-            and a key that cannot be read is an error of its record.
+        key: how the keys (column ``key``) are encoded. Adds the column ``decoded_key``, and a key that cannot be read
+            is an error of its record.
 
     Raises:
-        ConfigError: a schema that cannot be used, or credentials that were not put.
+        ConfigError: a schema that cannot be used, or the JVM does not have the credentials.
     """
-    from lakefeed.records.decode.key import with_decoded_key
-
-    result = _decoded(records, spec)
-    return result if key is None else with_decoded_key(result, key, decode=_decoded)
-
-
-def _decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
-    from lakefeed.records.decode import avro, formats, raw
-
-    match spec:
-        case ConfluentAvro() | PlainAvro():
-            return avro.with_decoded(records, spec)
-        case Raw():
-            return raw.with_decoded(records)
-        case _:
-            return formats.with_decoded(records, spec)
+    result = with_decoded(records, spec)
+    return result if key is None else with_decoded_key(result, key)
 
 
 def rows(
@@ -112,9 +99,9 @@ def rows(
     envelope: Literal["debezium"] | None = None,
     deletes: DeleteRule | None = None,
 ) -> DataFrame:
-    """The rows of a DataFrame of one's own: a record that cannot be read stops the job.
+    """Select the rows of decoded records; a record that cannot be read stops the job.
 
-    (``decode_error_of`` says which. A pipeline can continue after it: ``lakefeed.feed.batch_writer``.)
+    ``decode_error_of`` says which record it was. A pipeline can continue after it: ``lakefeed.feed.batch_writer``.
 
     Args:
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
@@ -126,11 +113,9 @@ def rows(
         deletes: which records delete the row of their key: the column ``lakefeed_deleted``.
 
     Raises:
-        ConfigError: an unknown name in ``keep``, a column that the records have not got, or a field of the value
+        ConfigError: an unknown name in ``keep``, a column that the records do not have, or a field of the value
             with the name of a metadata column.
     """
-
     policy = RecordPolicy(on_null=on_null, on_bad_timestamp=on_bad_timestamp, envelope=envelope, deletes=deletes)
-    verdicts = judged(decoded_records, policy, keep=keep)
     # In the filter, since that is never optimised away.
-    return verdicts.filter(is_row_or_stops()).drop(RECORD)
+    return classify(decoded_records, policy, keep=keep).filter(is_row_or_stops()).drop(RECORD)

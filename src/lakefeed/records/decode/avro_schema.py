@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int, *, message: str | None = None) -> str:
-    """The Avro record schema (JSON) that says the same as the schema with this id, whatever its kind.
+    """Return the Avro record schema (JSON) that is equivalent to the schema with this id, whatever its kind.
 
-    Avro schemas come back as they are, references put in. Of Protobuf and JSON Schema, what a writer may leave
+    Avro schemas are returned as they are, references put in. Of Protobuf and JSON Schema, what a writer may leave
     out is a union with null and has the default null; a proto3 field without presence has zero as its default.
 
     Args:
@@ -34,17 +34,17 @@ def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int
         ConfigError: the schema cannot be read, describes no record, or has no such message.
         Unreachable: the registry does not answer.
     """
-    found = registry.schema(schema_id)
+    schema = registry.schema(schema_id)
     try:
-        return avro_schema_of_schema(spark, found, message=message)
+        return avro_schema_of_schema(spark, schema, message=message)
     except ConfigError as error:
-        raise ConfigError(f"{error.what}", where=f"schema id {schema_id} of {registry.url}", hint=error.hint) from None
+        raise ConfigError(error.what, where=f"schema id {schema_id} of {registry.url}", hint=error.hint) from None
 
 
 def table_schema(
     spark: SparkSession | None, schema: RegisteredSchema, *, registry: str, message: str | None = None
 ) -> str:
-    """The Avro schema (JSON) that a table can be made of.
+    """Return the Avro schema (JSON) that a table can be made of.
 
     Args:
         spark: any session; None only for kinds other than Protobuf.
@@ -59,46 +59,28 @@ def table_schema(
         text = avro_schema_of_schema(spark, schema, message=message)
         require_usable(text)
     except (ConfigError, SchemaIncompatible) as error:
-        called = f"subject {schema.subject}, version {schema.version}, id {schema.schema_id}"
+        name = f"subject {schema.subject}, version {schema.version}, id {schema.schema_id}"
         raise ConfigError(
-            f"the schema of {called} cannot be used: {error.what}", where=registry, hint=error.hint
+            f"the schema of {name} cannot be used: {error.what}", where=registry, hint=error.hint
         ) from None
     return text
 
 
 def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, message: str | None = None) -> str:
-    """The same for a schema that is at hand; ``spark`` may be None for kinds other than Protobuf."""
+    """Translate a schema as ``avro_schema_of`` does; ``spark`` may be None for kinds other than Protobuf."""
     if schema.kind == "JSON":
         return _of_json_schema(schema)
     if schema.kind == "AVRO":
         return schema.text
     assert spark is not None  # Protobuf is translated in its JVM.
-    references = [each.text for each in schema.references]
+    references = [reference.text for reference in schema.references]
     return avro_schema_of_text(spark, schema.kind, schema.text, references=references, message=message)
 
 
-def _of_json_schema(schema: SchemaText) -> str:
-    try:
-        text = json_schema.avro_schema(schema.text, {each.name: each.text for each in schema.references})
-    except ConfigError:
-        raise
-    except RecursionError:
-        raise ConfigError("The JSON Schema has too many levels inside each other") from None
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as malformed:
-        raise ConfigError(f"The JSON Schema is malformed: {malformed}") from None
-    parse(text)
-    return text
-
-
 def avro_schema_of_text(
-    spark: SparkSession,
-    kind: str,
-    schema: str | bytes,
-    *,
-    references: Sequence[str] = (),
-    message: str | None = None,
+    spark: SparkSession, kind: str, schema: str | bytes, *, references: Sequence[str] = (), message: str | None = None
 ) -> str:
-    """The same for a schema of kind ``AVRO`` or ``PROTOBUF`` as text, or a Protobuf descriptor set as bytes.
+    """Translate a schema of kind ``AVRO`` or ``PROTOBUF`` given as text, or a Protobuf descriptor set as bytes.
 
     Raises:
         ConfigError: the schema cannot be read, or has no such message.
@@ -118,21 +100,16 @@ def avro_schema_of_text(
         ) from None
 
 
-def messages_of(spark: SparkSession, schema: str | bytes, *, references: Sequence[str] = ()) -> list[str]:
-    """The full names of a Protobuf schema's messages, nested ones too.
-
-    Raises:
-        ConfigError: the schema cannot be read.
-    """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
+def _of_json_schema(schema: SchemaText) -> str:
     try:
-        return [
-            str(name) for name in jvm.java(spark).decode.ProtobufSchemas.messages(_types(spark, schema, references))
-        ]
-    except (Py4JJavaError, PySparkException) as error:
-        raise ConfigError(f"The Protobuf schema cannot be used: {jvm.cause_of(error)}") from None
+        references = {reference.name: reference.text for reference in schema.references}
+        text = json_schema.avro_schema(schema.text, references)
+    except RecursionError:
+        raise ConfigError("The JSON Schema has too many levels inside each other") from None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as malformed:
+        raise ConfigError(f"The JSON Schema is malformed: {malformed}") from None
+    parse(text)
+    return text
 
 
 def _types(spark: SparkSession, schema: str | bytes, references: Sequence[str]) -> Any:
@@ -140,7 +117,7 @@ def _types(spark: SparkSession, schema: str | bytes, references: Sequence[str]) 
     if isinstance(schema, bytes):
         return schemas.typesOfSet(base64.b64encode(schema).decode())
     gateway: Any = spark._jvm
-    referred = gateway.java.util.ArrayList()
-    for each in references:
-        referred.add(each)
-    return schemas.types(schema, referred)
+    texts = gateway.java.util.ArrayList()
+    for text in references:
+        texts.add(text)
+    return schemas.types(schema, texts)

@@ -1,75 +1,163 @@
-"""Values of every format but Avro through the JVM decoder; see ``io.lakefeed.decode.DecodeFunction``."""
+"""Adds the column ``decoded`` to records. Python plans; ``io.lakefeed.decode.DecodeFunction`` decodes in the JVM."""
 
 from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.spark import jvm
-from lakefeed.errors import ConfigError
-from lakefeed.records.decode.avro import function_catalog, registry_options
+from lakefeed.errors import ConfigError, LakefeedError
 from lakefeed.records.decode.avro_schema import avro_schema_of_text
-from lakefeed.records.decode.table_type import table_type
-from lakefeed.records.spec import ConfluentJson, ConfluentProtobuf, Csv, Json, PlainProtobuf, String
+from lakefeed.records.schema.fit import refuse_same_but_for_case
+from lakefeed.records.schema.parse import require_usable
+from lakefeed.records.spec import (
+    ConfluentAvro,
+    ConfluentJson,
+    ConfluentProtobuf,
+    Csv,
+    DecodeSpec,
+    Json,
+    PlainAvro,
+    PlainProtobuf,
+    Raw,
+    RegisteredFormat,
+    String,
+    registry_address,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
-FormatSpec = ConfluentProtobuf | ConfluentJson | PlainProtobuf | Json | Csv | String
-"""The encodings that this module decodes."""
+KEY = "decoded_key"
+"""Column with the decoded key: a struct of its fields, or the one value of formats that have but one."""
+
+_RESULT = "_lakefeed_key"
+_VALUE = "_lakefeed_value"
 
 
-def with_decoded(records: DataFrame, spec: FormatSpec) -> DataFrame:
-    """``records`` and the column ``decoded``.
+def with_decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
+    """Add the column ``decoded``, made of the column ``value``.
 
     Raises:
-        ConfigError: a schema that cannot be used, or credentials that were not put.
+        ConfigError: Avro or Spark refuses the schema, or the JVM does not have the credentials.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
 
-    spark = records.sparkSession
-    catalog = function_catalog(spark, {**_options(spark, spec), "time-zone": str(spark.conf.get(_TIME_ZONE))})
+    if isinstance(spec, Raw):
+        value = sf.when(sf.col("value").isNotNull(), sf.struct("value"))
+        schema_id, error = sf.lit(None).cast("int"), sf.lit(None).cast("string")
+        return records.withColumn(
+            "decoded", sf.struct(value.alias("value"), schema_id.alias("schema_id"), error.alias("error"))
+        )
+    options = _options(records.sparkSession, spec)
+    catalog = jvm.function_catalog(records.sparkSession, "io.lakefeed.decode.DecodeCatalog", options)
     try:
         return records.withColumn("decoded", sf.expr(f"{catalog}.decode(value)"))
     except (PySparkException, Py4JJavaError) as refused:
-        raise ConfigError(f"The schema cannot be used: {jvm.cause_of(refused)}", where=type(spec).__name__) from None
+        is_avro = isinstance(spec, ConfluentAvro | PlainAvro)
+        raise ConfigError(
+            f"The {'Avro schema' if is_avro else 'schema'} cannot be used: {jvm.cause_of(refused)}",
+            where=type(spec).__name__,
+            hint="it must be a valid Avro schema (JSON)" if is_avro else None,
+        ) from None
 
 
-_TIME_ZONE = "spark.sql.session.timeZone"
+def with_decoded_key(records: DataFrame, spec: DecodeSpec) -> DataFrame:
+    """Add the column ``KEY`` to records whose values are decoded.
+
+    A key that cannot be read makes the record an error, whose reason begins with ``key:``. A null key is null.
+    """
+    from pyspark.sql import functions as sf
+
+    decoded = sf.col("decoded")
+    as_values = records.withColumnsRenamed({"value": _VALUE, "key": "value", "decoded": KEY})
+    keyed = with_decoded(as_values, spec).withColumnsRenamed(
+        {"value": "key", _VALUE: "value", "decoded": _RESULT, KEY: "decoded"}
+    )
+    key_error = sf.col(f"{_RESULT}.error")
+    both = sf.struct(
+        sf.when(key_error.isNull(), decoded["value"]).alias("value"),
+        decoded["schema_id"].alias("schema_id"),
+        sf.coalesce(decoded["error"], sf.concat(sf.lit("key: "), key_error)).alias("error"),
+    )
+    key = sf.col(f"{_RESULT}.value.value" if _has_one_value(spec) else f"{_RESULT}.value")
+    return keyed.withColumn("decoded", both).withColumn(KEY, key).drop(_RESULT)
 
 
-def _options(spark: SparkSession, spec: FormatSpec) -> dict[str, str]:
+def _has_one_value(spec: DecodeSpec) -> bool:
+    """Tell whether the struct of the value wraps a single value, which had no fields."""
     match spec:
+        case String() | Raw():
+            return True
+        case ConfluentAvro(reader_schema=schema) | PlainAvro(reader_schema=str(schema)):
+            pass
+        case PlainAvro(writer_schema=schema):
+            pass
+        case _:
+            return False
+    document = json.loads(schema)
+    return not isinstance(document, dict) or document.get("type") != "record"
+
+
+def _options(spark: SparkSession, spec: DecodeSpec) -> dict[str, str]:
+    """Return the decoder's options: ``DecodeOptions.java`` reads them."""
+    options: dict[str, str] = {}
+    if isinstance(spec, RegisteredFormat):
+        options = _registry_options(spark, spec)
+    if isinstance(spec, ConfluentJson | Json):
+        options["lenient"] = json.dumps(spec.lenient)
+    match spec:
+        case ConfluentAvro():
+            return options
+        case PlainAvro():
+            return {"writer-schema": spec.writer_schema, "reader-schema": spec.reader_schema or spec.writer_schema}
         case ConfluentProtobuf():
-            return {"format": "protobuf", **registry_options(spark, spec)}
-        case ConfluentJson():
-            return {"format": "json", **registry_options(spark, spec), "lenient": json.dumps(spec.lenient)}
+            options["format"] = "protobuf"
         case PlainProtobuf():
-            return {"format": "protobuf", **_writer(spark, spec)}
+            options |= {"format": "protobuf", **_protobuf_options(spark, spec)}
+        case ConfluentJson():
+            options["format"] = "json"
         case Json():
-            return {
-                "format": "json",
-                "reader-type": table_type(spark, spec.schema, of="JSON").json(),
-                "lenient": json.dumps(spec.lenient),
-            }
+            options |= {"format": "json", "reader-type": _table_type(spark, spec.schema, of="JSON").json()}
         case Csv():
-            return {
+            options |= {
                 "format": "csv",
-                "reader-type": table_type(spark, spec.schema, of="CSV").json(),
+                "reader-type": _table_type(spark, spec.schema, of="CSV").json(),
                 "delimiter": spec.delimiter,
                 "quote": spec.quote,
                 "escape": spec.escape,
                 "null-value": spec.null_value,
             }
         case String():
-            return {"format": "string"}
-    assert_never(spec)
+            options["format"] = "string"
+    return {**options, "time-zone": str(spark.conf.get("spark.sql.session.timeZone"))}
 
 
-def _writer(spark: SparkSession, spec: PlainProtobuf) -> dict[str, str]:
+def _registry_options(spark: SparkSession, spec: RegisteredFormat) -> dict[str, str]:
+    options = {
+        "registry-url": registry_address(spec.registry_url),
+        "reader-schema": spec.reader_schema,
+        "registry-patience-seconds": str(spec.registry_patience_seconds),
+        "accept": spec.accept,
+    }
+    if spec.subjects:
+        options["subjects"] = json.dumps(spec.subjects)
+    if spec.credentials is not None:
+        if not jvm.has_credentials(spark, spec.credentials):
+            raise ConfigError(
+                "The schema registry's credentials are not known to the JVM",
+                where=f"credentials {spec.credentials!r}",
+                hint="lakefeed.jvm.put_credentials(spark, name, username=…, password=…) first",
+            )
+        options["credentials"] = spec.credentials
+    return options
+
+
+def _protobuf_options(spark: SparkSession, spec: PlainProtobuf) -> dict[str, str]:
     reader = spec.reader_schema or avro_schema_of_text(
         spark, "PROTOBUF", spec.schema, references=spec.references, message=spec.message
     )
@@ -79,3 +167,48 @@ def _writer(spark: SparkSession, spec: PlainProtobuf) -> dict[str, str]:
     if isinstance(spec.schema, bytes):
         return {**options, "writer-set": base64.b64encode(spec.schema).decode()}
     return {**options, "writer-schema": spec.schema, "writer-references": json.dumps(spec.references)}
+
+
+def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
+    """Return the Spark type of a schema given as DDL, as an Avro record schema or as the JSON of a StructType.
+
+    Args:
+        of: the format whose values it describes, for messages.
+
+    Raises:
+        ConfigError: it is none of them, has no fields, or is too large.
+        SchemaIncompatible: names of it differ in case only.
+    """
+    from pyspark.sql.types import StructType
+
+    try:
+        schema: DataType
+        if text.lstrip().startswith("{"):
+            document = json.loads(text)
+            if document.get("type") == "record":
+                require_usable(text)
+                document = json.loads(_avro_to_spark(spark, text))
+            schema = StructType.fromJson(document)
+        else:
+            schema = StructType.fromDDL(text)
+    except LakefeedError as unusable:
+        raise ConfigError(
+            f"The schema for {of} values cannot be used: {unusable.what}", where=text[:120], hint=unusable.hint
+        ) from None
+    except Exception as unreadable:
+        raise ConfigError(
+            f"The schema for {of} values cannot be read: {str(unreadable).splitlines()[0]}",
+            where=text[:120],
+            hint="give Spark DDL (id BIGINT, name STRING), an Avro record schema or the JSON of a StructType",
+        ) from None
+    if not isinstance(schema, StructType) or not schema.fields:
+        raise ConfigError(f"The schema for {of} values has no fields", where=text[:120])
+    refuse_same_but_for_case(schema, where=f"the schema for {of} values")
+    return schema
+
+
+def _avro_to_spark(spark: SparkSession, text: str) -> str:
+    gateway: Any = spark._jvm
+    # Columns may have names that are none in Avro.
+    parser = gateway.org.apache.avro.Schema.Parser(gateway.org.apache.avro.NameValidator.NO_VALIDATION)
+    return str(gateway.org.apache.spark.sql.avro.SchemaConverters.toSqlType(parser.parse(text)).dataType().json())

@@ -1,4 +1,4 @@
-"""Avro schemas that refer to types of other schemas, made to stand alone."""
+"""Avro schemas that refer to types of other schemas, rewritten so that they stand alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lakefeed.records.schema.parse import parse_any
 _NAMED = {"record", "error", "enum", "fixed"}
 
 
-def inlined(text: str, referred: Sequence[str]) -> str:
-    """``text`` with each type that it uses out of ``referred`` put in where it is used first.
+def inline(text: str, referred: Sequence[str]) -> str:
+    """Put each type that an Avro schema uses out of ``referred`` in where it is used first.
 
     Args:
         text: an Avro schema (JSON).
@@ -24,16 +24,15 @@ def inlined(text: str, referred: Sequence[str]) -> str:
     """
     definitions: dict[str, Any] = {}
     try:
-        for each in referred:
-            schema = json.loads(each)
-            _collect(schema, "", definitions)
+        for schema in referred:
+            _collect(json.loads(schema), "", definitions)
         return json.dumps(_with_types(json.loads(text), "", definitions, set()))
     except RecursionError:
         raise ConfigError("the Avro schema, or one that it refers to, has too many levels inside each other") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        # Read alone, the one that is wrong says what is wrong.
-        for each in (*referred, text):
-            parse_any(each, is_part=True)
+        # Parsed alone, the malformed one raises the error that says what is wrong.
+        for schema in (*referred, text):
+            parse_any(schema, is_part=True)
         raise ConfigError("the Avro schema and those that it refers to do not fit together") from None
 
 
@@ -42,13 +41,13 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _names(schema: dict[str, Any], namespace: str) -> tuple[str, str]:
-    """The full name of a named type, and the namespace inside it."""
+    """Return the full name of a named type, and the namespace inside it."""
     full = _full_name(schema["name"], schema.get("namespace", namespace))
     return full, full.rpartition(".")[0]
 
 
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """Notes each named type under its full name, with its namespace said."""
+    """Add each named type to ``definitions`` under its full name, with its namespace written out."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, definitions)
@@ -66,13 +65,13 @@ def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
 
 
 def _with_types(schema: Any, namespace: str, definitions: dict[str, Any], known: set[str]) -> Any:
-    """``schema`` with the definition of each type in ``definitions`` that is not ``known`` yet."""
+    """Return ``schema`` with the definition of each type in ``definitions`` that is not ``known`` yet."""
     if isinstance(schema, str):
         full = _full_name(schema, namespace)
         full = full if full in definitions or full in known else schema
-        if full in known or full not in definitions:
-            return full if full in known else schema
-        return _with_types(definitions[full], "", definitions, known)
+        if full in known:
+            return full
+        return _with_types(definitions[full], "", definitions, known) if full in definitions else schema
     if isinstance(schema, list):
         return [_with_types(branch, namespace, definitions, known) for branch in schema]
     result = dict(schema)
@@ -83,9 +82,8 @@ def _with_types(schema: Any, namespace: str, definitions: dict[str, Any], known:
         result["fields"] = [
             {**field, "type": _with_types(field["type"], namespace, definitions, known)} for field in result["fields"]
         ]
-    for part in ("items", "values"):
+    parts = ("items", "values") if isinstance(result["type"], str) else ("items", "values", "type")
+    for part in parts:
         if part in result:
             result[part] = _with_types(result[part], namespace, definitions, known)
-    if not isinstance(result["type"], str):
-        result["type"] = _with_types(result["type"], namespace, definitions, known)
     return result

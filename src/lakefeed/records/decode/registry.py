@@ -1,25 +1,35 @@
-"""The schema registry as the control plane needs it: look up, register, list. Records are the JVM decoder's."""
+"""A schema registry as Python needs it: look up, register, list. The JVM decoder asks for the schemas of records.
+
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html
+"""
 
 from __future__ import annotations
 
+import base64
 import difflib
 import http.client
-from collections.abc import Iterator, Sequence
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from lakefeed.clients.registry import Referred, Refused, RegistryApi, RegistrySchema, Version
-from lakefeed.errors import AccessDenied, ConfigError, ResourceMissing, Unreachable, WorldError
-from lakefeed.records.decode.references import inlined
+from lakefeed.clients.http import exchange
+from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable, WorldError
+from lakefeed.records.decode.references import inline
 from lakefeed.records.spec import registry_address
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-
 DEEPEST_REFERENCE = 32
 MOST_REFERENCES = 1_000
+TIMEOUT_SECONDS = 5
+_PAUSE_SECONDS = 0.2
+_MOST_BYTES = 16 << 20
+_ACCEPTED = "application/vnd.schemaregistry.v1+json, application/vnd.schemaregistry+json, application/json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +37,7 @@ class ReferredSchema:
     """A schema that another one refers to.
 
     Attributes:
-        name: what the other calls it: the path of an import, or what stands in ``$ref``.
-        text: the schema.
-        subject: where it is registered.
-        version: which version of the subject.
+        name: what the other calls it: the path of an import, or the value of ``$ref``.
     """
 
     name: str
@@ -44,7 +51,7 @@ class SchemaText:
     """A schema as it is registered.
 
     Attributes:
-        text: the schema; Avro's with the types of other subjects that it refers to put in, so that it stands alone.
+        text: the schema; an Avro schema stands alone, with the types of other subjects that it refers to put in.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
         references: all that it refers to, each after those that it needs itself.
     """
@@ -56,29 +63,33 @@ class SchemaText:
 
 @dataclass(frozen=True, kw_only=True)
 class RegisteredSchema(SchemaText):
-    """One version of a subject.
-
-    Attributes:
-        subject: such as ``trips-value``.
-        version: 1, 2, …
-        schema_id: the id that records carry.
-    """
+    """One version of a subject, such as ``trips-value``; records carry its ``schema_id``."""
 
     subject: str
     version: int
     schema_id: int
 
 
+class _Refused(Exception):
+    """The registry answered with an error; ``code`` is the API's, None if what answers is no registry."""
+
+    def __init__(self, status: int, code: int | None, message: str) -> None:
+        self.status = status
+        self.code = code
+        self.message = message
+        super().__init__(f"HTTP status {status}: {message}")
+
+
 class SchemaRegistry:
     """A registry with Confluent's REST API; a call takes a few seconds at most.
+
+    Every method raises Unreachable if the registry does not answer, AccessDenied if it refuses the credentials, and
+    ResourceMissing if it has no such subject or id; the hint then has the subjects with a similar name.
 
     Args:
         url: base address, without credentials; Apicurio's ends in ``/apis/ccompat/v7``.
         username: for HTTP basic authentication; None for none.
         password: belongs to the user name.
-
-    Every method raises Unreachable if the registry does not answer, and AccessDenied if it refuses the
-    credentials.
 
     Raises:
         ConfigError: the address is not usable, or the user name or the password is missing.
@@ -88,118 +99,122 @@ class SchemaRegistry:
         self.url = registry_address(url)
         if (username is None) != (password is None):
             raise ConfigError("A registry's user name and password belong together", where=self.url)
-        self._client = RegistryApi(self.url, username=username, password=password)
+        self._headers = {"accept": _ACCEPTED, "content-type": "application/vnd.schemaregistry.v1+json"}
+        if username is not None and password is not None:
+            login = f"{username}:{password.get_secret_value()}".encode()
+            self._headers["authorization"] = f"Basic {base64.b64encode(login).decode()}"
 
     def latest(self, subject: str) -> RegisteredSchema:
-        """The newest version of a subject.
-
-        Raises:
-            ResourceMissing: there is no such subject; the hint names those that are spelt alike.
-        """
+        """Return the newest version of a subject."""
         with self._failures(f"subject {subject}"):
-            return self._registered(self._client.get_latest_version(subject))
+            return self._version(subject, "latest")
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """All versions of a subject that are not deleted, oldest first.
-
-        Raises:
-            ResourceMissing: there is no such subject; the hint names those that are spelt alike.
-        """
+        """Return all versions of a subject that are not deleted, oldest first."""
         with self._failures(f"subject {subject}"):
-            numbers = sorted(self._client.get_versions(subject))
-            return [self._registered(self._client.get_version(subject, each)) for each in numbers]
+            numbers = sorted(int(number) for number in _list(self._ask("GET", "subjects", subject, "versions")))
+            return [self._version(subject, str(number)) for number in numbers]
 
     def schema(self, schema_id: int) -> SchemaText:
-        """The schema with this id.
-
-        Raises:
-            ResourceMissing: there is no such id.
-        """
+        """Return the schema with this id."""
         with self._failures(f"schema id {schema_id}"):
-            return self._schema(self._client.get_schema(schema_id))
+            return SchemaText(**self._contents(_object(self._ask("GET", "schemas", "ids", str(schema_id)))))
 
     def by_id(self, schema_id: int) -> str:
-        """The text of the schema with this id, as ``SchemaText.text`` is.
-
-        Raises:
-            ResourceMissing: there is no such id.
-        """
+        """Return the text of the schema with this id, as ``SchemaText.text`` is."""
         return self.schema(schema_id).text
 
     def subjects_of(self, schema_id: int) -> set[str]:
-        """The subjects that the schema with this id is registered under, deleted versions apart.
-
-        Raises:
-            ResourceMissing: there is no such id.
-        """
+        """Return the subjects that the schema with this id is registered under, deleted versions apart."""
         with self._failures(f"schema id {schema_id}"):
-            return {str(each.subject) for each in self._client.get_schema_versions(schema_id)}
+            versions = _list(self._ask("GET", "schemas", "ids", str(schema_id), "versions"))
+            return {str(_object(version)["subject"]) for version in versions}
 
     def register(
         self, subject: str, text: str, *, kind: str = "AVRO", references: Sequence[ReferredSchema] = ()
     ) -> int:
-        """Registers a schema as the next version of ``subject``, if it is not there yet; returns its id.
+        """Register a schema as the next version of ``subject``, if it is not there yet; return its id.
 
         Raises:
             ConfigError: the registry says that the schema is not valid, or not compatible with those before.
         """
-        referred = tuple(Referred(each.name, each.subject, each.version) for each in references)
+        document: dict[str, Any] = {"schema": text}
+        if kind != "AVRO":
+            document["schemaType"] = kind
+        if references:
+            document["references"] = [
+                {"name": schema.name, "subject": schema.subject, "version": schema.version} for schema in references
+            ]
         with self._failures(f"subject {subject}"):
-            return self._client.register_schema(subject, RegistrySchema(text, kind, referred))
+            return int(_object(self._ask("POST", "subjects", subject, "versions", document=document))["id"])
 
     def subjects(self) -> list[str]:
-        """The names of all subjects, sorted."""
+        """Return the names of all subjects, sorted."""
         with self._failures("subjects"):
-            return sorted(self._client.get_subjects())
+            return sorted(str(subject) for subject in _list(self._ask("GET", "subjects")))
 
-    def _registered(self, found: Version) -> RegisteredSchema:
-        schema = self._schema(found.schema)
+    def _version(self, subject: str, version: str) -> RegisteredSchema:
+        answer = _object(self._ask("GET", "subjects", subject, "versions", version))
         return RegisteredSchema(
-            subject=found.subject,
-            version=found.version,
-            schema_id=found.schema_id,
-            text=schema.text,
-            kind=schema.kind,
-            references=schema.references,
+            subject=str(answer["subject"]),
+            version=int(answer["version"]),
+            schema_id=int(answer["id"]),
+            **self._contents(answer),
         )
 
-    def _schema(self, found: RegistrySchema) -> SchemaText:
-        kind, text = found.schema_type, found.schema_str
-        references = tuple(self._referred(found, set(), 0))
+    def _contents(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of a ``SchemaText``."""
+        text, kind = str(answer["schema"]), str(answer.get("schemaType") or "AVRO")
+        references = tuple(self._referred(answer, set(), 0))
         if kind == "AVRO" and references:
-            text = inlined(text, [each.text for each in references])
-        return SchemaText(text=text, kind=kind, references=references)
+            text = inline(text, [schema.text for schema in references])
+        return {"text": text, "kind": kind, "references": references}
 
-    def _referred(self, schema: RegistrySchema, seen: set[tuple[str, int]], depth: int) -> Iterator[ReferredSchema]:
-        """All schemas that ``schema`` refers to, each after those that it needs itself; bounded as in Java.
-
-        Raises:
-            ConfigError: they are too many.
-        """
+    def _referred(self, answer: Mapping[str, Any], seen: set[tuple[str, int]], depth: int) -> Iterator[ReferredSchema]:
+        """Yield all schemas that one refers to, each after those that it needs itself; bounded as in Java."""
         if depth > DEEPEST_REFERENCE or len(seen) > MOST_REFERENCES:
             raise ConfigError(
                 f"the schema refers to more than {MOST_REFERENCES:,} others, or through more than {DEEPEST_REFERENCE}",
                 where=self.url,
             )
-        for reference in schema.references:
-            if (reference.subject, reference.version) not in seen:
-                seen.add((reference.subject, reference.version))
-                referred = self._client.get_version(reference.subject, reference.version).schema
+        for reference in answer.get("references") or ():
+            name, subject, version = str(reference["name"]), str(reference["subject"]), int(reference["version"])
+            if (subject, version) not in seen:
+                seen.add((subject, version))
+                referred = _object(self._ask("GET", "subjects", subject, "versions", str(version)))
                 yield from self._referred(referred, seen, depth + 1)
-                yield ReferredSchema(
-                    name=reference.name,
-                    text=referred.schema_str,
-                    subject=reference.subject,
-                    version=reference.version,
+                yield ReferredSchema(name=name, text=str(referred["schema"]), subject=subject, version=version)
+
+    def _ask(self, method: str, *path: str, document: Mapping[str, Any] | None = None) -> Any:
+        """Return the JSON of the answer; ask a second time after a bad moment of the registry."""
+        url = "/".join([self.url.rstrip("/"), *(quote(part, safe="") for part in path)])
+        body = None if document is None else json.dumps(document).encode()
+        for is_last in (False, True):
+            try:
+                answer = exchange(
+                    method, url, seconds=TIMEOUT_SECONDS, headers=self._headers, body=body, most_bytes=_MOST_BYTES
                 )
+            except (OSError, http.client.HTTPException):
+                if is_last:
+                    raise
+            else:
+                if is_last or not (answer.status == 429 or answer.status >= 500):
+                    break
+            time.sleep(_PAUSE_SECONDS)
+        if answer.status == 200:
+            return json.loads(answer.body)
+        try:
+            error = _object(json.loads(answer.body))
+            raise _Refused(answer.status, int(error["error_code"]), str(error.get("message")))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise _Refused(answer.status, None, "") from None
 
     @contextmanager
     def _failures(self, what: str) -> Iterator[None]:
-        where = f"{what} of {self.url}"
         try:
             yield
-        except Refused as error:
-            raise self._translated(error, what, where) from None
+        except _Refused as error:
+            raise self._error_of(error, what) from None
         except (ValueError, KeyError, TypeError, RecursionError):
             # A success whose body is no JSON, or other JSON: a web server, but not a registry.
             raise _not_a_registry(self.url, 200) from None
@@ -211,8 +226,8 @@ class SchemaRegistry:
                 hint="is it running, and is the address right? For the local stack: lakefeed local status",
             ) from None
 
-    def _translated(self, error: Refused, what: str, where: str) -> Exception:
-        status = error.status
+    def _error_of(self, error: _Refused, what: str) -> LakefeedError:
+        status, where = error.status, f"{what} of {self.url}"
         if status in {401, 403}:
             return AccessDenied(
                 f"The schema registry refuses the credentials (HTTP status {status})",
@@ -240,8 +255,7 @@ class SchemaRegistry:
         if kind != "subject":
             return None
         subjects = self.subjects()
-        near = difflib.get_close_matches(name, subjects, n=3, cutoff=0.5)
-        if near:
+        if near := difflib.get_close_matches(name, subjects, n=3, cutoff=0.5):
             return f"did you mean {', '.join(near)}?"
         return "it has no subjects yet; register a schema first" if not subjects else None
 
@@ -252,3 +266,15 @@ def _not_a_registry(url: str, status: int) -> ConfigError:
         where=url,
         hint="give the base address of Confluent's API; Apicurio's ends in /apis/ccompat/v7",
     )
+
+
+def _object(answer: Any) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        raise ValueError("not an object")
+    return answer
+
+
+def _list(answer: Any) -> list[Any]:
+    if not isinstance(answer, list):
+        raise ValueError("not a list")
+    return answer

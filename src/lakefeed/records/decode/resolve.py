@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.spark import jvm
 from lakefeed.config.connections import Registry
-from lakefeed.config.decoding import AvroDecode, CsvDecode, Decode, Encoded, JsonDecode, ProtobufDecode
+from lakefeed.config.decoding import AvroDecode, Decode, Encoded, JsonDecode, ProtobufDecode
 from lakefeed.config.failures import Accept
 from lakefeed.config.sources import KafkaSource, KinesisSource
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
@@ -37,6 +38,13 @@ if TYPE_CHECKING:
 
 Part = Literal["value", "key"]
 NumberedSource = KafkaSource | KinesisSource
+
+_SPECS: dict[str, tuple[str, type[ConfluentAvro | ConfluentProtobuf | ConfluentJson]]] = {
+    "avro": ("AVRO", ConfluentAvro),
+    "protobuf": ("PROTOBUF", ConfluentProtobuf),
+    "json_schema": ("JSON", ConfluentJson),
+}
+_BLOCKS = {kind: block for block, (kind, _) in _SPECS.items()}
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ def resolve_decoder(
     sampled: str | None = None,
     accept: Accept = "same_record",
 ) -> ResolvedDecoder:
-    """What decodes the values of a source.
+    """Find what decodes the values of a source.
 
     Args:
         spark: the session whose JVM reads Protobuf schemas and samples. Never the thread's active session: a thread
@@ -76,75 +84,90 @@ def resolve_decoder(
         accept: ``schema.accept``.
 
     Raises:
-        ConfigError: if no subject is named for topics that are given by a pattern, or a schema cannot be used.
-        ResourceMissing: if the registry does not know the subject.
-        Unreachable: if the registry does not answer.
+        ConfigError: no subject is named for topics that are given by a pattern, or a schema cannot be used.
+        ResourceMissing: the registry does not know the subject.
+        Unreachable: the registry does not answer.
     """
     if sampled is not None and decode.json_ is not None and decode.is_sampled:
         return ResolvedDecoder(Json(schema=sampled, sampled=True, lenient=decode.json_.lenient))
     latest = _latest(decode, source, "value")
-    spec = _pinned(_spec(spark, decode, source, latest), decode, source, "value", accept)
-    registry = decode.registry
-    if registry is None:
+    spec = _with_rules(_spec(spark, decode, source, latest), decode, source, "value", accept)
+    if decode.registry is None:
         return ResolvedDecoder(spec)
-    client = _client(registry)
+    client = _client(decode.registry)
     writer_schema: Callable[[int], str] = client.by_id
     if decode.protobuf is not None or decode.json_schema is not None:
-        writer_schema = partial(_avro_schema, spark, client, decode.protobuf.message if decode.protobuf else None)
+        message = decode.protobuf.message if decode.protobuf else None
+        writer_schema = partial(avro_schema_of, spark, client, message=message)
     if isinstance(spec, RegisteredFormat) and spec.subjects:
-        writer_schema = partial(_of_subjects, client, spec.subjects, writer_schema)
+        writer_schema = partial(_schema_of_subjects, client, spec.subjects, writer_schema)
     return ResolvedDecoder(spec, latest.schema_id if latest else None, writer_schema)
 
 
 def key_spec_of(
     spark: SparkSession, decode: Decode, source: NumberedSource, *, accept: Accept = "same_record"
 ) -> DecodeSpec | None:
-    """What decodes the keys; None if they stay bytes. Errors are those of ``resolve_decoder``."""
+    """Find what decodes the keys; None if they stay bytes. Errors are those of ``resolve_decoder``."""
     if decode.key is None:
         return None
-    key = decode.key
-    return _pinned(_spec(spark, key, source, _latest(key, source, "key")), key, source, "key", accept)
+    spec = _spec(spark, decode.key, source, _latest(decode.key, source, "key"))
+    return _with_rules(spec, decode.key, source, "key", accept)
 
 
-def _pinned(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept) -> DecodeSpec:
-    """The same with the rules for which writers' schemas it takes.
+def put_credentials(spark: SparkSession, decode: Decode) -> None:
+    """Give the registries' credentials to the JVM, under the names that the specs use."""
+    for registry in (decode.registry, decode.key.registry if decode.key else None):
+        if registry and registry.username and registry.password:
+            name = _credentials_name(registry) or ""
+            jvm.put_credentials(spark, name, username=registry.username, password=registry.password)
+
+
+def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
+    """Return the subject that has the table's schema.
 
     Raises:
-        ConfigError: the subject that has the table's schema is not one of those that are named.
+        ConfigError: none is named, and the topics are given by a pattern.
     """
+    if named:
+        return named
+    if source.topics:
+        return f"{source.topics[0]}-{part}"
+    raise ConfigError(
+        "with topics_pattern it has to be said whose schema the table has",
+        where="decode.key" if part == "key" else "decode",
+        hint=f"subject: <topic>-{part} of one of the topics, or for Avro a schema_file",
+    )
+
+
+def _with_rules(spec: DecodeSpec, encoded: Encoded, source: NumberedSource, part: Part, accept: Accept) -> DecodeSpec:
+    """Add the rules for which writers' schemas the decoder accepts."""
     if not isinstance(spec, RegisteredFormat):
         return spec
     named = encoded.avro.subjects if encoded.avro is not None else []
     topics = source.topics or ()
-    if not topics and any("{topic}" in each for each in named):
+    if not topics and any("{topic}" in subject for subject in named):
         raise ConfigError(
             "with topics_pattern it is not known which topics {topic} in subjects stands for",
             where="decode.avro.subjects",
             hint="write the subjects' names",
         )
-    subjects = tuple(
-        dict.fromkeys(
-            each.replace("{topic}", topic) for each in named for topic in (topics if "{topic}" in each else [""])
-        )
-    )
-    given = encoded.avro is not None and encoded.avro.schema_file is not None
-    if subjects and not given and (own := subject_of(encoded.subject, source, part)) not in subjects:
+    subjects: dict[str, None] = {}
+    for subject in named:
+        for topic in topics if "{topic}" in subject else [""]:
+            subjects[subject.replace("{topic}", topic)] = None
+    has_file = encoded.avro is not None and encoded.avro.schema_file is not None
+    if subjects and not has_file and (own := subject_of(encoded.subject, source, part)) not in subjects:
         raise ConfigError(
             f"the table's schema comes from the subject {own}, whose records subjects refuses",
             where="decode.avro.subjects" if part == "value" else "decode.key.avro.subjects",
             hint=f"add {own}, or name one of them as subject",
         )
-    return replace(spec, accept=accept, subjects=subjects)
+    return replace(spec, accept=accept, subjects=tuple(subjects))
 
 
-def _of_subjects(
+def _schema_of_subjects(
     client: SchemaRegistry, subjects: tuple[str, ...], writer_schema: Callable[[int], str], schema_id: int
 ) -> str:
-    """The writer's schema.
-
-    Raises:
-        SchemaIncompatible: it is registered under none of the subjects.
-    """
     text = writer_schema(schema_id)
     if client.subjects_of(schema_id).isdisjoint(subjects):
         raise SchemaIncompatible(f"the schema is not registered under {' or '.join(subjects)}", where=client.url)
@@ -152,7 +175,7 @@ def _of_subjects(
 
 
 def _latest(encoded: Encoded, source: NumberedSource, part: Part) -> RegisteredSchema | None:
-    """The newest schema of the subject; None without a registry, or where a file gives the schema."""
+    """Return the newest schema of the subject; None without a registry, or where a file gives the schema."""
     if encoded.registry is None or (encoded.avro is not None and encoded.avro.schema_file is not None):
         return None
     return _client(encoded.registry).latest(subject_of(encoded.subject, source, part))
@@ -164,13 +187,32 @@ def _spec(spark: SparkSession, encoded: Encoded, source: NumberedSource, latest:
     if encoded.avro is not None:
         return _avro_file(encoded.avro)
     if encoded.protobuf is not None:
-        return _plain_protobuf(encoded.protobuf)
+        return _protobuf_file(encoded.protobuf)
     if encoded.json_ is not None:
         schema = _json_schema(spark, encoded.json_, source)
         return Json(schema=schema, sampled=encoded.is_sampled, lenient=encoded.json_.lenient)
-    if encoded.csv is not None:
-        return _csv(encoded.csv)
+    if (csv := encoded.csv) is not None:
+        schema = csv.schema_file.read_text("utf-8") if csv.schema_file else csv.schema_ddl or ""
+        return Csv(
+            schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value
+        )
     return String() if encoded.string is not None else Raw()
+
+
+def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
+    registry = encoded.registry
+    assert registry is not None  # It was asked.
+    kind, spec = _SPECS[encoded.kind]
+    if latest.kind != kind:
+        raise ConfigError(
+            f"the subject {latest.subject} holds a schema of kind {latest.kind}, not {kind}",
+            where=registry.url,
+            hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
+        )
+    message = encoded.protobuf.message if encoded.protobuf else None
+    reader = table_schema(spark, latest, registry=registry.url, message=message)
+    options: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
+    return spec(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry), **options)
 
 
 def _avro_file(avro: AvroDecode) -> DecodeSpec:
@@ -188,31 +230,7 @@ def _avro_file(avro: AvroDecode) -> DecodeSpec:
     )
 
 
-def _registered(spark: SparkSession, encoded: Encoded, latest: RegisteredSchema) -> DecodeSpec:
-    registry = encoded.registry
-    assert registry is not None  # It was asked.
-    message = encoded.protobuf.message if encoded.protobuf else None
-    kind, spec = _KINDS[encoded.kind]
-    if latest.kind != kind:
-        raise ConfigError(
-            f"the subject {latest.subject} holds a schema of kind {latest.kind}, not {kind}",
-            where=registry.url,
-            hint=f"decode it as {_BLOCKS[latest.kind]}" if latest.kind in _BLOCKS else None,
-        )
-    reader = table_schema(spark, latest, registry=registry.url, message=message)
-    how: dict[str, Any] = {"lenient": encoded.json_schema.lenient} if encoded.json_schema else {}
-    return spec(registry_url=registry.url, reader_schema=reader, credentials=_credentials_name(registry), **how)
-
-
-_KINDS: dict[str, tuple[str, type[ConfluentAvro | ConfluentProtobuf | ConfluentJson]]] = {
-    "avro": ("AVRO", ConfluentAvro),
-    "protobuf": ("PROTOBUF", ConfluentProtobuf),
-    "json_schema": ("JSON", ConfluentJson),
-}
-_BLOCKS = {"AVRO": "avro", "PROTOBUF": "protobuf", "JSON": "json_schema"}
-
-
-def _plain_protobuf(protobuf: ProtobufDecode) -> DecodeSpec:
+def _protobuf_file(protobuf: ProtobufDecode) -> DecodeSpec:
     file = protobuf.schema_file
     assert file is not None  # The model requires a schema where there is no registry.
     if file.suffix != ".proto":
@@ -223,7 +241,7 @@ def _plain_protobuf(protobuf: ProtobufDecode) -> DecodeSpec:
 
 
 def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
-    """The texts of all files that a .proto file imports, out of its own folder; Protobuf's own are known anyway."""
+    """Yield the texts of all files that a .proto file imports from its own folder, but not Protobuf's own."""
     for name in re.findall(r'^\s*import\s+(?:public\s+|weak\s+)?"([^"]+)"\s*;', text, re.MULTILINE):
         path = folder / name
         if name in seen or (name.startswith("google/") and not path.is_file()):
@@ -241,40 +259,39 @@ def _imported(text: str, folder: Path, seen: set[str]) -> Iterator[str]:
         yield from _imported(imported, folder, seen)
 
 
-def _csv(csv: CsvDecode) -> DecodeSpec:
-    schema = csv.schema_ddl if csv.schema_file is None else csv.schema_file.read_text("utf-8")
-    assert schema is not None  # The model holds exactly one of the two.
-    return Csv(schema=schema, delimiter=csv.delimiter, quote=csv.quote, escape=csv.escape, null_value=csv.null_value)
+def _json_schema(spark: SparkSession, block: JsonDecode, source: NumberedSource) -> str:
+    if block.schema_ddl is not None:
+        return block.schema_ddl
+    if block.schema_file is not None:
+        return block.schema_file.read_text("utf-8")
+    assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
+    return _sampled_schema(spark, source, records=block.sample_records)
 
 
-def _avro_schema(spark: SparkSession, client: SchemaRegistry, message: str | None, schema_id: int) -> str:
-    return avro_schema_of(spark, client, schema_id, message=message)
+def _sampled_schema(spark: SparkSession, source: KafkaSource, *, records: int) -> str:
+    """Guess the Avro record schema (JSON) of the newest records; all its columns are nullable."""
+    from lakefeed.records.schema.inference import infer_schema, newest_ranges
+    from lakefeed.records.sources.kafka import read_batch
 
-
-def put_credentials(spark: SparkSession, decode: Decode) -> None:
-    """Makes the registries' credentials known to the JVM functions that a spec names them to."""
-    for registry in (decode.registry, decode.key.registry if decode.key else None):
-        if registry and registry.username and registry.password:
-            jvm.put_credentials(
-                spark, _credentials_name(registry) or "", username=registry.username, password=registry.password
-            )
-
-
-def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
-    """The subject that has the table's schema.
-
-    Raises:
-        ConfigError: none is named, and the topics are given by a pattern.
-    """
-    if named:
-        return named
-    if source.topics:
-        return f"{source.topics[0]}-{part}"
-    raise ConfigError(
-        "with topics_pattern it has to be said whose schema the table has",
-        where="decode.key" if part == "key" else "decode",
-        hint=f"subject: <topic>-{part} of one of the topics, or for Avro a schema_file",
-    )
+    topics = ", ".join(source.topics or [str(source.topics_pattern)])
+    ranges = [range_ for range_ in newest_ranges(source, records) if range_.records]
+    if not ranges:
+        raise ResourceMissing(
+            "there are no records yet to guess a schema from",
+            where=topics,
+            hint="start the feed when there are some, or give schema_ddl",
+        )
+    rows = read_batch(spark, source, ranges=ranges).select("value").where("value IS NOT NULL").collect()
+    guess = infer_schema(bytes(row.value) for row in rows)
+    if not guess.ddl:
+        raise ConfigError(
+            f"no columns can be guessed from {guess.records} record(s): they are no JSON objects with fields",
+            where=topics,
+            hint="lakefeed schema infer shows what was found; or give schema_ddl",
+        )
+    text = json.dumps(guess.avro)
+    require_usable(text)
+    return text
 
 
 def _client(registry: Registry) -> SchemaRegistry:
@@ -283,14 +300,3 @@ def _client(registry: Registry) -> SchemaRegistry:
 
 def _credentials_name(registry: Registry) -> str | None:
     return f"{registry.username}@{registry.url}" if registry.username else None
-
-
-def _json_schema(spark: SparkSession, json: JsonDecode, source: NumberedSource) -> str:
-    if json.schema_ddl is not None:
-        return json.schema_ddl
-    if json.schema_file is not None:
-        return json.schema_file.read_text("utf-8")
-    from lakefeed.records.decode.sample import sampled_schema
-
-    assert isinstance(source, KafkaSource)  # The pipeline's model refuses samples of others.
-    return sampled_schema(spark, source, records=json.sample_records)

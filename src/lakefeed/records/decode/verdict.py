@@ -1,6 +1,6 @@
-"""What becomes of each decoded record: a row, a dead letter, skipped, or the end of the job.
+"""Decides for each decoded record whether it is a row, a dead letter, skipped, or the end of the job.
 
-The one place that decides it, for the table's rows and for the dead letters alike.
+It is the only place that decides this, for the table's rows and for the dead letters alike.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from lakefeed.clients.spark.decode_failures import BAD_TIMESTAMP_REASON, POSITION
+from lakefeed.clients.spark.errors import BAD_TIMESTAMP_REASON, POSITION
 from lakefeed.config.keyed import DELETED
 from lakefeed.errors import ConfigError
 from lakefeed.ledger.outcomes import RECORD
-from lakefeed.records.decode.debezium import unwrapped
-from lakefeed.records.decode.deletes import DeleteRule, with_deleted
-from lakefeed.records.decode.key import KEY
+from lakefeed.records.decode.changes import DeleteRule, unwrap, with_deleted
+from lakefeed.records.decode.formats import KEY
 from lakefeed.records.sources.kafka import BAD_TIMESTAMP, COPY
 
 if TYPE_CHECKING:
@@ -26,17 +25,16 @@ OnError = Literal["fail", "dead_letter"]
 OnNull = Literal["fail", "skip", "keep", "dead_letter"]
 OnBadTimestamp = Literal["error", "keep"]
 METADATA = ("topic", "partition", "offset", "timestamp", "key", "headers", "sequence_number")
-"""What a row can keep of a record beside its value, each as a column of its own: ``metadata_column``."""
+"""What a row can keep of a record beside its value; ``metadata_column`` names the columns."""
 
 METADATA_PREFIX = "kafka_"
 """Not a bare ``_``: ``_partition`` is a name of Iceberg's own, and Spark cannot read a column that is called so."""
-
 
 ROW, DEAD_LETTER, SKIPPED, STOP = range(4)
 """The verdicts, as ``OutcomeFunction.java`` knows them."""
 VERDICTS = {"fail": STOP, "dead_letter": DEAD_LETTER, "skip": SKIPPED, "drop": SKIPPED, "keep": ROW}
 
-ANSI = "spark.sql.ansi.enabled"
+_ANSI = "spark.sql.ansi.enabled"
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class RowExpectation:
     """A rule that each record has to meet.
 
     Attributes:
-        name: what the reason of a dead letter calls it.
+        name: stands in the reason of a dead letter.
         rule: SQL over the columns of the row. It has to be true; null, or an error in computing it, is not.
         on_violation: leave the record out and count it, make it a dead letter, or stop.
     """
@@ -79,29 +77,30 @@ class RecordPolicy:
 
 
 def metadata_column(name: str) -> str:
-    """The column that holds a record's ``name``, one of ``METADATA``."""
+    """Return the column that holds a record's ``name``, one of ``METADATA``."""
     return f"{METADATA_PREFIX}{name}"
 
 
-def judged(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[str] = ()) -> DataFrame:
-    """The fields of each value, the record's metadata where requested, and the column ``RECORD`` with the verdict.
+def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[str] = ()) -> DataFrame:
+    """Select the fields of each value, the requested metadata, and the column ``RECORD`` with the verdict.
 
     Args:
         decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
-        policy: what becomes of which record.
+        policy: decides the verdict.
         keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
 
     Raises:
-        ConfigError: an unknown name in ``keep``, a column that the records have not got, a field of the value with
+        ConfigError: an unknown name in ``keep``, a column that the records do not have, a field of the value with
             the name of a metadata column, or a rule that does not fit the columns.
     """
     from pyspark.sql import functions as sf
 
     if policy.envelope is not None:
-        decoded_records = unwrapped(decoded_records)
+        decoded_records = unwrap(decoded_records)
+    _require_metadata(decoded_records, keep)
     bad_timestamps = policy.on_bad_timestamp or ("error" if "timestamp" in keep else "keep")
     source = {"key": KEY} if KEY in decoded_records.columns else {}
-    metadata = [sf.col(source.get(name, name)).alias(metadata_column(name)) for name in _checked(decoded_records, keep)]
+    metadata = [sf.col(source.get(name, name)).alias(metadata_column(name)) for name in keep]
     of_record = [name for name in decoded_records.columns if name not in ("decoded", KEY)]
     rows = decoded_records.select(
         "decoded.value.*",
@@ -128,7 +127,7 @@ def judged(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[s
 
 
 def is_row_or_stops() -> Column:
-    """The filter for ``judged`` records that lets rows through and stops the job at the first ``STOP``."""
+    """Return the filter for classified records that keeps rows and stops the job at the first ``STOP``."""
     from pyspark.sql import functions as sf
 
     record, verdict = sf.col(f"{RECORD}.record"), sf.col(f"{RECORD}.verdict")
@@ -151,7 +150,7 @@ def _error(policy: RecordPolicy, *, bad_timestamps: bool) -> Column:
 
 
 def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
-    """Why a record is no row (null if it is one, or is skipped), and what becomes of it."""
+    """Return the reason why a record is no row (null if it is one, or is skipped), and the verdict."""
     from pyspark.sql import functions as sf
 
     if policy.on_null not in VERDICTS:
@@ -163,13 +162,13 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
     reason = sf.when(error.isNotNull(), error).when(null_value, tombstone)
     # No rule is for a record without a value, nor for one that is of its key alone.
     verdict = sf.when(error.isNotNull(), VERDICTS[policy.on_error]).when(null_value, VERDICTS[policy.on_null])
-    for each in policy.expect:
-        broken = ~sf.coalesce(_rule(rows, each), sf.lit(False))
+    for expectation in policy.expect:
+        broken = ~sf.coalesce(_rule(rows, expectation), sf.lit(False))
         if policy.deletes is not None:
             broken = broken & ~sf.col(DELETED)
-        why = None if each.on_violation == "drop" else f"expectation {each.name}: {each.rule}"
+        why = None if expectation.on_violation == "drop" else f"expectation {expectation.name}: {expectation.rule}"
         reason = reason.when(broken, sf.lit(why))
-        verdict = verdict.when(broken, VERDICTS[each.on_violation])
+        verdict = verdict.when(broken, VERDICTS[expectation.on_violation])
     verdict = verdict.otherwise(ROW)
     if COPY in rows.select(f"{RECORD}.record.*").columns:
         # Not one that is a dead letter: those of a batch are found again without knowing the copies.
@@ -178,25 +177,20 @@ def _verdict(rows: DataFrame, policy: RecordPolicy) -> tuple[Column, Column]:
 
 
 def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
-    """The rule as a column.
-
-    Raises:
-        ConfigError: if it does not fit the columns, or is no condition.
-    """
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
 
     rule = sf.expr(expectation.rule)
     try:
-        found = rows.select(rule.alias("rule")).schema["rule"].dataType.simpleString()
+        rule_type = rows.select(rule.alias("rule")).schema["rule"].dataType.simpleString()
     except PySparkException as error:
         raise ConfigError(
             f"expectation '{expectation.name}' does not fit the rows: {str(error).splitlines()[0]}",
             where=f"columns: {', '.join(name for name in rows.columns if name != RECORD)}",
         ) from None
-    if found != "boolean":
+    if rule_type != "boolean":
         raise ConfigError(
-            f"expectation '{expectation.name}' is no condition: it gives {found}",
+            f"expectation '{expectation.name}' is no condition: it gives {rule_type}",
             where=expectation.rule,
             hint="write a rule that is true or false, such as fare >= 0",
         )
@@ -205,16 +199,16 @@ def _rule(rows: DataFrame, expectation: RowExpectation) -> Column:
 
 @contextmanager
 def _errors_as_nulls(spark: SparkSession) -> Iterator[None]:
-    """Lets a rule that is resolved inside give null where it would stop the job, as 1/0 does: the record is broken."""
-    before = spark.conf.get(ANSI)
-    spark.conf.set(ANSI, "false")
+    """Make a rule that is resolved inside give null where it would stop the job, as 1/0 does: the record is broken."""
+    before = spark.conf.get(_ANSI)
+    spark.conf.set(_ANSI, "false")
     try:
         yield
     finally:
-        spark.conf.set(ANSI, str(before))
+        spark.conf.set(_ANSI, str(before))
 
 
-def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:
+def _require_metadata(decoded_records: DataFrame, keep: Sequence[str]) -> None:
     from pyspark.sql.types import StructType
 
     for name in keep:
@@ -226,11 +220,10 @@ def _checked(decoded_records: DataFrame, keep: Sequence[str]) -> Sequence[str]:
     result = decoded_records.schema["decoded"].dataType
     value = result["value"].dataType if isinstance(result, StructType) else None
     taken = {field.name.lower() for field in value.fields} if isinstance(value, StructType) else set()
-    for name in (*(metadata_column(each) for each in keep), RECORD, DELETED):
+    for name in (*(metadata_column(kept) for kept in keep), RECORD, DELETED):
         if name in taken:
             raise ConfigError(
                 f"The value has a field {name} already, so the record's own cannot have that name",
                 where="keep",
                 hint=f"leave {name.removeprefix(METADATA_PREFIX)} out of keep",
             )
-    return keep

@@ -8,24 +8,26 @@ https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-d
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from lakefeed.errors import ConfigError
-from lakefeed.records.decode.registry import SchemaRegistry, SchemaText
-from lakefeed.records.encode import avro
-from lakefeed.records.encode.settle import NameStrategy, settled
+from lakefeed.clients.spark import jvm
+from lakefeed.errors import ConfigError, ResourceMissing
+from lakefeed.records.decode.avro_schema import avro_schema_of_schema
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, SchemaText
+from lakefeed.records.encode import avro, derive
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 Format = Literal["confluent-avro", "confluent-protobuf", "json-schema", "avro", "protobuf", "json", "csv", "string"]
+NameStrategy = Literal["topic", "record", "topic-record"]
 FRAMED: Mapping[str, str] = {"confluent-avro": "AVRO", "confluent-protobuf": "PROTOBUF", "json-schema": "JSON"}
 """The formats with a registered schema, and what the registry calls its kind."""
-
 
 # As RFC 4180 has it, and not a blank less than the value has.
 _LINES = {
@@ -77,7 +79,7 @@ def to_records(
     schema: SchemaText | str | None = None,
     message: str | None = None,
 ) -> DataFrame:
-    """Encodes rows: the columns ``key`` (if asked for), ``value`` and ``headers`` (if given).
+    """Encode rows into the columns ``key`` (if requested), ``value`` and ``headers`` (if given).
 
     Args:
         rows: batch or streaming.
@@ -125,13 +127,15 @@ def settle(
     schema: SchemaText | str | None = None,
     message: str | None = None,
 ) -> Encoding:
-    """Chooses the schema, checks that the rows fit it, and registers it if it is not registered yet.
+    """Choose the schema, check that the rows fit it, and register it if it is not registered yet.
 
     Arguments and errors are those of :func:`to_records`.
     """
-    if key is not None:
-        require_column(rows, key)
-    kind = FRAMED.get(format) or {"protobuf": "PROTOBUF"}.get(format, "AVRO")
+    if key is not None and key not in rows.columns:
+        raise ConfigError(
+            f"there is no column '{key}' to take the key from", where=f"the columns are {', '.join(rows.columns)}"
+        )
+    kind = FRAMED.get(format) or ("PROTOBUF" if format == "protobuf" else "AVRO")
     if isinstance(schema, str):
         schema = SchemaText(text=schema, kind=kind)
     if format in ("json", "csv", "string"):
@@ -140,47 +144,79 @@ def settle(
         if format == "string":
             _only_column(rows, key)
         return Encoding(format=format, schema=schema.text if schema else None)
-    if format in FRAMED and registry is None:
+    if isinstance(registry, str):
+        registry = SchemaRegistry(registry)
+    if format not in FRAMED:
+        registry = None
+    elif registry is None:
         raise ConfigError(
             f"{format} needs a schema registry",
             hint="set SCHEMA_REGISTRY_URL, or encode as avro, protobuf or json",
         )
-    found = settled(
-        rows,
-        kind=kind,
-        topic=topic,
-        registry=(SchemaRegistry(registry) if isinstance(registry, str) else registry) if format in FRAMED else None,
-        subject=subject,
-        strategy=strategy,
-        key=key,
-        schema=schema,
-        message=message,
-        name=record_name(topic),
-    )
+
+    spark = rows.sparkSession
+    name = _record_name(topic)
+    if schema is not None:
+        _require_kind(f"the schema of {subject or topic}", schema, kind)
+    elif registry is not None:
+        default_subject = subject or subject_name(strategy, topic=topic, record=name)
+        if (latest := _latest(registry, default_subject)) is not None:
+            _require_kind(f"the schema of subject {default_subject}", latest, kind)
+            try:
+                known = avro_schema_of_schema(spark, latest, message=message)
+                avro.require_fit(rows, known, key=key)
+            except ConfigError:
+                pass  # The rows' own schema may still follow the latest: the registry decides.
+            else:
+                return Encoding(
+                    format=format,
+                    schema=known,
+                    written=latest,
+                    message=message,
+                    subject=default_subject,
+                    schema_id=latest.schema_id,
+                )
+    if schema is None:
+        schema = SchemaText(text=_derived(rows, kind, name), kind=kind)
+    requested = avro_schema_of_schema(spark, schema, message=message)
+    avro.require_fit(rows, requested, key=key)
+    schema_id = None
+    if registry is not None:
+        subject = subject or subject_name(strategy, topic=topic, record=_full_name(requested))
+        schema_id = registry.register(subject, schema.text, kind=kind, references=schema.references)
     return Encoding(
         format=format,
-        schema=found.avro,
-        written=found.schema,
+        schema=requested,
+        written=schema,
         message=message,
-        subject=found.subject,
-        schema_id=found.schema_id,
+        subject=subject if registry is not None else None,
+        schema_id=schema_id,
     )
 
 
 def encoded(
     rows: DataFrame, encoding: Encoding, *, key: str | None = None, headers: Mapping[str, str] | None = None
 ) -> DataFrame:
-    """The records of rows whose encoding is settled; see :func:`to_records`."""
+    """Encode rows whose encoding is settled; see :func:`to_records`."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import BinaryType
+
     record = [value_of(rows, encoding, key=key).alias("value")]
     if key is not None:
-        record.insert(0, _key(rows, key).alias("key"))
+        column = F.col(avro.quoted(key))
+        is_binary = isinstance(rows.schema[key].dataType, BinaryType)
+        record.insert(0, (column if is_binary else column.cast("string")).alias("key"))
     if headers:
-        record.append(_headers(headers).alias("headers"))
+        pairs = [
+            F.struct(F.lit(name).alias("key"), F.lit(bytearray(text.encode())).alias("value"))
+            for name, text in headers.items()
+        ]
+        record.append(F.array(*pairs).alias("headers"))
     return rows.select(*record)
 
 
 def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> Column:
-    """The values alone; see :func:`to_records`."""
+    """Encode the values alone; see :func:`to_records`."""
     from pyspark.sql import functions as F
     from pyspark.sql.avro.functions import to_avro
 
@@ -190,9 +226,10 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
     if encoding.format == "csv":
         return F.to_csv(fields, {**_LINES, **_EXACT_TIMES}).cast("binary")
     if encoding.written is not None and encoding.written.kind == "PROTOBUF":
-        from lakefeed.records.encode.protobuf import encode_call
-
-        return encode_call(rows.sparkSession, fields, encoding.written, encoding.message, encoding.schema_id)
+        catalog = jvm.function_catalog(
+            rows.sparkSession, "io.lakefeed.produce.EncodeCatalog", _protobuf_options(encoding, encoding.written)
+        )
+        return F.call_function(f"{catalog}.encode", fields)
     if encoding.format in ("json", "json-schema"):
         value = json_of(fields).cast("binary")
     else:
@@ -201,24 +238,23 @@ def value_of(rows: DataFrame, encoding: Encoding, *, key: str | None = None) -> 
 
 
 def json_of(columns: Column) -> Column:
-    """A struct as the text of a JSON object: nulls as such, times to the microsecond, bytes as base64."""
+    """Write a struct as a JSON object: nulls as such, times to the microsecond, bytes as base64."""
     from pyspark.sql import functions as F
 
     return F.to_json(columns, {"ignoreNullFields": "false", **_EXACT_TIMES})
 
 
 def header(schema_id: int) -> bytearray:
-    """Confluent's five bytes before the data."""
+    """Return Confluent's five bytes before the data."""
     return bytearray(struct.pack(">bI", 0, schema_id))
 
 
-def require_column(rows: DataFrame, name: str) -> None:
-    """Raises ConfigError if ``rows`` has no column of this name."""
-    if name not in rows.columns:
-        raise ConfigError(
-            f"there is no column '{name}' to take the key from",
-            where=f"the columns are {', '.join(rows.columns)}",
-        )
+def subject_name(strategy: NameStrategy, *, topic: str, record: str) -> str:
+    """Return the subject of a topic's values, by Confluent's strategies.
+
+    Source: https://docs.confluent.io/platform/current/schema-registry/fundamentals/serdes-develop/index.html#subject-name-strategy
+    """
+    return {"topic": f"{topic}-value", "record": record, "topic-record": f"{topic}-{record}"}[strategy]
 
 
 def _only_column(rows: DataFrame, key: str | None) -> str:
@@ -232,26 +268,44 @@ def _only_column(rows: DataFrame, key: str | None) -> str:
     return names[0]
 
 
-def _key(rows: DataFrame, name: str) -> Column:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BinaryType
-
-    column = F.col(avro.quoted(name))
-    return column if isinstance(rows.schema[name].dataType, BinaryType) else column.cast("string")
-
-
-def _headers(headers: Mapping[str, str]) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.array(
-        *(
-            F.struct(F.lit(name).alias("key"), F.lit(bytearray(text.encode())).alias("value"))
-            for name, text in headers.items()
+def _require_kind(name: str, schema: SchemaText, kind: str) -> None:
+    if schema.kind != kind:
+        raise ConfigError(
+            f"{name} is of kind {schema.kind}, not {kind}", hint="encode as its format, or use another subject"
         )
-    )
 
 
-def record_name(topic: str) -> str:
-    """A name that all formats allow: letters, digits and underscores, not beginning with a digit."""
+def _latest(registry: SchemaRegistry, subject: str) -> RegisteredSchema | None:
+    try:
+        return registry.latest(subject)
+    except ResourceMissing:
+        return None
+
+
+def _derived(rows: DataFrame, kind: str, name: str) -> str:
+    if kind == "PROTOBUF":
+        return derive.proto(rows.schema, name=name)
+    return derive.json_schema(rows.schema, name=name) if kind == "JSON" else avro.derived(rows, name=name)
+
+
+def _record_name(topic: str) -> str:
+    """Return a name that all formats allow: letters, digits and underscores, not beginning with a digit."""
     name = re.sub(r"\W", "_", topic, flags=re.ASCII)
     return f"_{name}" if name[0].isdigit() else name
+
+
+def _full_name(schema: str) -> str:
+    document = json.loads(schema)
+    namespace = document.get("namespace")
+    return f"{namespace}.{document['name']}" if namespace and "." not in document["name"] else str(document["name"])
+
+
+def _protobuf_options(encoding: Encoding, schema: SchemaText) -> dict[str, str]:
+    """Return the options that ``EncodeCatalog.java`` reads."""
+    options = {"schema": schema.text}
+    options |= {f"references.{number}": reference.text for number, reference in enumerate(schema.references)}
+    if encoding.message is not None:
+        options["message"] = encoding.message
+    if encoding.schema_id is not None:
+        options["schema-id"] = str(encoding.schema_id)
+    return options

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from lakefeed.clients.spark.decode_failures import BAD_TIMESTAMP_PATTERN
+from lakefeed.clients.spark.errors import BAD_TIMESTAMP_PATTERN
 from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.ledger.snapshot_summary import BATCH_ID, FEED, RANGES, Commit
 from lakefeed.messages.printable import unescaped

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.iceberg.conflicts import run_in_turn
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.iceberg.sql import rows_where
+from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.config.connections import Connections
 from lakefeed.ledger.iceberg import IcebergLedger
 from lakefeed.ledger.snapshot_summary import BATCH_ID, COMMIT_ID, CONTINUITY, FEED, ROWS

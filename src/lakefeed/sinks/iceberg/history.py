@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from lakefeed.clients.iceberg.conflicts import run_in_turn
+from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.ledger.continuity import violations
 from lakefeed.ledger.position_reset import Move, Reason

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakefeed.clients.iceberg.conflicts import run_in_turn
 from lakefeed.clients.iceberg.sql import set_properties
+from lakefeed.clients.iceberg.write_lock import run_in_turn
 from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.keyed import DELETED, POSITION_COLUMNS, in_rows

@@ -1,11 +1,15 @@
-"""Turns at a table: never a writer and upkeep at once, and a writer that waits goes first."""
+"""Turns at a table: never a writer and maintenance at once, and a writer that waits goes first."""
 
 from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
 
-from lakefeed.clients.iceberg.write_lock import Turns, turns_at
+import pytest
+
+from lakefeed.clients.iceberg.write_lock import TRIES, Turns, run_in_turn, turns_at
+
+LOST = "ValidationException: Found conflicting files that can contain records matching true"
 
 
 def test_a_table_has_one_order_of_turns_in_a_process() -> None:
@@ -13,7 +17,7 @@ def test_a_table_has_one_order_of_turns_in_a_process() -> None:
     assert turns_at("lake.a.b") is not turns_at("lake.a.c")
 
 
-def test_upkeep_waits_for_a_writer_and_a_waiting_writer_goes_first() -> None:
+def test_maintenance_waits_for_a_writer_and_a_waiting_writer_goes_first() -> None:
     turns = Turns()
     order: list[str] = []
     first_piece_may_end, writer_may_end = threading.Event(), threading.Event()
@@ -33,13 +37,13 @@ def test_upkeep_waits_for_a_writer_and_a_waiting_writer_goes_first() -> None:
         assert began.wait(30)
         return thread
 
-    first = take("first piece", turns.tidying(), first_piece_may_end)
+    first = take("first piece", turns.maintaining(), first_piece_may_end)
     while order != ["first piece"]:
         first.join(0.01)
     writer = take("writer", turns.writing(), writer_may_end)
     while not turns._writers:
         writer.join(0.01)
-    second = take("second piece", turns.tidying())
+    second = take("second piece", turns.maintaining())
     first_piece_may_end.set()
     first.join(30)
     while len(order) < 2:
@@ -56,5 +60,30 @@ def test_two_writers_do_not_wait_for_each_other() -> None:
     turns = Turns()
     with turns.writing(), turns.writing():
         assert turns._writers == 2
-    with turns.tidying():
+    with turns.maintaining():
         assert not turns._writers
+
+
+def outcome(*failures: str) -> tuple[str, int]:
+    """Return the result of a statement that fails so often and then succeeds, and how often it asked for quiet."""
+    left, asked = list(failures), list[None]()
+
+    def statement() -> str:
+        if left:
+            raise RuntimeError(left.pop(0))
+        return "done"
+
+    return run_in_turn("lake.a.t", statement, ask_for_quiet=lambda: asked.append(None)), len(asked)
+
+
+def test_a_statement_that_meets_a_conflict_is_retried() -> None:
+    assert outcome() == ("done", 0)
+    assert outcome(LOST) == ("done", 1)
+    assert outcome(*[LOST] * (TRIES - 1)) == ("done", TRIES - 1)
+
+
+def test_the_last_conflict_and_any_other_error_are_raised() -> None:
+    with pytest.raises(RuntimeError, match="Found conflicting files"):
+        outcome(*[LOST] * TRIES)
+    with pytest.raises(RuntimeError, match="lakefeed refuses the commit"):
+        outcome("lakefeed refuses the commit: another driver has taken over")

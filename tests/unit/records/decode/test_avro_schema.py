@@ -17,7 +17,7 @@ from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.connect import _subject, _subjects
 from lakefeed.operations.preflight.discover import _registered
 from lakefeed.records.decode.avro_schema import table_schema
-from lakefeed.records.decode.references import inlined
+from lakefeed.records.decode.references import inline
 from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from tests.support.avro_documents import MALFORMED, bomb, field, nested_arrays, record
 from tests.support.registry_in_a_thread import RegistryInAThread
@@ -160,7 +160,7 @@ def test_references_are_bounded() -> None:
 def test_a_malformed_reference_is_an_error_with_words(referred: str) -> None:
     whole = json.dumps(record(field("x", "X")))
     try:
-        text = inlined(whole, [referred])
+        text = inline(whole, [referred])
     except ConfigError:
         return
     with pytest.raises(ConfigError):

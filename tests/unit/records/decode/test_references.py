@@ -6,7 +6,7 @@ from typing import Any
 
 import fastavro
 
-from lakefeed.records.decode.references import inlined
+from lakefeed.records.decode.references import inline
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
 ADDRESS = {
@@ -28,7 +28,7 @@ PERSON = {
 
 
 def test_a_schema_with_references_stands_alone() -> None:
-    text = inlined(json.dumps(PERSON), [json.dumps(CITY), json.dumps(ADDRESS)])
+    text = inline(json.dumps(PERSON), [json.dumps(CITY), json.dumps(ADDRESS)])
     schema = fastavro.parse_schema(json.loads(text))
     home = {"city": {"name": "Ulm"}, "old": None}
     datum: dict[str, Any] = {"home": home, "others": [home], "born": {"x": {"name": "Bern"}}, "parent": None}
@@ -38,4 +38,4 @@ def test_a_schema_with_references_stands_alone() -> None:
 
 
 def test_a_schema_without_references_is_the_same() -> None:
-    assert json.loads(inlined(json.dumps(CITY), [])) == CITY
+    assert json.loads(inline(json.dumps(CITY), [])) == CITY

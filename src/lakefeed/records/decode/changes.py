@@ -1,0 +1,202 @@
+"""Changes of keyed rows: unwraps Debezium's change events, and marks the records that delete a row.
+
+Format: https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-create-events
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakefeed.clients.iceberg.sql import quoted
+from lakefeed.config.keyed import DELETED
+from lakefeed.config.upserts import tombstones_delete, upserting
+from lakefeed.errors import ConfigError
+from lakefeed.records.decode.formats import KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+    from lakefeed.config.models import PipelineConfig
+
+OP = "debezium_op"
+"""Column: c, r (a snapshot's read), u or d."""
+
+TS_MS = "debezium_ts_ms"
+"""Column: when the database made the change, in ms since 1970; when the connector saw it, where that is not given."""
+
+_DELETE = "d"
+_UPSERTS = ("c", "r", "u")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteRule:
+    """Which records delete the row of their key.
+
+    Attributes:
+        tombstones: those with a null value.
+        columns: those that have one of these values in this column.
+        keys: the key columns, filled from the record's key where a delete has none.
+    """
+
+    tombstones: bool
+    columns: tuple[tuple[str, tuple[str | int | bool, ...]], ...] = ()
+    keys: tuple[str, ...] = ()
+
+
+def unwrap(records: DataFrame) -> DataFrame:
+    """Replace the change event in ``decoded.value`` by its row.
+
+    The row of a delete is what is in ``before``: all of it, or its key alone, as the database logs it. A tombstone
+    stays null. A truncate, which has no row, and events with an unknown ``op`` are errors of their record.
+
+    Raises:
+        ConfigError: the values' schema is not that of change events.
+    """
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    decoded = sf.col("decoded")
+    event, schema = decoded["value"], _struct(records.select("decoded.value").schema, "value")
+    if "after" not in schema.names and (payload := _struct(schema, "payload")).names:
+        event, schema = event["payload"], payload
+    after = schema["after"].dataType if "after" in schema.names else None
+    if not isinstance(after, StructType) or "op" not in schema.names:
+        raise ConfigError(
+            "envelope: debezium requires values with the fields op and after",
+            where=f"fields of the values: {', '.join(schema.names)}",
+            hint="leave decode.envelope out if the connector unwraps its events itself (ExtractNewRecordState)",
+        )
+    in_before = _struct(schema, "before").names
+    op = event["op"]
+    fields = [
+        sf.when(op == _DELETE, event["before"][name] if name in in_before else sf.lit(None))
+        .otherwise(event["after"][name])
+        .alias(name)
+        for name in after.names
+    ]
+    error = sf.coalesce(decoded["error"], sf.when(decoded["value"].isNotNull(), _fault(op, event)))
+    row = sf.struct(*fields, op.alias(OP), _change_time(event, schema).alias(TS_MS))
+    return records.withColumn(
+        "decoded",
+        sf.struct(
+            sf.when(error.isNull() & decoded["value"].isNotNull(), row).alias("value"),
+            decoded["schema_id"].alias("schema_id"),
+            error.alias("error"),
+        ),
+    )
+
+
+def row_type(event: StructType) -> StructType:
+    """Return the columns that ``unwrap`` makes of events of this type; the type itself if they are no events."""
+    from pyspark.sql import types as t
+
+    if "after" not in event.names or not isinstance(event["after"].dataType, t.StructType):
+        return event
+    added = [t.StructField(OP, t.StringType()), t.StructField(TS_MS, t.LongType())]
+    return t.StructType([*event["after"].dataType.fields, *added])
+
+
+def delete_rule(config: PipelineConfig) -> DeleteRule | None:
+    """Return the pipeline's rule for deletes; None if its rows are only added."""
+    sink = upserting(config)
+    if sink is None:
+        return None
+    columns: list[tuple[str, tuple[str | int | bool, ...]]] = []
+    if config.decode.envelope == "debezium":
+        columns.append((OP, (_DELETE,)))
+    if sink.delete.column is not None:
+        columns.append((sink.delete.column, tuple(sink.delete.equals)))
+    return DeleteRule(tombstones=tombstones_delete(config), columns=tuple(columns), keys=tuple(sink.keys))
+
+
+def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> DataFrame:
+    """Add the column ``lakefeed_deleted``, and drop the column ``KEY`` if there is one.
+
+    Args:
+        rows: fields of the values, metadata, and the column ``KEY`` if keys are decoded.
+        rule: which records delete.
+        null_value: whether the value is null.
+
+    Raises:
+        ConfigError: the rows do not have the column that marks deletes.
+    """
+    from pyspark.sql import functions as sf
+
+    deleted = null_value if rule.tombstones else sf.lit(False)
+    for column, values in rule.columns:
+        if column.lower() not in {name.lower() for name in rows.columns}:
+            raise ConfigError(
+                f"delete.column names '{column}', which the decoded records do not have",
+                where=f"columns: {', '.join(name for name in rows.columns if not name.startswith('_'))}",
+            )
+        deleted = deleted | sf.coalesce(sf.col(quoted((column,))).isin(*values), sf.lit(False))
+    marked = rows.withColumn(DELETED, deleted)
+    return marked.withColumns(_key_columns(marked, rule.keys)).drop(KEY)
+
+
+def _fault(op: Column, event: Column) -> Column:
+    from pyspark.sql import functions as sf
+
+    text = sf.coalesce(op, sf.lit("(null)"))
+    lacks_row = op.isin(*_UPSERTS) & event["after"].isNull()
+    return (
+        sf.when(op == "t", sf.lit("debezium: op t (truncate) empties the whole table, which no row can say"))
+        .when(op.isNull() | ~op.isin(*_UPSERTS, _DELETE), sf.concat(sf.lit("debezium: unknown op "), text))
+        .when(lacks_row, sf.concat(sf.lit("debezium: op "), op, sf.lit(" without after")))
+    )
+
+
+def _change_time(event: Column, schema: StructType) -> Column:
+    from pyspark.sql import functions as sf
+
+    times = []
+    if "ts_ms" in _struct(schema, "source").names:
+        times.append(event["source"]["ts_ms"].cast("bigint"))
+    if "ts_ms" in schema.names:
+        times.append(event["ts_ms"].cast("bigint"))
+    return sf.coalesce(*times, sf.lit(None).cast("bigint"))
+
+
+def _struct(schema: StructType, name: str) -> StructType:
+    """Return the type of a field that is a struct; a struct without fields if there is none."""
+    from pyspark.sql.types import StructType
+
+    field_type = schema[name].dataType if name in schema.names else None
+    return field_type if isinstance(field_type, StructType) else StructType([])
+
+
+def _key_columns(rows: DataFrame, keys: Sequence[str]) -> dict[str, Column]:
+    """Return the key columns; for a delete without them, their values come from the record's key."""
+    from pyspark.sql import functions as sf
+    from pyspark.sql.types import StructType
+
+    if KEY not in rows.columns:
+        return {}
+    requested = {key.lower() for key in keys}
+    key_type = rows.schema[KEY].dataType
+    names = {name.lower(): name for name in key_type.names} if isinstance(key_type, StructType) else {}
+    columns = {}
+    for field in rows.schema.fields:
+        lower = field.name.lower()
+        if lower not in requested or field.name == KEY:
+            continue
+        if lower in names:
+            from_key = sf.col(KEY)[names[lower]]
+        elif not isinstance(key_type, StructType) and len(keys) == 1:
+            from_key = sf.col(KEY)
+        else:
+            continue
+        column = sf.col(quoted((field.name,)))
+        from_key = _text(from_key, key_type, field.dataType).try_cast(field.dataType)
+        columns[field.name] = sf.when(sf.col(DELETED), sf.coalesce(column, from_key)).otherwise(column)
+    return columns
+
+
+def _text(key: Column, key_type: DataType, requested: DataType) -> Column:
+    """Read bytes as text, where the column is of another type."""
+    from pyspark.sql.types import BinaryType
+
+    return key.cast("string") if isinstance(key_type, BinaryType) and not isinstance(requested, BinaryType) else key
