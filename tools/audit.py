@@ -134,7 +134,7 @@ def bill(parts: Iterable[Part]) -> str:
 
 
 def known(parts: Iterable[Part], advisories: list[dict[str, Any]]) -> list[Finding]:
-    """What ``tools/advisories.json`` says of the parts."""
+    """Find the advisories of ``tools/advisories.json`` for the parts."""
     return [
         Finding(part, " ".join(each["ids"]), each.get("accepted", {}).get(part.where.partition(":")[0]))
         for part in parts
@@ -146,7 +146,7 @@ def known(parts: Iterable[Part], advisories: list[dict[str, Any]]) -> list[Findi
 
 
 def asked(parts: list[Part], decided: dict[str, str]) -> tuple[list[Finding], list[str]]:
-    """What the services say of the parts, and which of them could not be asked."""
+    """Ask the services for advisories; return them, and the services that did not answer."""
     findings, silent = [], []
     try:
         answer = _post(OSV, {"queries": [{"package": {"purl": str(part.purl)}} for part in parts]})

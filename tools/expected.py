@@ -1,4 +1,4 @@
-"""What each example leads to, with the data of ``examples/data``."""
+"""The expected result of each example, with the data of ``examples/data``."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ ICEBERG_REST = "1.11.0"  # 1.12.0 is published without the tests' jar, which has
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """What one group is made of.
+    """The artifacts of one group.
 
     Attributes:
         exact: coordinates taken alone, without their dependencies.

@@ -1,4 +1,4 @@
-"""Whether the tests notice: each guard is disabled in turn in a copy of the repository, and a test must fail then.
+"""Disable each guard in turn in a copy of the repository; a test must fail then.
 
 ``python -m tools.mutants [word...]`` runs the guards of ``tools/guards`` whose name has one of the words, all
 without any. Exit status 1 if a guard was disabled and all its tests passed: nothing would notice that it is gone.

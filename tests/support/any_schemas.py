@@ -168,7 +168,7 @@ def _records(schema: Json) -> list[Json]:
 
 
 def _defines(schema: Json) -> bool:
-    """Whether other parts of the whole may use a type that is defined here."""
+    """Check that other parts of the schema may use a type that is defined here."""
     if isinstance(schema, list):
         return any(map(_defines, schema))
     if isinstance(schema, dict):

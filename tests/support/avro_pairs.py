@@ -58,7 +58,7 @@ _DEEPEST_VALUE = 7
 
 @dataclass(frozen=True)
 class Pair:
-    """What one seed gives."""
+    """The schemas and values that one seed generates."""
 
     seed: int
     writer: str

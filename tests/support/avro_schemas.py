@@ -144,7 +144,7 @@ def _evolved_record(draw: Draw, names: Iterator[int], writer: dict[str, Any]) ->
 
 
 def data(schema: Any) -> st.SearchStrategy[Any]:
-    """What fastavro writes with ``schema``."""
+    """Generate values that fastavro writes with ``schema``."""
     match schema:
         case list():
             return st.one_of([data(branch) for branch in schema])

@@ -110,7 +110,7 @@ class Checkpoint:
         return [str(status.getPath().getName()) for status in found]
 
     def exists(self, name: str = "") -> bool:
-        """Whether a file or directory is there."""
+        """Check that a file or directory exists."""
         return bool(self.java.exists(self.path(name)))
 
     def delete(self, name: str = "") -> None:

@@ -50,7 +50,7 @@ class JdbcFeed(LedgerFeed):
         )
 
     def driver(self, *, groups: bool = False, **settings: Any) -> JdbcTable:
-        """What one driver has of the table."""
+        """Return the table as one driver sees it."""
         self.settings = {**self.settings, **settings}
         return JdbcTable(self.spark, self.sink, feed=self.name, groups=groups)
 

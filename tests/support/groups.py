@@ -1,4 +1,4 @@
-"""Which processes belong to a process group or a session."""
+"""Find the processes of a process group or a session."""
 
 from __future__ import annotations
 

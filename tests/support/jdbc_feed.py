@@ -104,7 +104,7 @@ def sleeping_ledger(server: Server, seconds: float) -> Iterator[None]:
 
 
 def is_committing(server: Server) -> bool:
-    """Whether a driver sleeps there."""
+    """Check that a driver sleeps there."""
     if isinstance(server, PostgreSQL):
         asked = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
     else:

@@ -21,7 +21,7 @@ from lakefeed.config.models import PipelineConfig
 
 @dataclass(frozen=True)
 class Mistake:
-    """What was made wrong.
+    """A mistake that the generator made on purpose.
 
     Attributes:
         kind: how.
@@ -33,7 +33,7 @@ class Mistake:
 
 
 def is_right(values: Any) -> bool:
-    """Whether the models take it, and it names nothing that only others could know."""
+    """Check that the models accept it, and that it names nothing outside the file."""
     try:
         config = PipelineConfig.model_validate(values)
     except ValidationError:
@@ -125,7 +125,7 @@ def with_mistakes(values: dict[str, Any], dice: random.Random) -> tuple[dict[str
 
 
 def _near(place: Place, other: Place) -> bool:
-    """Whether one holds the other, or they are of one block, where two mistakes may be one."""
+    """Check that one contains the other or both are in one block, where two mistakes may be one."""
     around = other[:-1]
     return place[: len(around)] == around if around else place[:1] == other[:1]
 
@@ -224,6 +224,6 @@ def text_of(values: Any) -> str:
 
 
 def is_reported(mistake: Mistake, keys: list[str]) -> bool:
-    """Whether one of the problems is about it."""
+    """Check that one of the problems is about it."""
     place = dotted(mistake.place)
     return any(key == place or key.startswith(f"{place}.") for key in keys)

@@ -31,7 +31,7 @@ WARM_UP = 10
 
 @dataclass(frozen=True)
 class Cost:
-    """What decoding one payload took: the least of several runs."""
+    """The cost of decoding one payload: the least of several runs."""
 
     payload: bytes
     error: str | None
@@ -94,7 +94,7 @@ class Probe:
         return found
 
     def costs(self, options: Mapping[str, str], payloads: Sequence[bytes]) -> list[Cost]:
-        """What decoding each payload takes."""
+        """Measure the cost of decoding each payload."""
         found = self.ask(
             do="measure",
             options=dict(options),

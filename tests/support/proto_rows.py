@@ -140,7 +140,7 @@ def _instant(seconds: int, nanos: int) -> str:
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Whether a value in the form of ``Canonical.java`` is this one."""
+    """Check that a value in the form of ``Canonical.java`` equals this one."""
     if expected is None or found is None:
         return expected is None and found is None
     if isinstance(expected, Struct):

@@ -18,7 +18,7 @@ MONEY = (HERE / "money.proto").read_text()
 
 
 def descriptor_set(files: Mapping[str, str]) -> bytes:
-    """What ``protoc --descriptor_set_out --include_imports`` writes for files given by name."""
+    """Return the output of ``protoc --descriptor_set_out --include_imports`` for files given by name."""
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             path = Path(folder, name)

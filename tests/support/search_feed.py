@@ -39,7 +39,7 @@ class SearchFeed(LedgerFeed):
         )
 
     def driver(self, *, groups: bool = False, evolves: bool = True, **settings: Any) -> ElasticsearchIndex:
-        """What one driver has of the index."""
+        """Return the index as one driver sees it."""
         self.settings = {**self.settings, **settings}
         return ElasticsearchIndex(self.spark, self.sink, feed=self.name, groups=groups, evolves=evolves)
 
@@ -57,7 +57,7 @@ class SearchFeed(LedgerFeed):
         return self.spark.range(start, start + count).selectExpr("id", "concat('v', id) AS v", *position)
 
     def documents(self) -> dict[str, dict[str, Any]]:
-        """What a reader sees."""
+        """Return the documents that a reader sees."""
         return self.server.documents(self.index)
 
     def ledger(self) -> dict[str, Any]:

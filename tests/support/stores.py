@@ -50,7 +50,7 @@ class Bucket:
 
     @property
     def versioned(self) -> bool:
-        """Whether old versions are kept."""
+        """Check that old versions are kept."""
         return self.store.versioned
 
     def url(self, *path: str) -> str:

@@ -11,7 +11,7 @@ from tests.support.feed import Feed
 
 
 def left_behind(feed: Feed) -> set[str]:
-    """What is in the folders of the feed's table, and no snapshot and no kept metadata file knows.
+    """Return the files in the folders of the feed's table that no snapshot and no kept metadata file lists.
 
     All that a snapshot knows has to be there.
     """
@@ -37,7 +37,7 @@ def leave_an_orphan(feed: Feed) -> None:
 
 
 def folder(feed: Feed) -> str:
-    """Where the feed's table is: bucket and path."""
+    """Return the location of the feed's table: bucket and path."""
     location = open_table(feed.table, connections=feed.connections).location()
     return str(location).partition("://")[2].rstrip("/")
 

@@ -1,4 +1,4 @@
-"""What is checked before a feed starts, and by a verification from outside."""
+"""Guards before a feed starts, and in a verification from outside."""
 
 from __future__ import annotations
 

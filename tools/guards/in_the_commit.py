@@ -1,4 +1,4 @@
-"""What the catalog checks in the moment of a commit."""
+"""Guards that the catalog checks during a commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is checked of a batch before its commit, and of its dead letters after it."""
+"""Guards of a batch before its commit, and of its dead letters after it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sink of documents looks at before, while and after it writes a batch."""
+"""Guards of a sink of documents before, during and after the write of a batch."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from lakefeed.pipeline import Pipeline
 
 @click.group()
 def offsets() -> None:
-    """Where a feed stands, and move it: checkpoint, ledger and monitoring group together."""
+    """Show where a feed stands, and move it: checkpoint, ledger and monitoring group together."""
 
 
 @offsets.command()

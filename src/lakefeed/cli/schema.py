@@ -42,7 +42,7 @@ usual_options = options_of(topic_option, set_option, output_option)
 
 @click.group()
 def schema() -> None:
-    """What the registry has, what the table has, and what would change."""
+    """Show what the registry has, what the table has, and what would change."""
 
 
 @schema.command()

@@ -1,4 +1,4 @@
-"""What a feed's sink shows at one moment, read without Spark and without the driver: and what must hold of it."""
+"""Read a feed's sink at one moment, without Spark and without the driver, and check it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Landing:
 
     @property
     def path(self) -> str:
-        """Where the Parquet files are, below the bucket."""
+        """Return the path of the Parquet files below the bucket."""
         return f"parquet/{self.feed.name}"
 
     def write_file(self) -> Path:
@@ -117,7 +117,7 @@ class Landing:
 
 
 def assert_nothing_wrong(landing: Landing, work: Workload) -> None:
-    """What must hold at every moment, as of what is there: nothing twice, nothing aborted, nothing spoilt."""
+    """Check at any moment that no record is duplicate, aborted or damaged."""
     rows = landing.rows()
     ids = [row["id"] for row in rows]
     assert len(ids) == len(set(ids)), f"{len(ids) - len(set(ids))} rows are there twice"

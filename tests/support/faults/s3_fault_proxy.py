@@ -25,7 +25,7 @@ _HOP_BY_HOP = {"connection", "expect", "transfer-encoding", "keep-alive"}
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the proxy knows of a request before it forwards it."""
+    """A request, as the proxy knows it before it forwards it."""
 
     method: str
     path: str
@@ -66,7 +66,7 @@ def put(pattern: str) -> Matcher:
 
 @dataclass(kw_only=True)
 class Fault:
-    """What to spoil, how often, and which requests the store must have done before, in this order."""
+    """The requests to damage, how often, and the requests that the store must have served before, in order."""
 
     kind: Kind
     matches: Matcher

@@ -37,13 +37,13 @@ def crc(producer: str, sequence: int, payload: str) -> int:
 
 
 def is_whole(row: Mapping[str, Any]) -> bool:
-    """Whether a row is what was sent."""
+    """Check that a row equals the record that was sent."""
     return bool(row["crc"] == crc(row["producer"], row["sequence"], row["payload"]))
 
 
 @dataclass
 class Workload:
-    """What was sent to a feed's topic, and what has to become of it.
+    """The records sent to a feed's topic, and the expected outcome of each.
 
     Attributes:
         feed: whose topic it is.

@@ -70,7 +70,7 @@ class Kinesis:
             assert not found["FailedRecordCount"]
 
     def open_shards(self, stream: str) -> list[dict[str, Any]]:
-        """Those that take records, by their share of the keys."""
+        """Return the shards that take records, by their share of the keys."""
         found = [
             each
             for each in self._client.list_shards(StreamName=stream)["Shards"]

@@ -150,7 +150,7 @@ def _initialise(program: Path, options: list[str], share: Path, password: str) -
 
 
 def answers(server: MariaDB) -> Callable[[], bool]:
-    """Whether it lets its user in."""
+    """Check that it accepts its user."""
     import pymysql
 
     def ready() -> bool:

@@ -71,7 +71,7 @@ class OpenSearch:
             found = self.ask("POST", "/_search/scroll", {"scroll": "5m", "scroll_id": found["_scroll_id"]})
 
     def answers(self) -> bool:
-        """Whether it is up, and has its indexes."""
+        """Check that it is up, and has its indexes."""
         try:
             status, _ = _sent(self.port, "GET", "/_cluster/health?wait_for_status=yellow&timeout=1s", {}, None)
         except (OSError, http.client.HTTPException):
@@ -110,7 +110,7 @@ Answer = tuple[int, bytes]
 
 @dataclass
 class Gate:
-    """What stands before the server, and looks at what goes through.
+    """A proxy in front of the server that inspects each request.
 
     Attributes:
         port: of the gate, on the loopback interface.

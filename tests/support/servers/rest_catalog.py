@@ -109,7 +109,7 @@ class RestCatalog:
         return token
 
     def is_valid(self, authorization: str) -> bool:
-        """Whether this header opens the gate."""
+        """Check that this header is accepted."""
         return self._tokens.get(authorization.removeprefix("Bearer "), 0) > time.monotonic()
 
     def fail_next(self, *faults: Fault) -> None:
