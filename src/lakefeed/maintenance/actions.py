@@ -7,13 +7,14 @@ Where others rewrite the same rows, the second is refused; here that is taken as
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakefeed.clients.iceberg.write_lock import turns_at
 from lakefeed.clients.spark.jvm import java
+from lakefeed.config.upkeep import Compact
 from lakefeed.ledger.iceberg import QUIET
 from lakefeed.maintenance.planner import Expiry
 from lakefeed.maintenance.table_stats import Partition
@@ -41,13 +42,32 @@ class WriteConflict(Exception):
     """The commits of others came first each time; nothing of this piece is in the table."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Rewritten:
-    """One piece of a rewrite: the files that it has read, those that replace them, and the bytes that it has read."""
+@dataclass
+class Done:
+    """Counts of the work so far; filled while it continues.
 
-    before: int
-    after: int
+    Attributes:
+        files_before: small files that were read.
+        files_after: files that replace them.
+        bytes: in those that were read.
+        expired_files: files that went with the snapshots.
+        orphans: files that nothing referred to, deleted; with dry_run those that would be.
+        conflicts: partitions and steps that were left because others' commits came first each time.
+    """
+
+    partitions: int = 0
+    files_before: int = 0
+    files_after: int = 0
     bytes: int = 0
+    manifests_before: int = 0
+    manifests_after: int = 0
+    delete_files_before: int = 0
+    delete_files_after: int = 0
+    snapshots: int = 0
+    expired_files: int = 0
+    orphans: int = 0
+    orphan_bytes: int = 0
+    conflicts: list[str] = field(default_factory=list)
 
 
 class MaintenanceActions:
@@ -55,112 +75,120 @@ class MaintenanceActions:
 
     Args:
         table: catalog.namespace.table
+        done: gets the counts of each piece.
+        say: called with one line for each piece.
         stopping: True when no new piece is to be begun, and no failed one to be tried again.
     """
 
-    def __init__(self, spark: SparkSession, table: str, *, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        table: str,
+        *,
+        done: Done,
+        say: Callable[[str], None],
+        stopping: Callable[[], bool],
+    ) -> None:
         self._jvm: Any = spark._jvm
         self._java_session = spark._jsparkSession
         self._upkeep = java(spark).upkeep
         self._table = table
+        self._done = done
+        self._say = say
         self._stopping = stopping
 
     def load(self) -> Any:
         """Load the Java table as it is at present."""
         return self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(self._java_session, self._table)
 
-    def compact(
-        self, partition: Partition, *, target_bytes: int, group_bytes: int, min_files: int
-    ) -> Iterator[Rewritten]:
-        """Rewrite the small files of a partition, piece by piece; the caller may stop between two of them.
-
-        Args:
-            target_bytes: size of the files to write.
-            group_bytes: so much is read at once.
-            min_files: so many small files are worth a piece.
-        """
+    def compact(self, partition: Partition, settings: Compact, *, target_bytes: int) -> None:
+        """Rewrite the small files of a partition to files of ``target_bytes``, piece by piece."""
+        group_bytes = settings.group_mb * MB
         average = max(1, partition.small_bytes // max(1, partition.small_files))
-        files_at_once = max(min_files, group_bytes // average, 2)
+        files_at_once = max(settings.min_files, group_bytes // average, 2)
         options = {
             "target-file-size-bytes": target_bytes,
             "max-file-group-size-bytes": max(group_bytes, target_bytes),
             "max-files-to-rewrite": files_at_once,
             "max-concurrent-file-group-rewrites": 1,
-            "min-input-files": min_files,
+            "min-input-files": settings.min_files,
         }
         values = self._jvm.java.util.ArrayList()
         for value in partition.key.values:
             values.add(as_text(value))
 
-        def rewrite(table: Any) -> Rewritten:
+        def rewrite(table: Any) -> Any:
             chosen = self._upkeep.PartitionFilter.of(table, partition.key.spec_id, values)
             action = self._actions.rewriteDataFiles(table).filter(chosen)
             for name, value in options.items():
                 action = action.option(name, str(value))
-            result = action.execute()
-            return Rewritten(
-                before=int(result.rewrittenDataFilesCount()),
-                after=int(result.addedDataFilesCount()),
-                bytes=int(result.rewrittenBytesCount()),
-            )
+            return action.execute()
 
-        for _ in range(2 + partition.files // files_at_once):
-            piece = self._retry(rewrite)
-            if not piece.before:
+        done, name = self._done, partition.key.path or "the table"
+        for number in range(2 + partition.files // files_at_once):
+            result = self._retry(rewrite)
+            before, after = int(result.rewrittenDataFilesCount()), int(result.addedDataFilesCount())
+            if not before:
                 return
-            yield piece
-            if piece.after >= piece.before:
-                # No fewer files: Iceberg would choose them again and again.
+            if number == 0:
+                done.partitions += 1
+            done.files_before += before
+            done.files_after += after
+            done.bytes += int(result.rewrittenBytesCount())
+            self._say(f"{name}: {before:,} files of {result.rewrittenBytesCount() / 1e6:,.1f} MB became {after:,}")
+            # With no fewer files Iceberg would choose them again and again.
+            if after >= before or self._stopping():
                 return
 
-    def rewrite_manifests(self) -> Rewritten:
+    def rewrite_manifests(self) -> None:
         """Rewrite all manifests, clustered by partition."""
+        result = self._retry(lambda table: self._actions.rewriteManifests(table).execute())
+        done = self._done
+        done.manifests_before = len(list(result.rewrittenManifests()))
+        done.manifests_after = len(list(result.addedManifests()))
+        self._say(f"{done.manifests_before:,} manifests became {done.manifests_after:,}")
 
-        def rewrite(table: Any) -> Rewritten:
-            result = self._actions.rewriteManifests(table).execute()
-            return Rewritten(before=len(list(result.rewrittenManifests())), after=len(list(result.addedManifests())))
-
-        return self._retry(rewrite)
-
-    def rewrite_delete_files(self) -> Rewritten:
+    def rewrite_delete_files(self) -> None:
         """Rewrite small files of position deletes, and leave out those whose rows are gone."""
 
-        def rewrite(table: Any) -> Rewritten:
-            action = self._actions.rewritePositionDeletes(table).option("max-concurrent-file-group-rewrites", "1")
-            result = action.execute()
-            return Rewritten(before=int(result.rewrittenDeleteFilesCount()), after=int(result.addedDeleteFilesCount()))
+        def rewrite(table: Any) -> Any:
+            action = self._actions.rewritePositionDeletes(table)
+            return action.option("max-concurrent-file-group-rewrites", "1").execute()
 
-        return self._retry(rewrite)
+        result, done = self._retry(rewrite), self._done
+        done.delete_files_before = int(result.rewrittenDeleteFilesCount())
+        done.delete_files_after = int(result.addedDeleteFilesCount())
+        self._say(f"{done.delete_files_before:,} files of deletes became {done.delete_files_after:,}")
 
-    def expire(self, expiry: Expiry) -> tuple[int, int]:
-        """Remove snapshots, and the files that only they need; return how many snapshots and files."""
+    def expire(self, expiry: Expiry) -> None:
+        """Remove snapshots, and the files that only they need."""
 
-        def expire(table: Any) -> tuple[int, int]:
+        def expire(table: Any) -> tuple[int, Any]:
             before = _count_snapshots(table)
             action = self._actions.expireSnapshots(table).expireOlderThan(int(expiry.before * 1000))
             result = action.retainLast(expiry.keep).option("stream-results", "true").execute()
-            counts = (
-                result.deletedDataFilesCount(),
-                result.deletedPositionDeleteFilesCount(),
-                result.deletedEqualityDeleteFilesCount(),
-                result.deletedManifestsCount(),
-                result.deletedManifestListsCount(),
-                result.deletedStatisticsFilesCount(),
-            )
             # A writer's commit may have come in between: never fewer than none.
-            return max(0, before - _count_snapshots(table)), sum(int(count) for count in counts)
+            return max(0, before - _count_snapshots(table)), result
 
-        return self._retry(expire)
+        self._done.snapshots, result = self._retry(expire)
+        counts = (
+            result.deletedDataFilesCount(),
+            result.deletedPositionDeleteFilesCount(),
+            result.deletedEqualityDeleteFilesCount(),
+            result.deletedManifestsCount(),
+            result.deletedManifestListsCount(),
+            result.deletedStatisticsFilesCount(),
+        )
+        self._done.expired_files = sum(int(count) for count in counts)
+        self._say(f"{self._done.snapshots:,} snapshots and {self._done.expired_files:,} files expired")
 
-    def find_orphans(self, *, before: float, delete: bool) -> tuple[int, int]:
-        """Find files that nothing refers to; return how many they are and their bytes.
-
-        Args:
-            before: older ones alone, in seconds since 1970.
-            delete: False to count them alone.
-        """
+    def find_orphans(self, *, before: float, delete: bool) -> None:
+        """Count the files that nothing refers to and that are older than ``before``, and delete them on demand."""
         found = self._upkeep.OrphanFiles.find(self._java_session, self.load(), int(before * 1000), delete)
-        return int(found[0]), int(found[1])
+        done = self._done
+        done.orphans, done.orphan_bytes = int(found[0]), int(found[1])
+        if delete:
+            self._say(f"{done.orphans:,} orphans of {done.orphan_bytes / 1e6:,.1f} MB were deleted")
 
     def _retry(self, piece: Callable[[Any], Result]) -> Result:
         """Try a piece until it does not conflict, and wait twice as long after each try."""

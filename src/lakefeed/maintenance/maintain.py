@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -22,9 +22,9 @@ from lakefeed.clients.spark.session import activate
 from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import TableBusy
-from lakefeed.maintenance.actions import MB, MaintenanceActions, WriteConflict
-from lakefeed.maintenance.planner import LAST, Due, Expiry, LastUpkeep, MaintenancePlan, plan
-from lakefeed.maintenance.table_stats import Health, Partition, read_health
+from lakefeed.maintenance.actions import MB, Done, MaintenanceActions, WriteConflict
+from lakefeed.maintenance.planner import LAST, Due, LastUpkeep, MaintenancePlan, plan
+from lakefeed.maintenance.table_stats import Health, read_health
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,34 +35,6 @@ POOL = "lakefeed-upkeep"
 """Spark's scheduler pool of these jobs; it weighs little where ``spark.scheduler.mode`` is FAIR."""
 LEASE_SECONDS = 120.0
 LEASE_POLL_SECONDS = 1.0
-
-
-@dataclass
-class Done:
-    """Counts of the work so far; filled while it continues.
-
-    Attributes:
-        files_before: small files that were read.
-        files_after: files that replace them.
-        bytes: in those that were read.
-        expired_files: files that went with the snapshots.
-        orphans: files that nothing referred to, deleted; with dry_run those that would be.
-        conflicts: partitions and steps that were left because others' commits came first each time.
-    """
-
-    partitions: int = 0
-    files_before: int = 0
-    files_after: int = 0
-    bytes: int = 0
-    manifests_before: int = 0
-    manifests_after: int = 0
-    delete_files_before: int = 0
-    delete_files_after: int = 0
-    snapshots: int = 0
-    expired_files: int = 0
-    orphans: int = 0
-    orphan_bytes: int = 0
-    conflicts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,10 +118,12 @@ class Maintenance:
         self._settings = settings
         self._stop = stop or threading.Event()
         self._say = say
-        self._actions = MaintenanceActions(spark, table, stopping=lambda: self._cut() is not None)
         self._lease: Lease | None = None
         self._deadline = float("inf")
         self._done = Done()
+        self._actions = MaintenanceActions(
+            spark, table, done=self._done, say=say, stopping=lambda: self._cut() is not None
+        )
         self._looked_for_orphans: float | None = None
         self._unfinished: Unfinished | None = None
 
@@ -176,7 +150,7 @@ class Maintenance:
         after = scans = None
         if dry_run:
             if planned.orphans_before is not None:
-                self._find_orphans(planned.orphans_before, delete=False)
+                self._actions.find_orphans(before=planned.orphans_before, delete=False)
         elif planned.due:
             scan = self._scan_seconds() if measure_scan else None
             with Lease(self._spark, self._actions.load(), name=self._table, wait=wait) as self._lease:
@@ -202,20 +176,22 @@ class Maintenance:
         context.setLocalProperty("spark.scheduler.pool", POOL)
         try:
             for partition in planned.partitions:
-                name = partition.key.path or "the table"
-                self._try(name, partial(self._compact, partition, name, target_bytes=health.target_bytes))
+                compact = partial(
+                    self._actions.compact, partition, self._settings.compact, target_bytes=health.target_bytes
+                )
+                self._try(partition.key.path or "the table", compact)
             if self._done.partitions:
                 # Compaction made manifests, left delete files without rows, and took its time.
                 asked = planned.orphans_before is not None
                 planned = plan(self._health(), self._settings, now=time.time(), asked=asked)
             if planned.delete_files:
-                self._try("files of deletes", self._rewrite_delete_files)
+                self._try("files of deletes", self._actions.rewrite_delete_files)
             if planned.manifests:
-                self._try("manifests", self._rewrite_manifests)
+                self._try("manifests", self._actions.rewrite_manifests)
             if (expiry := planned.expiry) is not None:
-                self._try("snapshots", lambda: self._expire(expiry))
+                self._try("snapshots", partial(self._actions.expire, expiry))
             if (before := planned.orphans_before) is not None:
-                self._try("orphans", lambda: self._find_orphans(before, delete=True))
+                self._try("orphans", partial(self._delete_orphans, before))
         finally:
             context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]  # None ends it.
 
@@ -238,40 +214,9 @@ class Maintenance:
             self._unfinished = "time"
         return self._unfinished
 
-    def _compact(self, partition: Partition, name: str, *, target_bytes: int) -> None:
-        settings, done = self._settings.compact, self._done
-        pieces = self._actions.compact(
-            partition, target_bytes=target_bytes, group_bytes=settings.group_mb * MB, min_files=settings.min_files
-        )
-        for number, piece in enumerate(pieces):
-            if number == 0:
-                done.partitions += 1
-            done.files_before += piece.before
-            done.files_after += piece.after
-            done.bytes += piece.bytes
-            self._say(f"{name}: {piece.before:,} files of {piece.bytes / 1e6:,.1f} MB became {piece.after:,}")
-            if self._cut() is not None:
-                return
-
-    def _rewrite_delete_files(self) -> None:
-        piece = self._actions.rewrite_delete_files()
-        self._done.delete_files_before, self._done.delete_files_after = piece.before, piece.after
-        self._say(f"{piece.before:,} files of deletes became {piece.after:,}")
-
-    def _rewrite_manifests(self) -> None:
-        piece = self._actions.rewrite_manifests()
-        self._done.manifests_before, self._done.manifests_after = piece.before, piece.after
-        self._say(f"{piece.before:,} manifests became {piece.after:,}")
-
-    def _expire(self, expiry: Expiry) -> None:
-        self._done.snapshots, self._done.expired_files = self._actions.expire(expiry)
-        self._say(f"{self._done.snapshots:,} snapshots and {self._done.expired_files:,} files expired")
-
-    def _find_orphans(self, before: float, *, delete: bool) -> None:
-        self._done.orphans, self._done.orphan_bytes = self._actions.find_orphans(before=before, delete=delete)
-        if delete:
-            self._looked_for_orphans = time.time()
-            self._say(f"{self._done.orphans:,} orphans of {self._done.orphan_bytes / 1e6:,.1f} MB were deleted")
+    def _delete_orphans(self, before: float) -> None:
+        self._actions.find_orphans(before=before, delete=True)
+        self._looked_for_orphans = time.time()
 
     def _last_upkeep(self, health: Health) -> LastUpkeep:
         before = LastUpkeep.of(health.properties)

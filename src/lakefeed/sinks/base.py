@@ -43,55 +43,57 @@ class BaseSink:
         return {}
 
 
-class NotedSink(BaseSink, ABC):
-    """A sink that does not know which offsets it holds; the feed's checkpoint notes the reader's schema for it."""
+class LedgerlessSink:
+    """Defaults of a sink that knows neither which offsets it holds nor which batches."""
 
     keeps_ledger = False
     keeps_log = False
+
+    def stored_schema(self) -> StoredSchema | None:
+        return None
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        """Do nothing."""
+
+    def take_fence(self) -> str | None:
+        """Take no fence: two drivers meet at the checkpoint."""
+        return None
+
+    def commits(self) -> Iterator[Commit]:
+        return iter(())
+
+    def position(self) -> Position | None:
+        return None
+
+    def logged(self) -> int | None:
+        return None
+
+    def has(self, commit: Commit) -> bool:
+        return False
+
+
+class NotedSink(LedgerlessSink, BaseSink, ABC):
+    """A sink for which the feed's checkpoint notes the reader's schema."""
 
     def __init__(self, claim: Claim) -> None:
         self._claim = claim
 
     @abstractmethod
     def location(self) -> str:
-        """What to call it."""
+        """Return the place that errors name."""
 
     def stored_schema(self) -> StoredSchema | None:
-        """The reader's schema that the feed had last."""
+        """Return the reader's schema that the feed had last."""
         return None if self._claim.schema is None else StoredSchema.of_json(self._claim.schema)
 
     def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Remembers the reader's schema."""
+        """Remember the reader's schema."""
         if stored is not None and stored.to_json() != self._claim.schema:
             self._claim.note_schema(stored.to_json())
 
-    def take_fence(self) -> str | None:
-        """There is none: two drivers meet at the checkpoint."""
-        return None
-
-    def commits(self) -> Iterator[Commit]:
-        """None."""
-        return iter(())
-
-    def position(self) -> Position | None:
-        """Not known."""
-        return None
-
-    def logged(self) -> int | None:
-        """Not known."""
-        return None
-
     def land_move(self, commit: Commit, *, commit_id: str, delete_where: str | None = None) -> None:
-        """Refused: there is no ledger to move in.
-
-        Raises:
-            ConfigError: always.
-        """
+        """Refuse, since there is no ledger to move in."""
         raise cannot_move(self.location())
-
-    def has(self, commit: Commit) -> bool:
-        """Never known."""
-        return False
 
 
 class StatelessSink(NotedSink):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from lakefeed.clients.iceberg.java_table import properties_of
@@ -17,15 +16,13 @@ from lakefeed.clients.spark import jvm
 from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.values import Identifier
 from lakefeed.errors import ConfigError
-from lakefeed.ledger.snapshot_summary import COMMIT_ID, Commit, SnapshotProperties
-from lakefeed.records.schema.changes import Entry
-from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
+from lakefeed.sinks.base import LedgerlessSink
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.iceberg.table_change import quoted_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 FileFormat = Literal["parquet", "csv", "json"]
 PROTOCOL = "spark.sql.sources.commitProtocolClass"
@@ -35,32 +32,8 @@ POSITION = "lakefeed.position."
 FEED_LOG = "_spark_metadata"
 
 
-class LedgerlessSink:
-    """Defaults of a sink that starts over each time, so that it has no position, schema or commits."""
-
-    keeps_ledger = False
-
-    def position(self) -> None:
-        """Return None."""
-
-    def stored_schema(self) -> StoredSchema | None:
-        return None
-
-    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
-        """Do nothing: a target is made when the rows are there."""
-
-    def take_fence(self) -> None:
-        """Do nothing: there is no fence."""
-
-    def commits(self) -> Iterator[Commit]:
-        return iter(())
-
-    def has(self, commit: Commit) -> bool:
-        return False
-
-
 class Target(LedgerlessSink, ABC):
-    """A place for the rows of one read."""
+    """A place for the rows of one read; it is made when the rows are there."""
 
     @abstractmethod
     def location(self) -> str:

@@ -34,8 +34,8 @@ from lakefeed.operations.plan.plan import Again, CheckpointPlan, PartitionPlan, 
 from lakefeed.operations.status import FeedStatus, feed_status
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.base import LedgerlessSink
 from lakefeed.sinks.dead_letters.store import TopicCreation
-from lakefeed.sinks.export import LedgerlessSink
 from lakefeed.sinks.protocol import SchemaPlanner, TableChange
 
 if TYPE_CHECKING:
