@@ -74,7 +74,6 @@ class MaintenanceActions:
     """The steps for one table. Each raises ``WriteConflict`` if the commits of others came first too often.
 
     Args:
-        table: catalog.namespace.table
         done: gets the counts of each piece.
         say: called with one line for each piece.
         stopping: True when no new piece is to be begun, and no failed one to be tried again.

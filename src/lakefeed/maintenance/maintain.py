@@ -95,7 +95,6 @@ class Maintenance:
     """Looks after one table, once.
 
     Args:
-        table: catalog.namespace.table
         spark: the session; it may run a feed at the same time.
         connections: store and catalogs, to look at the table without Spark.
         stop: set it to end after the piece at hand.

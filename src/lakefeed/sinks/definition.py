@@ -42,9 +42,7 @@ class SinkContext:
     """What a sink knows of its pipeline.
 
     Attributes:
-        feed: the pipeline's name.
         place: the sink's place in the pipeline file with its name, such as ``sink.iceberg``.
-        connections: store and catalogs.
         evolves: whether columns follow the rows'.
         can_lag: whether the feed continues while the sink is unavailable.
         source: the Kafka source; None for another source.
@@ -72,12 +70,7 @@ class SinkContext:
 
 
 class SinkDefinition(ABC, Generic[Settings]):
-    """The code of one kind of sink. Override ``open``, and the other methods that the sink can serve.
-
-    Args:
-        settings: the sink's block in the pipeline file.
-        context: the pipeline that it is part of.
-    """
+    """The code of one kind of sink. Override ``open``, and the other methods that the sink can serve."""
 
     def __init__(self, settings: Settings, context: SinkContext) -> None:
         self.settings = settings
@@ -88,7 +81,6 @@ class SinkDefinition(ABC, Generic[Settings]):
         """Open the sink for the batches of a feed.
 
         Args:
-            spark: the session.
             claim: the feed's checkpoint, where a sink without a ledger keeps the schema.
 
         Raises:
@@ -150,7 +142,6 @@ class SinkDefinition(ABC, Generic[Settings]):
         """Return what plans the changes of the sink's columns for ``lakefeed plan``; executes nothing.
 
         Args:
-            spark: the session.
             noted: the reader's schema in the checkpoint location.
         """
         return NotedSchema(noted, lambda rows: self.require_columns(spark, rows))
@@ -212,7 +203,6 @@ def checked(key: str, ask: Callable[[], object]) -> Check:
     """Return a check whose errors become problems of a setting.
 
     Args:
-        key: the setting.
         ask: makes the request.
     """
 

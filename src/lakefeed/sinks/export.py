@@ -136,7 +136,6 @@ class PlainTable(Target):
     """An Iceberg table that is no feed's, in one commit.
 
     Args:
-        name: catalog.namespace.table
         append: add to the rows of a table that is there, whose columns stay as they are.
 
     Raises:

@@ -51,7 +51,6 @@ def sink_of(config: PipelineConfig, connections: Connections, *, folder: Path | 
 
     Args:
         config: the pipeline; of one topic, where each has a table of its own.
-        connections: store and catalogs.
         folder: where the pipeline file is: Python classes are looked for there too.
     """
     return _definition("sink", config.sink, config, connections, folder)
@@ -123,7 +122,6 @@ class SecondarySink:
     """A sink beside the feed's own.
 
     Attributes:
-        name: as the pipeline file calls it.
         can_lag: whether the feed continues without it when it fails.
         is_new: whether it has never had a batch, so that it begins with the next one.
         failure: why it waits; None if it does not.

@@ -30,7 +30,6 @@ class TableChange:
     """The statements that make one table ready for a feed.
 
     Attributes:
-        table: catalog.namespace.table
         is_laid_out_anew: whether new files have other partitions or another order than those that are there.
         statements: in Spark SQL, in their order; none if the table is ready as it is.
     """

@@ -33,7 +33,6 @@ class Batch:
     """The batch as a sink gets it.
 
     Attributes:
-        feed: the pipeline's name.
         id: Spark's number of the batch.
         ranges: which records it is made of, as JSON; to be stored with the rows, and given back by ``last``.
     """

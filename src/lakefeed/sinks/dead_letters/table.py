@@ -96,7 +96,6 @@ class DeadLetterTable(DeadLetterStore):
     """The dead letters of one feed, in a table that several feeds may share.
 
     Args:
-        table: catalog.namespace.table
         records: reads records of a commit again.
     """
 
