@@ -12,8 +12,8 @@ from lakefeed.errors import LakefeedError
 from lakefeed.feed.feed import Feed as LakefeedFeed
 from lakefeed.feed.progress import BatchProgress
 from lakefeed.local import Endpoints
+from lakefeed.sinks.definition import Sink
 from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.protocol import Sink
 from tests.support.databases import DATABASES, server_of
 from tests.support.feed import Feed
 from tests.support.sink_cases import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakefeed.feed.feed import Feed
-from lakefeed.sinks.protocol import Sink
+from lakefeed.sinks.definition import Sink
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *, before: bool = False) -> None:

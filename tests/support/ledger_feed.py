@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.sinks.protocol import RowSink
+from lakefeed.sinks.definition import RowSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

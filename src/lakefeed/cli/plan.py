@@ -17,7 +17,7 @@ from lakefeed.clients.spark.session import log_path
 from lakefeed.operations.plan.estimates import Estimates
 from lakefeed.operations.plan.plan import Plans, RunPlan
 from lakefeed.pipeline import Pipeline
-from lakefeed.sinks.protocol import TableChange
+from lakefeed.sinks.definition import TableChange
 
 INDENT = 12
 MOST_PARTITIONS = 30

@@ -29,7 +29,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode import RECORD
 from lakefeed.records.sources.kafka import coalesce_small
 from lakefeed.sinks.dead_letters.store import DeadLetterStore
-from lakefeed.sinks.protocol import RowSink, Sink
+from lakefeed.sinks.definition import RowSink, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

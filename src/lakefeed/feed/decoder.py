@@ -17,7 +17,7 @@ from lakefeed.records.decode.resolve import ResolvedDecoder, key_spec_of, resolv
 from lakefeed.records.schema.fit import RowTransform, StorableRows
 from lakefeed.records.schema.reader import ReaderSchema
 from lakefeed.records.transform.steps import TransformSteps, split_by_topic
-from lakefeed.sinks.protocol import RowSink
+from lakefeed.sinks.definition import RowSink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -18,7 +18,7 @@ from lakefeed.feed.decoder import RowBuilder
 from lakefeed.ledger.snapshot_summary import Backfill, Commit
 from lakefeed.ledger.stateful_batches import without_batches
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.sinks.protocol import RowSink, TriesRows
+from lakefeed.sinks.definition import RowSink, TriesRows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -29,8 +29,8 @@ from lakefeed.records.transform.steps import TransformSteps, split_by_topic
 from lakefeed.sinks.dead_letters.store import DeadLetterReader, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import DeadLetterTable, TableReader
 from lakefeed.sinks.dead_letters.topic import DeadLetterTopic, TopicReader
+from lakefeed.sinks.definition import LedgerTable, RowSink, SchemaPlanner, Sink
 from lakefeed.sinks.factory import AnySink, open_sink, sink_of
-from lakefeed.sinks.protocol import LedgerTable, RowSink, SchemaPlanner, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.position_reset import Move
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition
-from lakefeed.sinks.protocol import MovableSink
+from lakefeed.sinks.definition import MovableSink
 
 
 @dataclass

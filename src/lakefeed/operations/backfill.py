@@ -27,7 +27,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.offsets.sets import common, portions, subtracted, united
 from lakefeed.records.sources.kafka import read_batch
 from lakefeed.sinks.dead_letters.store import BACKFILLS, BackfillOrigin, DeadLetterStore
-from lakefeed.sinks.protocol import LedgerTable
+from lakefeed.sinks.definition import LedgerTable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 
 if TYPE_CHECKING:
     from lakefeed.feed.batch_writer import BatchWriter
-    from lakefeed.sinks.protocol import LedgerTable
+    from lakefeed.sinks.definition import LedgerTable
 
 REPLAYS = ".replays"
 """Behind the feed's name, in the name of the fence of its replays (``Ledger.java``)."""

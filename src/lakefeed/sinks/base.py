@@ -21,7 +21,7 @@ from lakefeed.ledger.snapshot_summary import Commit, SnapshotProperties
 from lakefeed.offsets.ranges import OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
-from lakefeed.sinks.protocol import Reread
+from lakefeed.sinks.definition import Reread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -33,8 +33,7 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
-from lakefeed.sinks.definition import SinkContext, SinkDefinition
-from lakefeed.sinks.protocol import Reread, Sink
+from lakefeed.sinks.definition import Reread, Sink, SinkContext, SinkDefinition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -36,7 +36,7 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import LedgerlessSink
 from lakefeed.sinks.dead_letters.store import TopicCreation
-from lakefeed.sinks.protocol import SchemaPlanner, TableChange
+from lakefeed.sinks.definition import SchemaPlanner, TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ from lakefeed.errors import LakefeedError
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.plan.estimates import Estimates, total
 from lakefeed.sinks.dead_letters.store import TopicCreation
-from lakefeed.sinks.protocol import TableChange
+from lakefeed.sinks.definition import TableChange
 
 
 @dataclass(frozen=True, kw_only=True)

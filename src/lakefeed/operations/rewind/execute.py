@@ -30,7 +30,7 @@ from lakefeed.operations.status import FeedStatus, read_status
 from lakefeed.operations.verify.row_offsets import OFFSET, PARTITION, TOPIC
 from lakefeed.sinks.dead_letters.store import DeadLetterFilter, DeadLetterStore
 from lakefeed.sinks.dead_letters.table import TableReader
-from lakefeed.sinks.protocol import MovableSink
+from lakefeed.sinks.definition import MovableSink
 from lakefeed.sinks.stored import position_in
 
 if TYPE_CHECKING:

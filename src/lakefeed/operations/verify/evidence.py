@@ -33,8 +33,8 @@ from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.offsets.sets import united
 from lakefeed.operations.verify.row_offsets import IcebergRows, Letter, RowCoverage, count_keyed_rows, scan_row_offsets
 from lakefeed.sinks.dead_letters.store import BACKFILLS
+from lakefeed.sinks.definition import CommitHistory, StoredRows
 from lakefeed.sinks.factory import sink_of
-from lakefeed.sinks.protocol import CommitHistory, StoredRows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra
 from lakefeed.offsets.ranges import OffsetRange, Partition
-from lakefeed.sinks.protocol import StoredRows
+from lakefeed.sinks.definition import StoredRows
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

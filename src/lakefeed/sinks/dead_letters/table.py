@@ -29,8 +29,8 @@ from lakefeed.sinks.dead_letters.store import (
     time_of,
     with_bad_timestamp,
 )
+from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.table_change import carry_out, creation
-from lakefeed.sinks.protocol import TableChange
 from lakefeed.sinks.table_kinds import require_dead_letters
 
 if TYPE_CHECKING:

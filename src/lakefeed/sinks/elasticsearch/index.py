@@ -29,12 +29,12 @@ from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.elasticsearch.documents import IndexDocuments
 from lakefeed.sinks.elasticsearch.layout import IndexLayout
 from lakefeed.sinks.elasticsearch.ledger import ElasticsearchLedger
 from lakefeed.sinks.elasticsearch.server import Server, authority, authorization, path_of
 from lakefeed.sinks.iceberg.changes import MEASURED, counted_groups, deleting, latest_per_key, summarize_changes
-from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,9 +17,9 @@ from lakefeed.ledger.snapshot_summary import COMMIT_ID, SnapshotProperties
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import align_columns
 from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.changes import counted_groups
 from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,11 +13,10 @@ from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
-from lakefeed.sinks.definition import SinkDefinition, StoredState
+from lakefeed.sinks.definition import LedgerTable, SinkDefinition, StoredState
 from lakefeed.sinks.iceberg.aggregates import MergeTable, OverwriteTable
 from lakefeed.sinks.iceberg.table import IcebergTable
 from lakefeed.sinks.iceberg.upsert import UpsertTable
-from lakefeed.sinks.protocol import LedgerTable
 from lakefeed.sinks.stored import position_in
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from lakefeed.records.schema.fit import align_columns, carries_data, find_field
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.adaptive import adaptive
 from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg import layout
 from lakefeed.sinks.iceberg.table_change import carry_out, creation, quoted_table
-from lakefeed.sinks.protocol import TableChange
 from lakefeed.sinks.table_kinds import require_rows
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.sql import listed, quoted
-from lakefeed.sinks.protocol import TableChange
+from lakefeed.sinks.definition import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,11 +24,11 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import align_columns, find_field
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.adaptive import adaptive
+from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.iceberg.history import HistoryTable
 from lakefeed.sinks.iceberg.merge import KEY_MOVED, Bound, MergeStatement
 from lakefeed.sinks.iceberg.table import IcebergTable
-from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,13 +12,12 @@ from lakefeed.errors import ResourceMissing
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.protocol import SinkState
-from lakefeed.sinks.definition import Check, SinkDefinition, StoredState
+from lakefeed.sinks.definition import Check, CommitHistory, SinkDefinition, StoredState
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.probe import problems
 from lakefeed.sinks.jdbc.reading import DatabaseRows
 from lakefeed.sinks.jdbc.session import PythonDatabase
 from lakefeed.sinks.jdbc.table import JdbcTable
-from lakefeed.sinks.protocol import CommitHistory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -28,13 +28,13 @@ from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.fit import carries_data, refuse_same_but_for_case
 from lakefeed.records.schema.reader import StoredSchema
 from lakefeed.sinks.base import BaseSink
+from lakefeed.sinks.definition import TableChange
 from lakefeed.sinks.iceberg.changes import deleting, key_moved, latest_per_key, summarize_changes
 from lakefeed.sinks.jdbc.columns import is_nested
 from lakefeed.sinks.jdbc.layout import JdbcLayout
 from lakefeed.sinks.jdbc.ledger import JdbcLedger
 from lakefeed.sinks.jdbc.merge import JdbcMerge
 from lakefeed.sinks.jdbc.session import JvmDatabase, Session, StatementRefusal
-from lakefeed.sinks.protocol import TableChange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
