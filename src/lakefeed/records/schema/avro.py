@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from lakefeed.errors import ConfigError
 
@@ -55,13 +55,16 @@ class Primitive:
 
 
 @dataclass(frozen=True)
-class Array:
-    items: Type
+class Container:
+    """An array or a map of values."""
 
-
-@dataclass(frozen=True)
-class Map:
+    kind: Literal["array", "map"]
     values: Type
+
+    @property
+    def step(self) -> str:
+        """The name of the values in the path of a column."""
+        return "element" if self.kind == "array" else "value"
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Ref:
     key: str
 
 
-Type = Primitive | Array | Map | Union | Ref
+Type = Primitive | Container | Union | Ref
 NULL: Final = Primitive("null")
 
 
@@ -93,30 +96,17 @@ class Field:
 
 
 @dataclass
-class Record:
+class Named:
+    """A record with its fields, an enum with its symbols or a fixed with its size and logical type."""
+
+    kind: Literal["record", "enum", "fixed"]
     name: str
-    fields: list[Field]
     aliases: list[str] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class Enum:
-    name: str
-    symbols: list[str]
-    aliases: list[str] = field(default_factory=list)
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class Fixed:
-    name: str
-    size: int
-    logical: Primitive
-    aliases: list[str] = field(default_factory=list)
-
-
-Named = Record | Enum | Fixed
+    fields: list[Field] = field(default_factory=list)
+    symbols: list[str] = field(default_factory=list)
+    size: int = 0
+    logical: Primitive = NULL
 
 
 @dataclass
@@ -159,6 +149,18 @@ def with_null(type_: Type, *, first: bool = True) -> Type:
     return Union((NULL, *rest) if first else (*rest, NULL))
 
 
+def type_kind(type_: Type) -> str:
+    """Return the name of a type, of which a union has one member."""
+    match type_:
+        case Primitive():
+            return type_.name
+        case Container():
+            return type_.kind
+        case Ref():
+            return type_.key
+    return "union"
+
+
 def short_name(full: str) -> str:
     """Return a full name without its namespace."""
     return full.rpartition(".")[2]
@@ -175,10 +177,9 @@ def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -
             return type_.name
         case Primitive():
             return {"type": type_.name, **_logical_attributes(type_)}
-        case Array():
-            return {"type": "array", "items": _document(type_.items, schema, defined, around)}
-        case Map():
-            return {"type": "map", "values": _document(type_.values, schema, defined, around)}
+        case Container():
+            part = "items" if type_.kind == "array" else "values"
+            return {"type": type_.kind, part: _document(type_.values, schema, defined, around)}
         case Union():
             return [_document(member, schema, defined, around) for member in type_.members]
     named = schema.named(type_)
@@ -190,9 +191,9 @@ def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -
     if named.aliases:
         # An alias without a dot would be one of the type's own namespace.
         head["aliases"] = [f".{alias}" if namespace and "." not in alias else alias for alias in named.aliases]
-    if isinstance(named, Fixed):
+    if named.kind == "fixed":
         return {"type": "fixed", **head, "size": named.size, **_logical_attributes(named.logical)}
-    if isinstance(named, Enum):
+    if named.kind == "enum":
         return {"type": "enum", **head, "symbols": named.symbols, **named.extra}
     fields = []
     for column in named.fields:
@@ -218,17 +219,15 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
             return f"decimal({type_.precision},{type_.scale})"
         case Primitive():
             return type_.logical or type_.name
-        case Array():
-            return f"array of {type_text(type_.items, schema)}"
-        case Map():
-            return f"map of {type_text(type_.values, schema)}"
+        case Container():
+            return f"{type_.kind} of {type_text(type_.values, schema)}"
         case Union():
             words = [type_text(member, schema) for member in members(type_)]
             return " or ".join([*words, "null"] if nullable(type_) else words)
     named = schema.named(type_)
-    if isinstance(named, Record):
+    if named.kind == "record":
         return f"record {short_name(named.name)}"
-    if isinstance(named, Enum):
+    if named.kind == "enum":
         shown = named.symbols if len(named.symbols) <= _SHORTEST_LIST else [*named.symbols[:3], "…", named.symbols[-1]]
         return f"enum({', '.join(shown)})"
     return f"fixed({named.size})" if named.logical.logical is None else type_text(named.logical, schema)
@@ -237,20 +236,18 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
 def wider(ours: Primitive, other: Primitive) -> Primitive | None:
     """Return the type that reads both and that our column can become; None if there is none."""
     if "decimal" in (ours.logical, other.logical):
-        return _wider_decimal(ours, other) if (ours.name, ours.logical) == (other.name, other.logical) else None
+        if (ours.name, ours.logical) != (other.name, other.logical):
+            return None
+        digits, other_digits = (ours.precision or 0) - ours.scale, (other.precision or 0) - other.scale
+        if other.scale <= ours.scale and other_digits <= digits:
+            return ours
+        return other if other.scale == ours.scale else None
     if ours.name == other.name or ours.name in _READS.get(other.name, ()):
         # A plain number takes the logical type of the other side.
         plain = None in (ours.logical, other.logical)
         return ours if plain or ours.logical == other.logical or _reads_unit(ours, other) else None
     widens = _WIDENS.get(ours.name) == other.name and ours.logical is None and other.logical is None
     return other if widens else None
-
-
-def _wider_decimal(ours: Primitive, other: Primitive) -> Primitive | None:
-    digits, other_digits = (ours.precision or 0) - ours.scale, (other.precision or 0) - other.scale
-    if other.scale <= ours.scale and other_digits <= digits:
-        return ours
-    return other if other.scale == ours.scale else None
 
 
 def _reads_unit(ours: Primitive, other: Primitive) -> bool:
@@ -282,9 +279,7 @@ def _columns(schema: AvroSchema, type_: Type, around: frozenset[str], depth: int
     if depth > DEEPEST:
         raise too_deep()
     match type_:
-        case Array():
-            yield from _columns(schema, type_.items, around, depth + 1)
-        case Map():
+        case Container():
             yield from _columns(schema, type_.values, around, depth + 1)
         case Union():
             flat = members(type_)
@@ -295,7 +290,7 @@ def _columns(schema: AvroSchema, type_: Type, around: frozenset[str], depth: int
         case Ref():
             named = schema.named(type_)
             # A record inside itself is one column of JSON.
-            for column in named.fields if isinstance(named, Record) and named.name not in around else ():
+            for column in named.fields if named.name not in around else ():
                 yield column.type
                 yield from _columns(schema, column.type, around | {named.name}, depth + 1)
 

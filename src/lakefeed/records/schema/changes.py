@@ -18,11 +18,10 @@ from typing import Any, Literal
 from lakefeed.errors import ConfigError
 from lakefeed.records.schema.avro import (
     NO_DEFAULT,
-    Array,
     AvroSchema,
+    Container,
     Field,
-    Map,
-    Record,
+    Named,
     Ref,
     Type,
     members,
@@ -194,11 +193,10 @@ def _find_renames(schema: AvroSchema, type_: Type, path: str, around: frozenset[
     flat = members(type_)
     for at, member in enumerate(flat):
         here = path if len(flat) == 1 else f"{path}.member{at}"
-        if isinstance(member, Array):
-            yield from _find_renames(schema, member.items, f"{here}.element", around)
-        elif isinstance(member, Map):
-            yield from _find_renames(schema, member.values, f"{here}.value", around)
-        elif isinstance(member, Ref) and isinstance(record := schema.named(member), Record):
+        if isinstance(member, Container):
+            yield from _find_renames(schema, member.values, f"{here}.{member.step}", around)
+        elif isinstance(member, Ref):
+            record = schema.named(member)
             for field in record.fields if record.name not in around else ():
                 place = child_path(here, field.name)
                 yield from (Change("renamed", place, alias, field.name) for alias in field.aliases)
@@ -230,20 +228,18 @@ class _Comparison:
             yield Change("added", f"{path}.member{index}", None, type_text(are[index], self._after))
 
     def _compare_single(self, old: Type, new: Type, path: str) -> Iterator[Change]:
-        if isinstance(old, Array) and isinstance(new, Array):
-            yield from self.compare(old.items, new.items, f"{path}.element")
-        elif isinstance(old, Map) and isinstance(new, Map):
-            yield from self.compare(old.values, new.values, f"{path}.value")
+        if isinstance(old, Container) and isinstance(new, Container) and old.kind == new.kind:
+            yield from self.compare(old.values, new.values, f"{path}.{old.step}")
         elif isinstance(old, Ref) and isinstance(new, Ref):
             was, now = self._before.named(old), self._after.named(new)
-            if isinstance(was, Record) and isinstance(now, Record):
+            if was.kind == now.kind == "record":
                 yield from self._compare_records(was, now, path)
             elif type_text(old, self._before) != type_text(new, self._after):
                 yield self._change("promoted", path, old, new)
         elif old != new:
             yield self._change("promoted", path, old, new)
 
-    def _compare_records(self, was: Record, now: Record, path: str) -> Iterator[Change]:
+    def _compare_records(self, was: Named, now: Named, path: str) -> Iterator[Change]:
         pair = (was.name, now.name)
         if pair in self._open:
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.errors import ConfigError, MissingExtra
-from lakefeed.records.schema.avro import Array, AvroSchema, Fixed, Map, Primitive, Record, Ref, Type, members, nullable
+from lakefeed.records.schema.avro import AvroSchema, Container, Primitive, Ref, Type, members, nullable
 from lakefeed.records.schema.parse import parse
 
 if TYPE_CHECKING:
@@ -77,17 +77,17 @@ def _avro_type(schema: AvroSchema, type_: Type, around: frozenset[str]) -> Any:
     if len(flat) > 1:
         return _struct((f"member{at}", _avro_type(schema, member, around), True) for at, member in enumerate(flat))
     match flat[0]:
-        case Array(items):
+        case Container("array", items):
             return _array(_avro_type(schema, items, around), nullable(items))
-        case Map(values):
+        case Container("map", values):
             return _map("string", _avro_type(schema, values, around), nullable(values))
         case Primitive() as plain:
             return _primitive(plain)
         case Ref() as ref:
             named = schema.named(ref)
-            if isinstance(named, Fixed):
+            if named.kind == "fixed":
                 return _primitive(named.logical)
-            if isinstance(named, Record) and named.name not in around:
+            if named.kind == "record" and named.name not in around:
                 inside = around | {named.name}
                 return _struct(
                     (field.name, _avro_type(schema, field.type, inside), nullable(field.type)) for field in named.fields

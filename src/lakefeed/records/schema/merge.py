@@ -19,15 +19,11 @@ from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.schema.avro import (
     NO_DEFAULT,
     NULL,
-    Array,
     AvroSchema,
-    Enum,
+    Container,
     Field,
-    Fixed,
-    Map,
     Named,
     Primitive,
-    Record,
     Ref,
     Type,
     Union,
@@ -36,6 +32,7 @@ from lakefeed.records.schema.avro import (
     require_bounded,
     schema_json,
     short_name,
+    type_kind,
     type_text,
     wider,
     with_null,
@@ -87,9 +84,8 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge
     left_out = tuple(merge.left_out)
     if after == before:
         return SchemaMerge(schema=reader, changes=(), left_out=left_out)
-    for named in after.types.values():
-        if isinstance(named, Record):  # Those that came with a new field were not merged with anything.
-            refuse_same_but_for_case(named, short_name(named.name))
+    for named in after.types.values():  # Those that came with a new field were not merged with anything.
+        refuse_same_but_for_case(named, short_name(named.name))
     try:
         require_bounded(after)
     except ConfigError as beyond:
@@ -116,7 +112,7 @@ class _Merge:
             for name in (named.name, *named.aliases):
                 other = writer.types.get(_WRITER + name)
                 # One schema can define a name only once, wherever it is used.
-                if other is not None and (name == named.name or type(other) is type(named)):
+                if other is not None and (name == named.name or other.kind == named.kind):
                     self._pairs.append((Ref(key), Ref(_WRITER + name), short_name(name)))
         self._unify_all()
 
@@ -132,17 +128,15 @@ class _Merge:
     def _resolve(self, type_: Type, used: dict[str, Named]) -> Type:
         """Replace the keys of both schemas by the names of the merged one."""
         match type_:
-            case Array():
-                return Array(self._resolve(type_.items, used))
-            case Map():
-                return Map(self._resolve(type_.values, used))
+            case Container():
+                return Container(type_.kind, self._resolve(type_.values, used))
             case Union():
                 return Union(tuple(self._resolve(member, used) for member in type_.members))
             case Ref():
                 named = self._named(type_)
                 if named.name not in used:
                     used[named.name] = named
-                    for field in named.fields if isinstance(named, Record) else ():
+                    for field in named.fields:
                         field.type = self._resolve(field.type, used)
                 return Ref(named.name)
         return type_
@@ -206,32 +200,26 @@ class _Merge:
         return tuple(result)
 
     def _same_kind(self, ours: Type, other: Type) -> bool:
-        if isinstance(ours, Primitive) and isinstance(other, Primitive):
-            return ours.name == other.name
         if isinstance(ours, Ref) and isinstance(other, Ref):
             one, two = self._named(ours), self._named(other)
-            return type(one) is type(two) and not _short_names(one).isdisjoint(_short_names(two))
-        return type(ours) is type(other)
+            return one.kind == two.kind and not _short_names(one).isdisjoint(_short_names(two))
+        return type_kind(ours) == type_kind(other)
 
     def _is_only_one(self, ours: Type, other: Type, *unions: tuple[Type, ...]) -> bool:
         """Match the only record of both unions, whatever its name; likewise enum and fixed."""
         if not isinstance(ours, Ref) or not isinstance(other, Ref):
             return False
-        kind = type(self._named(ours))
-        return kind is type(self._named(other)) and all(
-            sum(isinstance(member, Ref) and type(self._named(member)) is kind for member in union) == 1
-            for union in unions
-        )
+        kind = self._named(ours).kind
+        kinds = [[self._named(member).kind for member in union if isinstance(member, Ref)] for union in unions]
+        return kind == self._named(other).kind and all(kinds_of.count(kind) == 1 for kinds_of in kinds)
 
     def _merge_single(self, ours: Type, other: Type, path: str) -> Type:
         match ours, other:
             case Ref(), Ref():
                 self._pairs.append((ours, other, path))
                 return ours
-            case Array(items), Array(other_items):
-                return Array(self._merge(items, other_items, child_path(path, "element")))
-            case Map(values), Map(other_values):
-                return Map(self._merge(values, other_values, child_path(path, "value")))
+            case Container(), Container() if ours.kind == other.kind:
+                return Container(ours.kind, self._merge(ours.values, other.values, child_path(path, ours.step)))
         return self._widen(ours, (other,), ours, other, path)
 
     def _unify_all(self) -> None:
@@ -245,19 +233,16 @@ class _Merge:
         if key.startswith(_WRITER) and not other_key.startswith(_WRITER):
             key, other_key = other_key, key
         ours, other = self._types[key], self._types[other_key]
+        logical = wider(ours.logical, other.logical)
+        if (ours.kind, ours.size) != (other.kind, other.size) or logical is None:
+            raise self._incompatible(one, two, path)
         self._unified[other_key] = key
+        ours.logical = logical
         _add_missing(ours.aliases, [name for name in (other.name, *other.aliases) if name != ours.name])
-        match ours, other:
-            case Record(), Record():
-                self._unify_fields(ours, other, path)
-            case Enum(), Enum():
-                _add_missing(ours.symbols, other.symbols)
-            case Fixed(), Fixed() if ours.size == other.size and (logical := wider(ours.logical, other.logical)):
-                ours.logical = logical
-            case _:
-                raise self._incompatible(one, two, path)
+        _add_missing(ours.symbols, other.symbols)
+        self._unify_fields(ours, other, path)
 
-    def _unify_fields(self, ours: Record, other: Record, path: str) -> None:
+    def _unify_fields(self, ours: Named, other: Named, path: str) -> None:
         pairs, mine, theirs = _pair_fields(ours.fields, other.fields)
         for found, field in pairs:
             if field.name != found.name and field.name not in found.aliases:
@@ -292,7 +277,7 @@ class _Merge:
             found.aliases.append(field.name)
             self.left_out.append(Change("renamed", child_path(path, field.name), found.name, field.name))
 
-    def _add(self, field: Field, ours: Record, path: str, older: dict[str, str]) -> None:
+    def _add(self, field: Field, ours: Named, path: str, older: dict[str, str]) -> None:
         place = child_path(path, field.name)
         if taken := older.get(field.name):
             raise SchemaIncompatible(

@@ -18,21 +18,18 @@ from lakefeed.records.schema.avro import (
     LOGICAL,
     NO_DEFAULT,
     PRIMITIVES,
-    Array,
     AvroSchema,
-    Enum,
+    Container,
     Field,
-    Fixed,
-    Map,
     Named,
     Primitive,
-    Record,
     Ref,
     Type,
     Union,
     require_bounded,
     short_name,
     too_deep,
+    type_kind,
     union,
 )
 
@@ -53,7 +50,7 @@ def parse(text: str, *, prefix: str = "") -> AvroSchema:
         ConfigError: it is no Avro schema, its outermost type is not a record, or it is too large.
     """
     schema = parse_any(text, prefix=prefix)
-    if not isinstance(schema.root, Ref) or not isinstance(schema.named(schema.root), Record):
+    if not isinstance(schema.root, Ref) or schema.named(schema.root).kind != "record":
         raise ConfigError(
             "the Avro schema is not that of a record, so it has no columns",
             where=_clip(text, 80),
@@ -89,11 +86,10 @@ def require_usable(text: str) -> None:
         ConfigError: it is no Avro schema, it is too large, or names of one record differ in case only.
     """
     for named in parse_any(text).types.values():
-        if isinstance(named, Record):
-            refuse_same_but_for_case(named, short_name(named.name))
+        refuse_same_but_for_case(named, short_name(named.name))
 
 
-def refuse_same_but_for_case(record: Record, path: str) -> None:
+def refuse_same_but_for_case(record: Named, path: str) -> None:
     """Refuse two fields of a record that Spark would take for one.
 
     Raises:
@@ -124,7 +120,7 @@ class _Parser:
     def schema(self, document: Any) -> AvroSchema:
         schema = AvroSchema(self._type(document, "", "the schema", 0), self._types)
         for named in self._types.values():
-            for field in named.fields if isinstance(named, Record) else ():
+            for field in named.fields:
                 if field.default is not NO_DEFAULT and not _is_value(field.default, field.type, schema):
                     field.default = NO_DEFAULT
         return schema
@@ -141,12 +137,10 @@ class _Parser:
         if not isinstance(document, dict):
             raise ValueError(f"the type of {where} is {_show(document)}, neither a name nor an object nor a union")
         kind = _part(document, "type", where)
-        if kind == "array":
-            items = _part(document, "items", where)
-            return Array(self._type(items, namespace, f"the items of {where}", depth + 1))
-        if kind == "map":
-            values = _part(document, "values", where)
-            return Map(self._type(values, namespace, f"the values of {where}", depth + 1))
+        if kind in ("array", "map"):
+            part = "items" if kind == "array" else "values"
+            values = _part(document, part, where)
+            return Container(kind, self._type(values, namespace, f"the {part} of {where}", depth + 1))
         if kind in ("record", "error", "enum", "fixed"):
             return self._named(document, namespace, where, depth)
         if isinstance(kind, str) and kind in PRIMITIVES:
@@ -159,7 +153,7 @@ class _Parser:
                 return Ref(self._prefix + full)
         if not self._is_part:
             raise ValueError(f"the type {name!r} of {where} is used, but defined nowhere before")
-        self._types[self._prefix + name] = Record(name, [])
+        self._types[self._prefix + name] = Named("record", name)
         return Ref(self._prefix + name)
 
     def _named(self, document: Mapping[str, Any], namespace: str, where: str, depth: int) -> Ref:
@@ -180,19 +174,21 @@ class _Parser:
             symbols = _texts(document, "symbols", full, required=True)
             if len(set(symbols)) < len(symbols):
                 raise ValueError(f"the enum {full!r} has a symbol twice")
-            self._types[key] = Enum(full, symbols, aliases, _extra(document, "symbols"))
+            extra = _extra(document, "symbols")
+            self._types[key] = Named("enum", full, aliases, extra, symbols=symbols)
         elif kind == "fixed":
             size = document.get("size")
             if not _is_int(size) or not 0 <= size < 2**31:
                 raise ValueError(f"the size of the fixed {full!r} is {_show(size)}, not a number of bytes")
-            self._types[key] = Fixed(full, size, _logical_type("fixed", document, where), aliases)
+            logical = _logical_type("fixed", document, where)
+            self._types[key] = Named("fixed", full, aliases, size=size, logical=logical)
         else:
-            record = Record(full, [], aliases, _extra(document, "fields"))
+            record = Named("record", full, aliases, _extra(document, "fields"))
             self._types[key] = record  # Before its fields: they may refer to it.
             self._add_fields(record, _part(document, "fields", f"the record {full!r}"), inside, depth)
         return Ref(key)
 
-    def _add_fields(self, record: Record, documents: Any, namespace: str, depth: int) -> None:
+    def _add_fields(self, record: Named, documents: Any, namespace: str, depth: int) -> None:
         if not isinstance(documents, list):
             raise ValueError(f"the fields of the record {record.name!r} are {_show(documents)}, not a list")
         seen: set[str] = set()
@@ -245,15 +241,9 @@ def _texts(document: Mapping[str, Any], key: str, where: str, *, required: bool 
 def _require_distinct(types: list[Type], where: str) -> None:
     kinds: set[str] = set()
     for type_ in types:
-        match type_:
-            case Union():
-                raise ValueError(f"a union is a member of the union of {where}")
-            case Primitive():
-                kind = type_.name
-            case Ref():
-                kind = type_.key
-            case _:
-                kind = type(type_).__name__.lower()
+        if isinstance(type_, Union):
+            raise ValueError(f"a union is a member of the union of {where}")
+        kind = type_kind(type_)
         if kind in kinds:
             raise ValueError(f"the union of {where} has {kind.lower()} twice")
         kinds.add(kind)
@@ -300,16 +290,16 @@ def _is_value(value: Any, type_: Type, schema: AvroSchema) -> bool:
             return _is_int(value) or isinstance(value, float)
         case Primitive():
             return isinstance(value, str)
-        case Array():
-            return isinstance(value, list) and all(_is_value(item, type_.items, schema) for item in value)
-        case Map():
+        case Container(kind="array"):
+            return isinstance(value, list) and all(_is_value(item, type_.values, schema) for item in value)
+        case Container():
             return isinstance(value, dict) and all(_is_value(item, type_.values, schema) for item in value.values())
         case Union():
             return any(_is_value(value, member, schema) for member in type_.members)
     named = schema.named(type_)
-    if isinstance(named, Enum):
+    if named.kind == "enum":
         return value in named.symbols
-    if isinstance(named, Fixed):
+    if named.kind == "fixed":
         return isinstance(value, str)
     return isinstance(value, dict) and all(
         _is_value(value[field.name], field.type, schema) if field.name in value else field.default is not NO_DEFAULT

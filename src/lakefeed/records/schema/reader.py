@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from lakefeed.clients.retry import retry_until
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
-from lakefeed.records.schema.avro import NO_DEFAULT, Field, Record, Ref, nullable, short_name
+from lakefeed.records.schema.avro import NO_DEFAULT, Field, Named, Ref, nullable, short_name
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
 from lakefeed.records.schema.parse import parse
@@ -88,12 +88,12 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
     return None
 
 
-def _parse_record(text: str) -> Record:
+def _parse_record(text: str) -> Named:
     schema = parse(text)
-    return cast("Record", schema.named(cast("Ref", schema.root)))
+    return schema.named(cast("Ref", schema.root))
 
 
-def _is_same_record(ours: Record, theirs: Record) -> bool:
+def _is_same_record(ours: Named, theirs: Named) -> bool:
     """Compare names and aliases on either side. Namespaces do not count, as in Avro's resolution."""
     our_names = {short_name(name) for name in (ours.name, *ours.aliases)}
     return short_name(theirs.name) in our_names or short_name(ours.name) in map(short_name, theirs.aliases)
