@@ -117,8 +117,13 @@ class AvroSchema:
     types: dict[str, Named]
 
     def named(self, ref: Ref) -> Named:
-        """Look up a reference."""
         return self.types[ref.key]
+
+    @property
+    def record(self) -> Named:
+        """The outermost type of a schema from ``parse``, which reads records only."""
+        assert isinstance(self.root, Ref)
+        return self.named(self.root)
 
 
 def union(types: list[Type]) -> Type:

@@ -69,12 +69,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Entry:
-    """The changes by one schema id.
-
-    Attributes:
-        at: when the table was changed, in UTC.
-        schema_id: of the writer's schema; None for a table's first columns or a change that no id caused.
-    """
+    """The changes of a table at one time by one schema id; None for its first columns or a change without an id."""
 
     at: datetime
     schema_id: int | None
@@ -95,11 +90,7 @@ class History:
 
 
 def read_history(properties: Mapping[str, str]) -> History:
-    """Read the history in a table's properties; empty if it has none.
-
-    Raises:
-        ConfigError: the property was changed by hand into something else.
-    """
+    """Read the history in a table's properties; a ``ConfigError`` if it was changed by hand."""
     if HISTORY not in properties:
         return History()
     try:
@@ -118,11 +109,7 @@ def read_history(properties: Mapping[str, str]) -> History:
 
 
 def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
-    """Read the schema ids that have been merged into the table.
-
-    Raises:
-        ConfigError: the property was changed by hand into something else.
-    """
+    """Read the schema ids that have been merged into the table; a ``ConfigError`` as for the history."""
     try:
         return frozenset(int(number) for number in properties.get(IDS, "").split(",") if number)
     except ValueError as error:
@@ -132,12 +119,9 @@ def read_ids(properties: Mapping[str, str]) -> frozenset[int]:
 def history_properties(
     properties: Mapping[str, str], entries: Iterable[Entry], *, ids: Iterable[int] = ()
 ) -> dict[str, str]:
-    """Return the new values of the two properties; those that would not change are left out.
+    """Return the new values of the two properties for new entries, oldest first, and merged ids.
 
-    Args:
-        properties: the table's present ones.
-        entries: new ones, oldest first; those without changes are not kept.
-        ids: ids that are merged now, in addition to those of the entries.
+    Properties that would not change are left out, and so are entries without changes.
     """
     entries = list(entries)
     before, known = read_history(properties), read_ids(properties)
@@ -178,12 +162,6 @@ def renames(text: str) -> tuple[Change, ...]:
 
     With them ``ddl.statements`` finds from the table alone the columns that still have an older name: also after a
     crash between a change of the schema and that of the table.
-
-    Args:
-        text: the reader's schema (Avro JSON).
-
-    Raises:
-        ConfigError: it is no Avro record schema.
     """
     schema = parse(text)
     return tuple(_find_renames(schema, schema.root, "", frozenset()))

@@ -32,12 +32,7 @@ _OF_ICEBERG = {
 
 
 def columns_of(text: str) -> StructType:
-    """Return the columns of an Avro record schema, as the decoder makes them (``io.lakefeed.decode.AvroTypes``).
-
-    Raises:
-        ConfigError: it is no Avro record schema.
-        MissingExtra: PySpark is not installed.
-    """
+    """Return the columns of an Avro record schema, as the decoder makes them (``io.lakefeed.decode.AvroTypes``)."""
     types = spark_types()
     schema = parse(text)
     columns: StructType = types.StructType.fromJson(_avro_type(schema, schema.root, frozenset()))
@@ -45,24 +40,13 @@ def columns_of(text: str) -> StructType:
 
 
 def columns_of_table(iceberg: Any) -> StructType:
-    """Return the columns of an Iceberg table as Spark shows them.
-
-    Args:
-        iceberg: pyiceberg's ``table.schema()``.
-
-    Raises:
-        ConfigError: it has a type that Spark does not have.
-    """
+    """Return the columns of an Iceberg table (pyiceberg's ``table.schema()``) as Spark shows them."""
     columns: StructType = spark_types().StructType.fromJson(_iceberg_type(iceberg.as_struct()))
     return columns
 
 
 def spark_types() -> Any:
-    """Import PySpark's types, which need no JVM.
-
-    Raises:
-        MissingExtra: PySpark is not installed.
-    """
+    """Import PySpark's types, which need no JVM; ``MissingExtra`` if it is not installed."""
     try:
         from pyspark.sql import types
     except ImportError:

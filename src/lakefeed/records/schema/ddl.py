@@ -39,12 +39,8 @@ def statements(
         table: catalog.namespace.table.
         have: the table's columns.
         want: the rows' columns.
-        changes: the renamed fields among them count: the changes of the reader's schema in order, or all
-            ``renames`` of it.
+        changes: the renamed fields among them count: the changes of the reader's schema in order, or its ``renames``.
         grow: False refuses new columns and renames none; columns may still become optional or wider.
-
-    Returns:
-        Renames, then columns made optional, then wider types, then all new columns in one statement.
 
     Raises:
         SchemaIncompatible: Iceberg has no such change, naming the column and both types; or a new column with
@@ -71,11 +67,7 @@ def statements(
 
 
 def type_sql(type_: DataType) -> str:
-    """Write a type in SQL, names quoted; all inside it is optional, as a new column's parts have to be.
-
-    Raises:
-        SchemaIncompatible: an Iceberg table has no such type.
-    """
+    """Write a type in SQL, names quoted; all inside it is optional, as a new column's parts have to be."""
     from pyspark.sql import types as t
 
     if isinstance(type_, t.StructType):
@@ -158,11 +150,7 @@ def _promotes(have: DataType, want: DataType) -> bool:
 def find_renames(
     have: StructType, want: StructType, changes: Sequence[Change]
 ) -> tuple[list[tuple[Path, str]], StructType]:
-    """Find the renames that table and rows both confirm, and the table's columns after them.
-
-    Returns:
-        Each column by the path that it has when its turn comes, with its new last name; and the columns.
-    """
+    """Find the renames that table and rows both confirm: path and new last name; and the table's columns after them."""
     have = deepcopy(have)
     found = []
     renames = [change for change in changes if change.kind == "renamed" and change.before is not None]

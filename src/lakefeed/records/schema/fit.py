@@ -21,11 +21,8 @@ def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
 
     What the rows lack becomes null, inside structs, arrays of structs and map values too; a null struct stays
     null. A column that can only be null is left out if the table lacks it. Types are widened where no value is
-    lost. It is a projection: for batches and streams alike, without Python in it.
-
-    Args:
-        rows: any rows; names are compared without regard to case, as Spark does.
-        table_schema: the table's columns.
+    lost. Names are compared without regard to case, as Spark does. It is a projection: for batches and streams
+    alike, without Python in it.
 
     Raises:
         SchemaIncompatible: the rows have what the table does not, or another type.
@@ -42,9 +39,6 @@ class StorableRows:
     """A transform whose rows have no columns without data, at no level.
 
     Iceberg and Parquet have no column for records without fields and for arrays of nulls.
-
-    Args:
-        transform: from decoded rows to the table's.
     """
 
     def __init__(self, transform: RowTransform) -> None:
@@ -53,11 +47,7 @@ class StorableRows:
         self._notes: list[str] = []
 
     def __call__(self, decoded_rows: Any) -> DataFrame:
-        """Transform the rows, and leave out the columns that carry no data.
-
-        Raises:
-            ConfigError: no column carries data.
-        """
+        """Transform the rows, and leave out the columns that carry no data; a ``ConfigError`` if none does."""
         rows = self._transform(decoded_rows)
         left_out = dict(_without_data(rows.schema, ""))
         if not left_out:
@@ -136,11 +126,7 @@ def casts_to(have: DataType, want: DataType) -> bool:
 
 
 def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> None:
-    """Refuse two fields of one struct that Spark would take for one.
-
-    Raises:
-        SchemaIncompatible: names both.
-    """
+    """Refuse two fields of one struct that Spark would take for one, with their names."""
     seen: dict[str, str] = {}
     for inner_path, inner in inner_types(type_, path):
         first = seen.get(inner_path.lower())

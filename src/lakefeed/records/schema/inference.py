@@ -71,10 +71,6 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
     Whole numbers beside others are doubles. Anything else that differs is a conflict: such records cannot be
     decoded with the guess, and would be dead letters.
 
-    Args:
-        values: the records' values.
-        name: of the Avro record.
-
     Raises:
         ConfigError: the records have more than 10,000 different fields.
     """
@@ -97,7 +93,9 @@ def infer_schema(values: Iterable[bytes], *, name: str = "Value") -> InferredSch
         conflicts.append(TypeConflict("", "a field with the empty name is left out: no column can have it"))
     guess = _Guess(conflicts)
     columns, avro = guess.record(sample.root, name, "", between=" ")
-    guess.check_names()
+    if odd := sorted(name for name in guess.names if not _AVRO_NAME.fullmatch(name)):
+        shown = ", ".join(name[:50] for name in odd[:5])
+        conflicts.append(TypeConflict("", f"no names in Avro, so its own tools refuse the Avro schema: {shown}"))
     return InferredSchema(records=records, ddl=columns, avro=avro, conflicts=tuple(conflicts))
 
 
@@ -189,7 +187,7 @@ class _Guess:
 
     def __init__(self, conflicts: list[TypeConflict]) -> None:
         self._conflicts = conflicts
-        self._names: set[str] = set()
+        self.names: set[str] = set()
         self._records: Counter[str] = Counter()
 
     def record(self, place: _Place, name: str, path: str, *, between: str = ": ") -> tuple[str, dict[str, Any]]:
@@ -201,20 +199,11 @@ class _Guess:
                 self._conflicts.append(TypeConflict(child_path(path, column), what))
         columns, fields = [], []
         for column, inner in place.fields.items():
-            self._names.add(column)
+            self.names.add(column)
             sql, avro = self._types(inner, child_path(path, column))
             columns.append(f"{quoted((column,))}{between}{sql}")
             fields.append({"name": column, "type": ["null", avro], "default": None})
         return ", ".join(columns), {"type": "record", "name": name, "fields": fields}
-
-    def check_names(self) -> None:
-        """Note the names that Avro does not allow."""
-        odd = sorted(name for name in self._names if not _AVRO_NAME.fullmatch(name))
-        if odd:
-            shown = ", ".join(name[:50] for name in odd[:5])
-            self._conflicts.append(
-                TypeConflict("", f"no names in Avro, so its own tools refuse the Avro schema: {shown}")
-            )
 
     def _types(self, place: _Place, path: str) -> tuple[str, Any]:
         kind = self._choose_kind(place, path)
@@ -233,20 +222,18 @@ class _Guess:
         reals = kinds.keys() & {"double", "decimal"}
         if len(reals) == 1:
             kinds[reals.pop()] += kinds.pop("long", 0)
-        if not kinds:
-            self._conflicts.append(TypeConflict(path, "only null or nothing was seen: STRING is a guess"))
-            return "string"
-        (most, count), *others = kinds.most_common()
+        (most, count), *others = kinds.most_common() or [("null", 0)]
+        what = None
         if others:
             rest = ", ".join(f"{number} times {kind}" for kind, number in others)
             what = f"{count} times {most}, but {rest}: such records cannot be decoded with this schema"
-            self._conflicts.append(TypeConflict(path, what))
-        if most == "object" and not place.fields:
+        elif most == "null":
+            what = "only null or nothing was seen: STRING is a guess"
+        elif most == "object" and not place.fields:
             what = "only empty objects were seen: STRING, with the JSON, is a guess"
-            if not others:
-                self._conflicts.append(TypeConflict(path, what))
-            return "string"
-        return most
+        if what is not None:
+            self._conflicts.append(TypeConflict(path, what))
+        return "string" if most == "null" or (most == "object" and not place.fields) else most
 
     def _unused_name(self, name: str) -> str:
         """Return a name in Avro that no other record has: paths that differ in odd characters become one name."""
@@ -260,17 +247,10 @@ def newest_values(
 ) -> list[bytes]:
     """Read the values of the newest records, about as many of each partition; null values are left out.
 
-    Starts Spark, in this process and on one thread.
-
-    Args:
-        config: the pipeline.
-        records: at most so many.
-        connections: store and catalogs for the session.
-        log_file: where the JVM writes its log, instead of this process's stderr.
+    Starts Spark, in this process and on one thread. The JVM writes its log to the file instead of stderr.
 
     Raises:
         ResourceMissing: no such topic, or no records in it.
-        Unreachable: no broker answers.
     """
     from lakefeed.clients.spark.session import session
 

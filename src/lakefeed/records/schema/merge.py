@@ -67,12 +67,9 @@ def merge_schemas(reader: str, writer: str, *, grow: bool = True) -> SchemaMerge
     are widened as far as both Avro's resolution and an Iceberg column allow.
 
     Args:
-        reader: Avro record schema (JSON).
+        reader: Avro record schema (JSON); it stays to the letter if it reads the writer's records already.
         writer: Avro record schema (JSON).
         grow: False leaves new fields out and keeps the reader's names of renamed ones.
-
-    Returns:
-        ``reader`` itself, to the letter, if it reads the writer's records already.
 
     Raises:
         SchemaIncompatible: no schema reads both; names the path and both types.
@@ -171,7 +168,7 @@ class _Merge:
     def _widen(self, single: Type, others: tuple[Type, ...], ours: Type, other: Type, path: str) -> Type:
         """Widen a single type for a writer's union: only numbers and texts can all be one column."""
         for member in others:
-            both = wider(single, member) if isinstance(single, Primitive) and isinstance(member, Primitive) else None
+            both = _widen_both(single, member)
             if both is None:
                 raise self._incompatible(ours, other, path)
             single = both
@@ -184,7 +181,7 @@ class _Merge:
         rules: tuple[Callable[[Type, Type], bool], ...] = (
             self._same_kind,
             lambda one, two: self._is_only_one(one, two, ours, others),
-            _both_numbers,
+            lambda one, two: {type_kind(one), type_kind(two)} <= _NUMBERS and _widen_both(one, two) is not None,
         )
         for belong_together in rules:
             for theirs in list(free_others):
@@ -305,10 +302,8 @@ def _short_names(named: Named) -> set[str]:
     return {short_name(name) for name in (named.name, *named.aliases)}
 
 
-def _both_numbers(ours: Type, other: Type) -> bool:
-    if not isinstance(ours, Primitive) or not isinstance(other, Primitive):
-        return False
-    return {ours.name, other.name} <= _NUMBERS and wider(ours, other) is not None
+def _widen_both(ours: Type, other: Type) -> Primitive | None:
+    return wider(ours, other) if isinstance(ours, Primitive) and isinstance(other, Primitive) else None
 
 
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:

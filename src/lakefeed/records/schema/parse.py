@@ -60,13 +60,7 @@ def parse(text: str, *, prefix: str = "") -> AvroSchema:
 
 
 def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSchema:
-    """Read an Avro schema of any type; otherwise as ``parse``.
-
-    Args:
-        text: JSON.
-        prefix: put before each key.
-        is_part: the schema may refer to types that other schemas define.
-    """
+    """Read an Avro schema of any type; one that is a part may refer to types that other schemas define."""
     try:
         schema = _Parser(prefix, is_part=is_part).schema(json.loads(text))
         require_bounded(schema)
@@ -80,21 +74,13 @@ def parse_any(text: str, *, prefix: str = "", is_part: bool = False) -> AvroSche
 
 
 def require_usable(text: str) -> None:
-    """Refuse a schema that no table can be made of.
-
-    Raises:
-        ConfigError: it is no Avro schema, it is too large, or names of one record differ in case only.
-    """
+    """Refuse a schema that no table can be made of: also one whose names of a record differ in case only."""
     for named in parse_any(text).types.values():
         refuse_same_but_for_case(named, short_name(named.name))
 
 
 def refuse_same_but_for_case(record: Named, path: str) -> None:
-    """Refuse two fields of a record that Spark would take for one.
-
-    Raises:
-        SchemaIncompatible: names both.
-    """
+    """Refuse two fields of a record that Spark would take for one, with their paths."""
     seen: dict[str, str] = {}
     for field in record.fields:
         first = seen.setdefault(field.name.lower(), field.name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from lakefeed.clients.retry import retry_until
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
-from lakefeed.records.schema.avro import NO_DEFAULT, Field, Named, Ref, nullable, short_name
+from lakefeed.records.schema.avro import NO_DEFAULT, Field, nullable, short_name
 from lakefeed.records.schema.changes import Entry
 from lakefeed.records.schema.merge import SchemaMerge, merge_schemas
 from lakefeed.records.schema.parse import parse
@@ -38,11 +38,7 @@ class StoredSchema:
 
     @classmethod
     def of_json(cls, text: str) -> StoredSchema:
-        """Read the table property.
-
-        Raises:
-            ConfigError: it is something else.
-        """
+        """Read the table property; anything else is a ``ConfigError``."""
         try:
             found = json.loads(text)
             return cls(str(found["schema"]), frozenset(int(number) for number in found["ids"]))
@@ -63,21 +59,17 @@ class SchemaKeeper(Protocol):
 def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -> str | None:
     """Return why ``schema.accept`` refuses the records of a writer's schema; None if they may become rows.
 
-    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares them.
-
-    Args:
-        reader: Avro record schema (JSON) of the table's rows.
-        writer: Avro record schema (JSON).
-        accept: the rule.
-        by_name: whether the name of the record counts. JSON Schema has titles, which are not names.
-
-    Raises:
-        ConfigError: one of the two is no Avro record schema.
+    The decoder has the same rule (``io.lakefeed.decode.Acceptance``); a test compares them. Without ``by_name`` the
+    name of the record does not count: JSON Schema has titles, which are not names.
     """
     if accept == "any":
         return None
-    ours, theirs = _parse_record(reader), _parse_record(writer)
-    if by_name and not _is_same_record(ours, theirs):
+    ours, theirs = parse(reader).record, parse(writer).record
+    our_names = {short_name(name) for name in (ours.name, *ours.aliases)}
+    other_names = {short_name(name) for name in (theirs.name, *theirs.aliases)}
+    # A name or an alias on either side. Namespaces do not count, as in Avro's resolution.
+    is_same = short_name(theirs.name) in our_names or short_name(ours.name) in other_names
+    if by_name and not is_same:
         return f"the record is a {theirs.name}, but the table's rows are {ours.name}"
     if not any(_is_same_field(one, other) for one in ours.fields for other in theirs.fields):
         return f"the record shares no field with the table's rows, which are {ours.name}"
@@ -86,17 +78,6 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
     if accept == "resolvable" and missing:
         return f"the record has no field {missing[0]}, which is required and has no default"
     return None
-
-
-def _parse_record(text: str) -> Named:
-    schema = parse(text)
-    return schema.named(cast("Ref", schema.root))
-
-
-def _is_same_record(ours: Named, theirs: Named) -> bool:
-    """Compare names and aliases on either side. Namespaces do not count, as in Avro's resolution."""
-    our_names = {short_name(name) for name in (ours.name, *ours.aliases)}
-    return short_name(theirs.name) in our_names or short_name(ours.name) in map(short_name, theirs.aliases)
 
 
 def _is_same_field(ours: Field, theirs: Field) -> bool:
@@ -112,8 +93,7 @@ class Evolution:
             renamed ones keep the reader's names; else as ``evolve``. ``fail``: any change is an error.
         reader_schema: Avro record schema (JSON) that reads the records of all known ids but the incompatible ones.
         known_ids: ids whose schemas were merged or refused.
-        accept: whose records become rows at all, under every policy.
-        by_name: whether the name of the record counts for that.
+        accept: under every policy; see ``refusal``, also for ``by_name``.
         incompatible: of each id whose records the reader's schema must not read, why: they are dead letters.
         unusable_ids: ids whose schema is gone or is none: their records are read as far as the present schema can.
     """
@@ -135,15 +115,10 @@ class Evolution:
         return frozenset(self.known_ids - self.incompatible.keys())
 
     def merge_writer_schema(self, schema_id: int, writer_schema: str) -> SchemaMerge | None:
-        """Merge a writer's schema that occurs in the batch at hand; several in the order of their ids.
-
-        Returns:
-            None if the reader's schema stays: the id is known, or its schema fits as it is, or does not fit at all.
-            Else the batch is decoded again, after the table's DDL for the changes.
+        """Merge a writer's schema; None if the reader's stays: it fits as it is, or does not fit at all.
 
         Raises:
             SchemaChanged: policy ``fail``, and the schema would change, or does not fit.
-            ConfigError: it is no Avro record schema.
         """
         if schema_id in self.known_ids:
             return None
@@ -177,7 +152,6 @@ class Evolution:
         self.note(schema_id, f"{why}; its records are not landed")
 
     def note(self, schema_id: int, text: str) -> None:
-        """Note something to report to the user."""
         self._notes.append((schema_id, text))
 
     def take_notes(self) -> tuple[str, ...]:
@@ -207,11 +181,8 @@ class ReaderSchema:
 
     Attributes:
         given: as the pipeline says, with the registry's latest schema where it has one.
-        policy: ``schema.on_change``.
-        accept: ``schema.accept``.
         latest_id: id of the schema in ``given``; None for formats without ids.
         writer_schema: from an id to the writer's schema, as an Avro record schema; None for formats without ids.
-        keeper: the sink.
     """
 
     given: DecodeSpec
@@ -252,11 +223,7 @@ class ReaderSchema:
         return dict(self._evolution.incompatible)
 
     def begin(self, rows_of: Callable[[], DataFrame]) -> None:
-        """Read the schema that the sink stores, merge the latest one into it, and prepare the sink.
-
-        Args:
-            rows_of: makes the feed's rows as they would be decoded now.
-        """
+        """Merge the latest schema into the one that the sink stores, and prepare the sink for the rows of it."""
         if self.writer_schema is None:
             # A guessed schema stays: a guess from other records may differ.
             given = self.given
@@ -276,11 +243,6 @@ class ReaderSchema:
 
         A schema whose rows the table cannot take, or whose names the rows have already, is refused: its records
         are unreadable, and the feed continues.
-
-        Args:
-            schema_ids: ids that occurred. The registry may have lost some: their records are read as far as the
-                present schema can.
-            rows_of: makes the feed's rows as they would be decoded now.
 
         Raises:
             SchemaChanged: the feed is to stop at a change.

@@ -46,7 +46,7 @@ def read_stream(
     Args:
         spark: the session.
         source: the topics.
-        headers: whether headers are requested.
+        headers: add the column.
         starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
             the source says.
         gather: wait for ``min_records_per_batch``. Not where the query ends with the records that exist: Spark would
@@ -160,10 +160,7 @@ def _assignment(ranges: Sequence[OffsetRange]) -> dict[str, str]:
 def task_count(ranges: OffsetRanges, *, most: int) -> int:
     """Return how many tasks read and write a batch: one for each partition at most, and few where it is small.
 
-    Args:
-        ranges: of the batch.
-        most: records of a batch as large as it may be. That one is spread over all partitions, whatever its records
-            weigh; a smaller one over as many as is its share.
+    A batch of ``most`` records is spread over all partitions, whatever its records weigh; a smaller one over its share.
     """
     filled = sum(span.records > 0 for span in ranges.ranges)
     if filled <= 1:
@@ -226,21 +223,13 @@ class SourceTopics:
         self._ids: dict[str, str] = {}
 
     def names(self) -> list[str]:
-        """List the topics that are named, or else match now, in one request.
-
-        Raises:
-            Unreachable: no broker answers.
-        """
+        """List the topics that are named, or else match now, in one request."""
         return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
         """Describe each topic as it is now; None for one that is named and does not exist.
 
-        Args:
-            position: where the feed is; for sources that cannot tell what they have without it.
-
-        Raises:
-            Unreachable: no broker answers.
+        Kafka does not need the feed's position for this; other sources do.
         """
         names = self.names()
         existing = self._topics.describe_all(names)
@@ -248,11 +237,7 @@ class SourceTopics:
         return {name: existing.get(name) for name in names}
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Add the ids of their topics to the ranges, from one request.
-
-        Raises:
-            RecordsLost: a topic was recreated since the last look.
-        """
+        """Add the ids of their topics to the ranges, from one request; refuse a topic that was recreated."""
         ids = self._topics.ids(sorted({span.topic for span in ranges.ranges}))
         for name, topic_id in ids.items():
             if self._ids.setdefault(name, topic_id) != topic_id:

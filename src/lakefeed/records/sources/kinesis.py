@@ -74,8 +74,7 @@ class KinesisStream:
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
         """Describe the stream as it is now, its shards as partitions.
 
-        Args:
-            position: of the feed: each of its shards is described with whether the records after it still exist.
+        Each shard of the feed's position is described with whether the records after it still exist.
 
         Raises:
             Py4JJavaError: there is no such stream, or it does not answer.
@@ -87,7 +86,7 @@ class KinesisStream:
             marks = {(span.topic, span.partition): span.marks[1] for span in position.ranges.ranges if span.marks}
             if position.ranges.topic_ids.get(stream) == self._current_id():
                 offset = json.dumps(_offset(stream, {stream: at}, marks))
-        found = json.loads(str(jvm.java(self._spark).kinesis.StreamState.of(self._java_options(), offset)))
+        found = json.loads(str(jvm.java(self._spark).kinesis.StreamState.of(self._options, offset)))
         self._id = str(found["id"])
         shards = tuple(
             PartitionDescription(id=int(number), leader=None, start_offset=0, end_offset=ENDLESS, lost=lost)
@@ -96,11 +95,7 @@ class KinesisStream:
         return {stream: TopicDescription(name=stream, topic_id=self._id, partitions=shards)}
 
     def identify(self, ranges: OffsetRanges) -> OffsetRanges:
-        """Add the stream's present id to the ranges.
-
-        Raises:
-            RecordsLost: the stream was recreated since the last look.
-        """
+        """Add the stream's present id to the ranges; refuse a stream that was recreated."""
         now = self._current_id()
         if self._id is not None and self._id != now:
             raise RecordsLost(
@@ -112,13 +107,7 @@ class KinesisStream:
         return OffsetRanges(ranges.ranges, {self._source.stream: now})
 
     def _current_id(self) -> str:
-        return str(jvm.java(self._spark).kinesis.StreamState.id(self._java_options()))
-
-    def _java_options(self) -> Any:
-        gateway: Any = self._spark._jvm
-        options = gateway.java.util.HashMap()
-        options.putAll(self._options)
-        return options
+        return str(jvm.java(self._spark).kinesis.StreamState.id(self._options))
 
 
 def _offset(

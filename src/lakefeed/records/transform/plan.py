@@ -52,15 +52,12 @@ class QueryPlan:
 
     @classmethod
     def of(cls, frame: DataFrame, *, output_mode: OutputMode = "append", streams: int = 0) -> QueryPlan:
-        """Analyze Spark's plan of a streaming DataFrame, never the text of the transform.
+        """Analyze Spark's plan of a transformed stream, never the text of the transform.
 
         Args:
             frame: the transformed stream.
-            output_mode: the rows that a batch hands to the sink.
+            output_mode: refused, with Spark's reason, where Spark cannot run the stream in it.
             streams: the number of topics that it reads separately; 0 if it has one view of all.
-
-        Raises:
-            ConfigError: Spark cannot run it as a stream in this output mode, with the reason.
         """
         from pyspark.errors import PySparkException
 
@@ -123,11 +120,7 @@ class QueryPlan:
                 spark.conf.unset(key) if key not in given else spark.conf.set(key, given[key])
 
     def require_same_state(self, noted: Sequence[str], *, checkpoint: str) -> None:
-        """Refuse to resume a checkpoint whose noted state another transform has made.
-
-        Raises:
-            CheckpointMismatch: names the differences, line by line.
-        """
+        """Refuse to resume a checkpoint whose noted state another transform has made, with the differences."""
         if tuple(noted) == self.state:
             return
         lines = [line for line in ndiff(list(noted), list(self.state)) if not line.startswith("?")]
@@ -140,11 +133,7 @@ class QueryPlan:
 
 
 class _StateVariables:
-    """Stands in for Spark's ``StatefulProcessorHandle`` while ``init`` declares its variables.
-
-    Attributes:
-        texts: each variable with its kind, name, types and time to live.
-    """
+    """Stands in for Spark's ``StatefulProcessorHandle`` while ``init`` declares its variables."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -177,14 +166,7 @@ class _StateVariables:
 
 
 def state_variables(pickled: bytes) -> str:
-    """List the variables of a stateful processor; its ``init`` declares them, as it does for Spark.
-
-    Args:
-        pickled: the function of the operator, as PySpark hands it to the JVM.
-
-    Raises:
-        ConfigError: ``init`` fails.
-    """
+    """List the variables that the ``init`` of a stateful processor declares; PySpark hands it to the JVM pickled."""
     from pyspark.serializers import CloudPickleSerializer
 
     serializer: Any = CloudPickleSerializer()  # type: ignore[no-untyped-call]
