@@ -151,15 +151,10 @@ def registry_address(url: str) -> str:
     """
     parts = urlsplit(url)
     if "@" in parts.netloc:
-        raise ConfigError(
-            "The schema registry's address has credentials inside, where logs and settings would show them",
-            where=f"{parts.scheme}://***@{parts.hostname}",
-            hint="give the user name and the password by themselves",
-        )
+        what = "The schema registry's address has credentials inside, where logs and settings would show them"
+        hint = "give the user name and the password by themselves"
+        raise ConfigError(what, where=f"{parts.scheme}://***@{parts.hostname}", hint=hint)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError(
-            "The schema registry's address is not an http:// or https:// URL",
-            where=url,
-            hint="write it as http://host:port",
-        )
+        hint = "write it as http://host:port"
+        raise ConfigError("The schema registry's address is not an http:// or https:// URL", where=url, hint=hint)
     return url.rstrip("/")

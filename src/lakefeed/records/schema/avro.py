@@ -274,10 +274,9 @@ def require_bounded(schema: AvroSchema) -> None:
     """
     for count, _ in enumerate(_columns(schema, schema.root, frozenset(), 1), start=1):
         if count > MOST_COLUMNS:
-            raise ConfigError(
-                f"the schema means more than {MOST_COLUMNS:,} columns, fields inside columns counted",
-                hint="named types that use each other several times multiply; leave some of them out",
-            )
+            what = f"the schema means more than {MOST_COLUMNS:,} columns, fields inside columns counted"
+            hint = "named types that use each other several times multiply; leave some of them out"
+            raise ConfigError(what, hint=hint)
 
 
 def _columns(schema: AvroSchema, type_: Type, around: frozenset[str], depth: int) -> Iterator[Type]:
@@ -302,7 +301,5 @@ def _columns(schema: AvroSchema, type_: Type, around: frozenset[str], depth: int
 
 def too_deep() -> ConfigError:
     """Make the error for a schema of too many levels."""
-    return ConfigError(
-        f"the schema has more than {DEEPEST} levels inside each other",
-        hint="write a record that contains itself for what may be nested without end",
-    )
+    hint = "write a record that contains itself for what may be nested without end"
+    return ConfigError(f"the schema has more than {DEEPEST} levels inside each other", hint=hint)

@@ -55,16 +55,14 @@ class Change:
     after: str
 
     def __str__(self) -> str:
-        match self.kind:
-            case "added":
-                return f"{self.path} added ({self.after})"
-            case "renamed":
-                return f"{self.path} renamed from {self.before}"
-            case "dropped":
-                return f"{self.path} dropped by the writer: optional from now on"
-            case "made_optional":
-                return f"{self.path} made optional ({self.after})"
-        return f"{self.path} widened from {self.before} to {self.after}"
+        texts = {
+            "added": f"added ({self.after})",
+            "promoted": f"widened from {self.before} to {self.after}",
+            "made_optional": f"made optional ({self.after})",
+            "renamed": f"renamed from {self.before}",
+            "dropped": "dropped by the writer: optional from now on",
+        }
+        return f"{self.path} {texts[self.kind]}"
 
 
 @dataclass(frozen=True)
@@ -95,14 +93,10 @@ def read_history(properties: Mapping[str, str]) -> History:
         return History()
     try:
         document = json.loads(properties[HISTORY])
-        entries = [
-            Entry(
-                at=datetime.fromisoformat(entry["at"]),
-                schema_id=entry["id"],
-                changes=tuple(Change(*change) for change in entry["changes"]),
-            )
-            for entry in document["entries"]
-        ]
+        entries = []
+        for entry in document["entries"]:
+            changes = tuple(Change(*change) for change in entry["changes"])
+            entries.append(Entry(datetime.fromisoformat(entry["at"]), entry["id"], changes))
         return History(tuple(entries), int(document["dropped"]))
     except (ValueError, KeyError, TypeError) as error:
         raise _broken(HISTORY, error) from None
@@ -151,10 +145,8 @@ def _clip(text: str | None) -> str | None:
 
 
 def _broken(key: str, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"the table's property {key} is not what lakefeed writes: {error}",
-        hint=f"ALTER TABLE … UNSET TBLPROPERTIES ('{key}')",
-    )
+    hint = f"ALTER TABLE … UNSET TBLPROPERTIES ('{key}')"
+    return ConfigError(f"the table's property {key} is not what lakefeed writes: {error}", hint=hint)
 
 
 def renames(text: str) -> tuple[Change, ...]:

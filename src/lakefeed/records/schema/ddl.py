@@ -52,11 +52,9 @@ def statements(
     plan = _Plan(table)
     plan.compare_fields(have, want, ())
     if plan.new and not grow:
-        raise SchemaIncompatible(
-            f"the table lacks columns that the rows have: {', '.join('.'.join(path) for path, _ in plan.new)}",
-            where=f"table {table}",
-            hint="ALTER TABLE … ADD COLUMNS, leave them out in transform.sql, or set schema.on_change: evolve",
-        )
+        what = f"the table lacks columns that the rows have: {', '.join('.'.join(path) for path, _ in plan.new)}"
+        hint = "ALTER TABLE … ADD COLUMNS, leave them out in transform.sql, or set schema.on_change: evolve"
+        raise SchemaIncompatible(what, where=f"table {table}", hint=hint)
     new = ", ".join(f"{quoted(path)} {type_sql(type_)}" for path, type_ in plan.new)
     return (
         *(f"{alter} RENAME COLUMN {quoted(path)} TO {quoted((name,))}" for path, name in renames),
@@ -82,10 +80,8 @@ def type_sql(type_: DataType) -> str:
         *(t.StringType, t.BinaryType, t.DateType, t.TimestampType, t.TimestampNTZType),
     )
     if not isinstance(type_, known):
-        raise SchemaIncompatible(
-            f"an Iceberg table has no columns of type {type_.simpleString()}",
-            hint="cast the column, or leave it out, in transform.sql",
-        )
+        hint = "cast the column, or leave it out, in transform.sql"
+        raise SchemaIncompatible(f"an Iceberg table has no columns of type {type_.simpleString()}", hint=hint)
     return type_.simpleString().upper()
 
 
@@ -100,19 +96,17 @@ class _Plan:
 
     def compare_fields(self, have: StructType, want: StructType, path: Path) -> None:
         known = by_name(have)
-        expected = {name: column for name, column in by_name(want).items() if carries_data(column.dataType)}
-        for column in want.fields:
+        stored = [column for column in want.fields if carries_data(column.dataType)]
+        for column in stored:
             own = known.get(column.name.lower())
-            if not carries_data(column.dataType):
-                continue
             if own is None:
                 self.new.append(((*path, column.name), column.dataType))
             else:
                 null = own.nullable, column.nullable
                 self._compare(own.dataType, column.dataType, (*path, own.name), null=null)
-        for column in have.fields:
-            if not column.nullable and column.name.lower() not in expected:
-                self.optional.append((*path, column.name))
+        names = {column.name.lower() for column in stored}
+        missing = [column for column in have.fields if column.name.lower() not in names]
+        self.optional += [(*path, column.name) for column in missing if not column.nullable]
 
     def _compare(self, have: DataType, want: DataType, path: Path, *, null: tuple[bool, bool]) -> None:
         from pyspark.sql.types import ArrayType, MapType, StructType

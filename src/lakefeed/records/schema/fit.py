@@ -58,10 +58,8 @@ class StorableRows:
                 self._notes.append(f"column {path} is left out: it carries no data ({kind})")
         if not carries_data(rows.schema):
             message = ", ".join(f"{path} ({kind})" for path, kind in left_out.items())
-            raise ConfigError(
-                f"no column of the rows carries data: {message}",
-                hint="name metadata below decode, such as offset, or make a column in transform.sql",
-            )
+            hint = "name metadata below decode, such as offset, or make a column in transform.sql"
+            raise ConfigError(f"no column of the rows carries data: {message}", hint=hint)
         return align_columns(rows, _with_data(rows.schema))
 
     def notes(self) -> tuple[str, ...]:
@@ -132,9 +130,8 @@ def refuse_same_but_for_case(type_: DataType, *, where: str, path: str = "") -> 
         first = seen.get(inner_path.lower())
         if first is not None:
             what = "are there twice" if first == inner_path else "differ in case only"
-            raise SchemaIncompatible(
-                f"the columns {first} and {inner_path} {what}", where=where, hint="give one of them another name"
-            )
+            hint = "give one of them another name"
+            raise SchemaIncompatible(f"the columns {first} and {inner_path} {what}", where=where, hint=hint)
         seen[inner_path.lower()] = inner_path
         refuse_same_but_for_case(inner, where=where, path=inner_path)
 
@@ -149,10 +146,8 @@ def _fit_fields(column_of: Callable[[str], Column], have: StructType, want: Stru
         if field.name.lower() not in expected and carries_data(field.dataType)
     ]
     if extra:
-        raise SchemaIncompatible(
-            f"the table lacks what the rows have: {', '.join(extra)}",
-            hint="ALTER TABLE … ADD COLUMNS, or leave them out in transform.sql",
-        )
+        hint = "ALTER TABLE … ADD COLUMNS, or leave them out in transform.sql"
+        raise SchemaIncompatible(f"the table lacks what the rows have: {', '.join(extra)}", hint=hint)
     for field in want.fields:
         own = known.get(field.name.lower())
         if own is None:
@@ -179,10 +174,8 @@ def _fit(column: Column, have: DataType, want: DataType, path: str) -> Column:
         inner, requested = have.valueType, want.valueType
         return sf.transform_values(column, lambda _, item: _fit(item, inner, requested, f"{path}.value"))
     if not casts_to(have, want):
-        raise SchemaIncompatible(
-            f"column {path} is {have.simpleString()} in the rows and {want.simpleString()} in the table",
-            hint="cast it in transform.sql",
-        )
+        what = f"column {path} is {have.simpleString()} in the rows and {want.simpleString()} in the table"
+        raise SchemaIncompatible(what, hint="cast it in transform.sql")
     return column.cast(want)
 
 

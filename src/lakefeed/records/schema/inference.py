@@ -27,6 +27,7 @@ _LONGEST_NAME = 200
 # The record itself and the text are levels too.
 _DEEPEST = DEEPEST - 2
 _AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_KINDS = {type(None): "null", bool: "boolean", float: "double", str: "string", list: "array", dict: "object"}
 # Of each kind of value the type in SQL and in Avro.
 _TYPES: dict[str, tuple[str, Any]] = {
     "boolean": ("BOOLEAN", "boolean"),
@@ -146,40 +147,24 @@ class _Sample:
                     self.has_nameless = True
                     continue
                 if name not in place.fields:
-                    self._count_field(path)
+                    self._count += 1
                     place.fields[name] = _Place()
+                if self._count > MOST_COLUMNS:
+                    what = f"the records have more than {MOST_COLUMNS:,} different fields, too many for columns"
+                    hint = "if names of fields are data, give schema_ddl with a MAP<STRING, …> there"
+                    raise ConfigError(what, where=path or None, hint=hint)
                 self.add(place.fields[name], inner, depth + 1, child_path(path, name))
         elif isinstance(value, list):
             place.items = place.items or _Place()
             for item in value:
                 self.add(place.items, item, depth + 1, child_path(path, "element"))
 
-    def _count_field(self, path: str) -> None:
-        self._count += 1
-        if self._count > MOST_COLUMNS:
-            raise ConfigError(
-                f"the records have more than {MOST_COLUMNS:,} different fields, too many for columns",
-                where=path or None,
-                hint="if names of fields are data, give schema_ddl with a MAP<STRING, …> there",
-            )
-
 
 def _kind(value: Any) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            # A column of STRING takes what is longer, as text.
-            return "long" if value in _LONG else "decimal" if value in _DECIMAL else "string"
-        case float():
-            return "double"
-        case str():
-            return "string"
-        case list():
-            return "array"
-    return "object"
+    if type(value) is int:
+        # A column of STRING takes longer numbers, as text.
+        return "long" if value in _LONG else "decimal" if value in _DECIMAL else "string"
+    return _KINDS[type(value)]
 
 
 class _Guess:

@@ -277,11 +277,9 @@ class _Merge:
     def _add(self, field: Field, ours: Named, path: str, older: dict[str, str]) -> None:
         place = child_path(path, field.name)
         if taken := older.get(field.name):
-            raise SchemaIncompatible(
-                f"the name {place} is given to another field: it is an older name of {taken}",
-                where=f"record {ours.name}",
-                hint="give the new field a name that no field had before",
-            )
+            what = f"the name {place} is given to another field: it is an older name of {taken}"
+            hint = "give the new field a name that no field had before"
+            raise SchemaIncompatible(what, where=f"record {ours.name}", hint=hint)
         if not self._grow:
             self.left_out.append(Change("added", place, None, type_text(field.type, self._both)))
         elif field.default is NO_DEFAULT:
@@ -291,11 +289,8 @@ class _Merge:
 
     def _incompatible(self, ours: Type, other: Type, path: str) -> SchemaIncompatible:
         words = type_text(ours, self._both), type_text(other, self._both)
-        return SchemaIncompatible(
-            f"{path or 'the record'} is {words[0]} so far and {words[1]} for the writer: no column holds both",
-            where=path or None,
-            hint="write the new type into a field of another name",
-        )
+        what = f"{path or 'the record'} is {words[0]} so far and {words[1]} for the writer: no column holds both"
+        return SchemaIncompatible(what, where=path or None, hint="write the new type into a field of another name")
 
 
 def _short_names(named: Named) -> set[str]:

@@ -51,11 +51,8 @@ def parse(text: str, *, prefix: str = "") -> AvroSchema:
     """
     schema = parse_any(text, prefix=prefix)
     if not isinstance(schema.root, Ref) or schema.named(schema.root).kind != "record":
-        raise ConfigError(
-            "the Avro schema is not that of a record, so it has no columns",
-            where=_clip(text, 80),
-            hint='give a schema with "type": "record"',
-        )
+        what = "the Avro schema is not that of a record, so it has no columns"
+        raise ConfigError(what, where=_clip(text, 80), hint='give a schema with "type": "record"')
     return schema
 
 
@@ -85,11 +82,9 @@ def refuse_same_but_for_case(record: Named, path: str) -> None:
     for field in record.fields:
         first = seen.setdefault(field.name.lower(), field.name)
         if first != field.name:
-            raise SchemaIncompatible(
-                f"the fields {child_path(path, first)} and {child_path(path, field.name)} differ in case only",
-                where=f"record {record.name}",
-                hint="Spark takes both for one column: give one of them another name",
-            )
+            what = f"the fields {child_path(path, first)} and {child_path(path, field.name)} differ in case only"
+            hint = "Spark takes both for one column: give one of them another name"
+            raise SchemaIncompatible(what, where=f"record {record.name}", hint=hint)
 
 
 def child_path(path: str, name: str) -> str:

@@ -49,8 +49,7 @@ def read_stream(
         headers: add the column.
         starting: where a query without a checkpoint begins, for every partition; -2 is its first record. Default: where
             the source says.
-        gather: wait for ``min_records_per_batch``. Not where the query ends with the records that exist: Spark would
-            leave the rest unread.
+        gather: wait for ``min_records_per_batch``. A bounded query does not: Spark would leave the rest unread.
         bounded: let no batch have more than ``max_records_per_batch``. Spark's real-time mode has no such bound.
     """
     reader = spark.readStream.format(FORMAT).options(**_client(source), **_subscription(source))
@@ -205,11 +204,8 @@ def mark_copies(records: DataFrame) -> DataFrame:
     from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
     if missing := [name for name in REQUIRED if name not in records.columns]:
-        raise ConfigError(
-            f"the records lack the column {missing[0]}",
-            where="deduplicated",
-            hint='read them with .format("kafka").option("includeHeaders", True), and select columns after this',
-        )
+        hint = 'read them with .format("kafka").option("includeHeaders", True), and select columns after this'
+        raise ConfigError(f"the records lack the column {missing[0]}", where="deduplicated", hint=hint)
     frame: Any = records
     return ClassicDataFrame(jvm.java(records.sparkSession).copies.OnceOnly.marked(frame._jdf), records.sparkSession)
 
@@ -227,10 +223,7 @@ class SourceTopics:
         return sorted(self._source.topics or [name for name in self._topics.list() if self._source.reads(name)])
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe each topic as it is now; None for one that is named and does not exist.
-
-        Kafka does not need the feed's position for this; other sources do.
-        """
+        """Describe each topic now; None for one that is named and does not exist. Only Kinesis uses the position."""
         names = self.names()
         existing = self._topics.describe_all(names)
         self._ids = {name: topic.topic_id for name, topic in existing.items()}

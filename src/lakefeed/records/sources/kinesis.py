@@ -48,16 +48,13 @@ class KinesisStream:
         """Read the records as a streaming DataFrame, undecoded.
 
         Columns: those of the Kafka source, and sequence_number. ``offset`` numbers the records of a shard as the feed
-        has read them, ``partition`` is the shard's number, ``key`` the partition key.
-
-        Args:
-            starting: where a query without a checkpoint begins. Default: where the source says.
-            marks: the sequence numbers of these places; a shard without one is found by itself.
+        has read them, ``partition`` is the shard's number, ``key`` the partition key. A query without a checkpoint
+        begins at the sequence numbers (``marks``) of the starting offsets, or else where the source says.
         """
         reader = self._spark.readStream.format(FORMAT).options(**self._options)
         reader = reader.option("max-records", self._source.max_records_per_batch).option("start", self._source.start)
         if starting is not None:
-            reader = reader.option("starting", json.dumps(_offset(self._source.stream, starting, marks or {})))
+            reader = reader.option("starting", self._offset(starting.get(self._source.stream, {}), marks or {}))
         return reader.load()
 
     def read_batch(self, spans: Sequence[OffsetRange], *, of: OffsetRanges) -> DataFrame:
@@ -72,20 +69,14 @@ class KinesisStream:
         return self._spark.read.format(FORMAT).options(**self._options).option("ranges", json.dumps(ranges)).load()
 
     def describe(self, position: Position | None = None) -> dict[str, TopicDescription | None]:
-        """Describe the stream as it is now, its shards as partitions.
-
-        Each shard of the feed's position is described with whether the records after it still exist.
-
-        Raises:
-            Py4JJavaError: there is no such stream, or it does not answer.
-        """
+        """Describe the stream now, its shards as partitions, and whether records after the position still exist."""
         stream = self._source.stream
         offset = None
         if position is not None and any(span.marks for span in position.ranges.ranges):
             at = {span.partition: span.end for span in position.ranges.ranges if span.topic == stream}
             marks = {(span.topic, span.partition): span.marks[1] for span in position.ranges.ranges if span.marks}
             if position.ranges.topic_ids.get(stream) == self._current_id():
-                offset = json.dumps(_offset(stream, {stream: at}, marks))
+                offset = self._offset(at, marks)
         found = json.loads(str(jvm.java(self._spark).kinesis.StreamState.of(self._options, offset)))
         self._id = str(found["id"])
         shards = tuple(
@@ -106,22 +97,18 @@ class KinesisStream:
             )
         return OffsetRanges(ranges.ranges, {self._source.stream: now})
 
+    def _offset(self, positions: Mapping[int, int], marks: Mapping[Partition, str]) -> str:
+        stream = self._source.stream
+        known = {n: {"at": at, "mark": marks[stream, n]} for n, at in positions.items() if (stream, n) in marks}
+        return json.dumps({stream: known})
+
     def _current_id(self) -> str:
         return str(jvm.java(self._spark).kinesis.StreamState.id(self._options))
-
-
-def _offset(
-    stream: str, positions: Mapping[str, Mapping[int, int]], marks: Mapping[Partition, str]
-) -> dict[str, dict[str, dict[str, Any]]]:
-    known = positions.get(stream, {})
-    return {stream: {str(n): {"at": at, "mark": marks[stream, n]} for n, at in known.items() if (stream, n) in marks}}
 
 
 def _require_client(spark: SparkSession) -> None:
     gateway: Any = spark._jvm
     if gateway.java.lang.Thread.currentThread().getContextClassLoader().getResource(CLIENT) is None:
-        raise ConfigError(
-            "the Spark session that is running has no client for Kinesis",
-            where=f"not on its class path: {CLIENT.removesuffix('.class')}",
-            hint="stop that session and let the pipeline make its own: lakefeed run, or Pipeline.session()",
-        )
+        what = "the Spark session that is running has no client for Kinesis"
+        hint = "stop that session and let the pipeline make its own: lakefeed run, or Pipeline.session()"
+        raise ConfigError(what, where=f"not on its class path: {CLIENT.removesuffix('.class')}", hint=hint)

@@ -181,11 +181,9 @@ def state_variables(pickled: bytes) -> str:
     except LakefeedError:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"init(handle) of {type(processor).__name__} fails: {type(error).__name__}: {error}",
-            where="transform",
-            hint="init only declares variables: getValueState, getListState, getMapState, deleteIfExists",
-        ) from error
+        what = f"init(handle) of {type(processor).__name__} fails: {type(error).__name__}: {error}"
+        hint = "init only declares variables: getValueState, getListState, getMapState, deleteIfExists"
+        raise ConfigError(what, where="transform", hint=hint) from error
     # Sorted: the order of the declarations does not matter.
     return "; ".join(sorted(variables.texts)) or "nothing"
 

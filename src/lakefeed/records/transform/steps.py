@@ -95,52 +95,37 @@ def load(path: str, *, where: str, folder: Path | None = None) -> Any:
     from pyspark import cloudpickle
 
     module_name, _, name = path.partition(":")
-    place = f"{where}: {path}"
-    with _importing_from(folder):
-        try:
-            module = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name in PANDAS:
-                raise _missing_pandas(error.name, where=place) from None
-            looked = f"{folder} and PYTHONPATH" if folder else "PYTHONPATH"
-            raise ConfigError(
-                f"there is no Python module {error.name or module_name}",
-                where=place,
-                hint=f"looked in {looked}; write package.module:name",
-            ) from None
-        except Exception as error:
-            what = f"the module {module_name} cannot be imported: {type(error).__name__}: {error}"
-            raise ConfigError(what, where=place) from error
+    where = f"{where}: {path}"
+    added = [str(folder.absolute())] if folder else []
+    sys.path[:0] = added
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name in PANDAS:
+            raise _missing_pandas(error.name, where=where) from None
+        hint = f"looked in {f'{folder} and ' if folder else ''}PYTHONPATH; write package.module:name"
+        raise ConfigError(f"there is no Python module {error.name or module_name}", where=where, hint=hint) from None
+    except Exception as error:
+        what = f"the module {module_name} cannot be imported: {type(error).__name__}: {error}"
+        raise ConfigError(what, where=where) from error
+    finally:
+        for place in added:
+            sys.path.remove(place)
     found = getattr(module, name, None)
     if found is None:
-        names = [name for name, value in vars(module).items() if not name.startswith("_") and callable(value)]
+        names = [key for key, value in vars(module).items() if not key.startswith("_") and callable(value)]
         hint = f"it has {', '.join(names) or 'nothing to call'}"
-        raise ConfigError(f"the module {module_name} has no {name}", where=place, hint=hint)
+        raise ConfigError(f"the module {module_name} has no {name}", where=where, hint=hint)
     file = getattr(module, "__file__", None)
     if folder is not None and file is not None and Path(file).is_relative_to(folder.absolute()):
         cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     return found
 
 
-@contextmanager
-def _importing_from(folder: Path | None) -> Iterator[None]:
-    if folder is None:
-        yield
-        return
-    place = str(folder.absolute())
-    sys.path.insert(0, place)
-    try:
-        yield
-    finally:
-        sys.path.remove(place)
-
-
 def _missing_pandas(package: str, *, where: str) -> MissingExtra:
-    return MissingExtra(
-        f"the function needs the Python package {package}, which is not installed",
-        where=where,
-        hint="pip install 'lakefeed[pandas]', in the driver's environment and in the executors'",
-    )
+    what = f"the function needs the Python package {package}, which is not installed"
+    hint = "pip install 'lakefeed[pandas]', in the driver's environment and in the executors'"
+    return MissingExtra(what, where=where, hint=hint)
 
 
 class Function:
@@ -198,11 +183,9 @@ class Function:
             elif rows is not None:
                 arguments[name], rows = rows, None
             else:
-                raise ConfigError(
-                    f"the function requires {name}, and nothing is called so",
-                    where=self._where,
-                    hint=f"there are {', '.join(frames)}; other arguments belong in options",
-                )
+                what = f"the function requires {name}, and nothing is called so"
+                hint = f"there are {', '.join(frames)}; other arguments belong in options"
+                raise ConfigError(what, where=self._where, hint=hint)
         return arguments
 
 
@@ -221,11 +204,9 @@ def _with_watermark(rows: DataFrame, watermark: Watermark | None, *, where: str)
     _require_columns(rows, [watermark.column], where=place)
     found = rows.select(watermark.column).schema.fields[0].dataType
     if not isinstance(found, TimestampType):
-        raise ConfigError(
-            f"the column {watermark.column} is {found.simpleString()}, and a watermark requires a timestamp",
-            where=place,
-            hint="make one in a step, to_timestamp(…) AS …, and give that step the watermark",
-        )
+        what = f"the column {watermark.column} is {found.simpleString()}, and a watermark requires a timestamp"
+        hint = "make one in a step, to_timestamp(…) AS …, and give that step the watermark"
+        raise ConfigError(what, where=place, hint=hint)
     return rows.withWatermark(watermark.column, watermark.delay) if rows.isStreaming else rows
 
 
