@@ -49,21 +49,14 @@ class ConfluentProtobuf(RegisteredFormat):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfluentJson(RegisteredFormat):
-    """JSON in Confluent's wire format, described by a JSON Schema in the registry.
-
-    Attributes:
-        lenient: as for ``Json``.
-    """
+    """JSON in Confluent's wire format, described by a JSON Schema in the registry; ``lenient`` is as for ``Json``."""
 
     lenient: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlainAvro:
-    """Avro without a header, such as Spark's ``to_avro`` writes: all values have the writer's schema, as JSON.
-
-    The reader's schema is that of the result. Default: the writer's.
-    """
+    """Avro without a header, as Spark's ``to_avro`` writes it. The result has the reader's schema, or the writer's."""
 
     writer_schema: str
     reader_schema: str | None = None
@@ -95,8 +88,8 @@ class Json:
         schema: of the result: Spark DDL (``id BIGINT, name STRING``), an Avro record schema (JSON), or the JSON
             of a Spark ``StructType``. Fields that it declares not null are required.
         sampled: whether the schema was guessed from records; then a feed keeps it.
-        lenient: whether numbers and booleans as text, NaN and Infinity, whole numbers with more digits than a double
-            keeps, and half surrogate pairs are read. Default: each is an error.
+        lenient: read numbers and booleans as text, NaN and Infinity, whole numbers with more digits than a double
+            keeps, and half surrogate pairs, instead of refusing them.
     """
 
     schema: str

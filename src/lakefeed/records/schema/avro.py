@@ -157,12 +157,8 @@ def with_null(type_: Type, *, first: bool = True) -> Type:
 def type_kind(type_: Type) -> str:
     """Return the name of a type, of which a union has one member."""
     match type_:
-        case Primitive():
-            return type_.name
-        case Container():
-            return type_.kind
-        case Ref():
-            return type_.key
+        case Primitive(name=kind) | Container(kind=kind) | Ref(key=kind):
+            return kind
     return "union"
 
 
@@ -178,10 +174,9 @@ def schema_json(schema: AvroSchema) -> str:
 
 def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -> Any:
     match type_:
-        case Primitive(logical=None):
-            return type_.name
         case Primitive():
-            return {"type": type_.name, **_logical_attributes(type_)}
+            attributes = _logical_attributes(type_)
+            return {"type": type_.name, **attributes} if attributes else type_.name
         case Container():
             part = "items" if type_.kind == "array" else "values"
             return {"type": type_.kind, part: _document(type_.values, schema, defined, around)}
@@ -238,8 +233,10 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
     return f"fixed({named.size})" if named.logical.logical is None else type_text(named.logical, schema)
 
 
-def wider(ours: Primitive, other: Primitive) -> Primitive | None:
+def wider(ours: Type, other: Type) -> Primitive | None:
     """Return the type that reads both and that our column can become; None if there is none."""
+    if not isinstance(ours, Primitive) or not isinstance(other, Primitive):
+        return None
     if "decimal" in (ours.logical, other.logical):
         if (ours.name, ours.logical) != (other.name, other.logical):
             return None

@@ -20,7 +20,6 @@ from lakefeed.records.schema.avro import (
     NO_DEFAULT,
     AvroSchema,
     Container,
-    Field,
     Named,
     Ref,
     Type,
@@ -219,19 +218,17 @@ class _Comparison:
         for field in now.fields:
             older = [alias for alias in field.aliases if alias in known and alias not in names]
             old = known.get(field.name) or (known[older[0]] if older else None)
-            yield from self._compare_fields(old, field, child_path(path, field.name))
+            place = child_path(path, field.name)
+            if old is None:
+                yield Change("added", place, None, type_text(field.type, self._after))
+                continue
+            if old.name != field.name:
+                yield Change("renamed", place, old.name, field.name)
+            if old.default is NO_DEFAULT and field.default is None and nullable(old.type):
+                # It was optional already, but no reader could do without it.
+                yield self._change("dropped", place, old.type, field.type)
+            yield from self.compare(old.type, field.type, place, absent=field.absent)
         self._open.remove(pair)
-
-    def _compare_fields(self, old: Field | None, new: Field, path: str) -> Iterator[Change]:
-        if old is None:
-            yield Change("added", path, None, type_text(new.type, self._after))
-            return
-        if old.name != new.name:
-            yield Change("renamed", path, old.name, new.name)
-        if old.default is NO_DEFAULT and new.default is None and nullable(old.type):
-            # It was optional already, but no reader could do without it.
-            yield self._change("dropped", path, old.type, new.type)
-        yield from self.compare(old.type, new.type, path, absent=new.absent)
 
     def _change(self, kind: Kind, path: str, old: Type, new: Type) -> Change:
         return Change(kind, path, type_text(old, self._before), type_text(new, self._after))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.iceberg.sql import quoted
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.schema.parse import child_path
 
@@ -32,7 +33,7 @@ def align_columns(rows: DataFrame, table_schema: StructType) -> DataFrame:
     if same_type(rows.schema, table_schema):
         return rows
     refuse_same_but_for_case(rows.schema, where="the rows")
-    return rows.select(*_fit_fields(lambda name: sf.col(_quote(name)), rows.schema, table_schema, ""))
+    return rows.select(*_fit_fields(lambda name: sf.col(quoted((name,))), rows.schema, table_schema, ""))
 
 
 class StorableRows:
@@ -191,14 +192,12 @@ def _without_data(type_: DataType, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _kind(type_: DataType) -> str:
-    from pyspark.sql.types import ArrayType, MapType, StructType
+    from pyspark.sql.types import ArrayType, StructType
 
     if isinstance(type_, StructType):
         return "a record of such fields" if type_.fields else "a record without fields"
-    if isinstance(type_, ArrayType):
-        return f"an array of {_kind(type_.elementType).removeprefix('a ')}"
-    if isinstance(type_, MapType):
-        return f"a map of {_kind(type_.valueType).removeprefix('a ')}"
+    for _, inner in inner_types(type_):
+        return f"{'an array' if isinstance(type_, ArrayType) else 'a map'} of {_kind(inner).removeprefix('a ')}"
     return "null"
 
 
@@ -214,7 +213,3 @@ def _with_data(type_: Any) -> Any:
     if isinstance(type_, MapType):
         return MapType(type_.keyType, _with_data(type_.valueType), type_.valueContainsNull)
     return type_
-
-
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

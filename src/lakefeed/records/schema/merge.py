@@ -23,7 +23,6 @@ from lakefeed.records.schema.avro import (
     Container,
     Field,
     Named,
-    Primitive,
     Ref,
     Type,
     Union,
@@ -168,7 +167,7 @@ class _Merge:
     def _widen(self, single: Type, others: tuple[Type, ...], ours: Type, other: Type, path: str) -> Type:
         """Widen a single type for a writer's union: only numbers and texts can all be one column."""
         for member in others:
-            both = _widen_both(single, member)
+            both = wider(single, member)
             if both is None:
                 raise self._incompatible(ours, other, path)
             single = both
@@ -181,7 +180,7 @@ class _Merge:
         rules: tuple[Callable[[Type, Type], bool], ...] = (
             self._same_kind,
             lambda one, two: self._is_only_one(one, two, ours, others),
-            lambda one, two: {type_kind(one), type_kind(two)} <= _NUMBERS and _widen_both(one, two) is not None,
+            lambda one, two: {type_kind(one), type_kind(two)} <= _NUMBERS and wider(one, two) is not None,
         )
         for belong_together in rules:
             for theirs in list(free_others):
@@ -243,7 +242,11 @@ class _Merge:
         pairs, mine, theirs = _pair_fields(ours.fields, other.fields)
         for found, field in pairs:
             if field.name != found.name and field.name not in found.aliases:
-                self._rename(found, field, path)
+                found.aliases.append(found.name if self._grow else field.name)
+                if self._grow:
+                    found.name = field.name
+                else:
+                    self.left_out.append(Change("renamed", child_path(path, field.name), found.name, field.name))
             _add_missing(found.aliases, field.aliases)
         older = {alias: field.name for field in reversed(ours.fields) for alias in field.aliases}
         for field in theirs:
@@ -266,14 +269,6 @@ class _Merge:
                 # A default belongs to the union's first member.
                 found.type = with_null(found.type, first=not null_first)
 
-    def _rename(self, found: Field, field: Field, path: str) -> None:
-        if self._grow:
-            found.aliases.append(found.name)
-            found.name = field.name
-        else:
-            found.aliases.append(field.name)
-            self.left_out.append(Change("renamed", child_path(path, field.name), found.name, field.name))
-
     def _add(self, field: Field, ours: Named, path: str, older: dict[str, str]) -> None:
         place = child_path(path, field.name)
         if taken := older.get(field.name):
@@ -295,10 +290,6 @@ class _Merge:
 
 def _short_names(named: Named) -> set[str]:
     return {short_name(name) for name in (named.name, *named.aliases)}
-
-
-def _widen_both(ours: Type, other: Type) -> Primitive | None:
-    return wider(ours, other) if isinstance(ours, Primitive) and isinstance(other, Primitive) else None
 
 
 def _pair_fields(ours: list[Field], others: list[Field]) -> tuple[list[tuple[Field, Field]], list[Field], list[Field]]:

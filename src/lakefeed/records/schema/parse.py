@@ -112,9 +112,7 @@ class _Parser:
         if isinstance(document, str):
             return Primitive(document) if document in PRIMITIVES else self._reference(document, namespace, where)
         if isinstance(document, list):
-            types = [self._type(member, namespace, where, depth + 1) for member in document]
-            _require_distinct(types, where)
-            return union(types)
+            return union(_distinct([self._type(member, namespace, where, depth + 1) for member in document], where))
         if not isinstance(document, dict):
             raise ValueError(f"the type of {where} is {_show(document)}, neither a name nor an object nor a union")
         kind = _part(document, "type", where)
@@ -219,7 +217,7 @@ def _texts(document: Mapping[str, Any], key: str, where: str, *, required: bool 
     return list(found)
 
 
-def _require_distinct(types: list[Type], where: str) -> None:
+def _distinct(types: list[Type], where: str) -> list[Type]:
     kinds: set[str] = set()
     for type_ in types:
         if isinstance(type_, Union):
@@ -228,6 +226,7 @@ def _require_distinct(types: list[Type], where: str) -> None:
         if kind in kinds:
             raise ValueError(f"the union of {where} has {kind.lower()} twice")
         kinds.add(kind)
+    return types
 
 
 def _extra(document: Mapping[str, Any], *known: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from lakefeed.clients.retry import retry_until
@@ -270,11 +271,13 @@ class ReaderSchema:
         return self._evolution.take_notes()
 
     def _merge(self, schema_ids: Iterable[int], rows_of: Callable[[], DataFrame]) -> None:
-        evolution = self._evolution
+        evolution, read = self._evolution, cast("Callable[[int], str]", self.writer_schema)
         entries = []
         for schema_id in sorted(set(schema_ids) - evolution.known_ids - evolution.unusable_ids):
             try:
-                merge = evolution.merge_writer_schema(schema_id, self._read_writer_schema(schema_id))
+                # An outage of the registry delays the batch instead of ending the feed.
+                text = retry_until(partial(read, schema_id), is_transient=lambda error: isinstance(error, Unreachable))
+                merge = evolution.merge_writer_schema(schema_id, text)
             except (ResourceMissing, ConfigError) as unusable:
                 evolution.unusable_ids.add(schema_id)
                 evolution.note(schema_id, f"{unusable.what}; its new fields, if any, are not landed")
@@ -284,11 +287,6 @@ class ReaderSchema:
                 if merge:
                     entries.append(Entry(datetime.now(UTC), schema_id, merge.changes))
         self._apply(rows_of, entries)
-
-    def _read_writer_schema(self, schema_id: int) -> str:
-        """Read it from the registry; an outage of the registry delays the batch instead of ending the feed."""
-        read = cast("Callable[[int], str]", self.writer_schema)
-        return retry_until(lambda: read(schema_id), is_transient=lambda error: isinstance(error, Unreachable))
 
     def _apply(self, rows_of: Callable[[], DataFrame], entries: Sequence[Entry] = ()) -> None:
         stored = StoredSchema(self._evolution.reader_schema, self._evolution.merged_ids)

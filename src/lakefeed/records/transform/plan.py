@@ -19,7 +19,6 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 HINTS = {
     "NON_TIME_WINDOW_NOT_SUPPORTED_IN_STREAMING": "group by window(…) or session_window(…), or use a deduplicate step",
@@ -133,30 +132,24 @@ class QueryPlan:
 
 
 class _StateVariables:
-    """Stands in for Spark's ``StatefulProcessorHandle`` while ``init`` declares its variables."""
+    """Stands in for Spark's ``StatefulProcessorHandle``: ``init`` declares variables by a DDL text or a StructType."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def getValueState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> None:
+    def getValueState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> None:
         self._add("value", stateName, [schema], ttlDurationMs)
 
-    def getListState(self, stateName: str, schema: StructType | str, ttlDurationMs: int | None = None) -> None:
+    def getListState(self, stateName: str, schema: Any, ttlDurationMs: int | None = None) -> None:
         self._add("list", stateName, [schema], ttlDurationMs)
 
-    def getMapState(
-        self,
-        stateName: str,
-        userKeySchema: StructType | str,
-        valueSchema: StructType | str,
-        ttlDurationMs: int | None = None,
-    ) -> None:
+    def getMapState(self, stateName: str, userKeySchema: Any, valueSchema: Any, ttlDurationMs: Any = None) -> None:
         self._add("map", stateName, [userKeySchema, valueSchema], ttlDurationMs)
 
     def deleteIfExists(self, stateName: str) -> None:
         """Accept a removed variable, which is not reported."""
 
-    def _add(self, kind: str, name: str, schemas: list[StructType | str], ttl: int | None) -> None:
+    def _add(self, kind: str, name: str, schemas: list[Any], ttl: int | None) -> None:
         from pyspark.sql.types import DataType
 
         # The same types have the same text, however they are written.
