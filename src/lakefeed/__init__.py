@@ -87,10 +87,10 @@ class _MovedModules(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leaves it to the import system: the module under the new name keeps its own spec."""
+        """Leave it to the import system: the module under the new name keeps its own spec."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Gives the old name's module what the new name's has."""
+        """Give the old name's module what the new name's has."""
         moved = _MOVED[module.__name__]
         warnings.warn(
             f"{module.__name__} has moved to {moved}; the old name will be removed in the next release",

@@ -56,13 +56,8 @@ class LakefeedError(Exception):
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, str | None]:
-        """The same three facts for ``--output json``."""
-        return {
-            "error": type(self).__name__,
-            "what": self.what,
-            "where": self.where,
-            "hint": self.hint,
-        }
+        """Return class and parts for ``--output json``."""
+        return {"error": type(self).__name__, "what": self.what, "where": self.where, "hint": self.hint}
 
 
 class UserError(LakefeedError):
@@ -90,7 +85,7 @@ class MissingExtra(UserError):
 
     @classmethod
     def of(cls, package: str, extra: str, purpose: str) -> MissingExtra:
-        """The error for a missing ``package`` that ``lakefeed[extra]`` brings."""
+        """Make the error for a missing ``package`` that ``lakefeed[extra]`` brings."""
         return cls(
             f"{purpose} needs the Python package {package}, which is not installed",
             hint=f"pip install 'lakefeed[{extra}]'",

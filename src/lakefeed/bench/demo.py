@@ -14,7 +14,7 @@ from lakefeed.clients.spark.session import log_path, session
 from lakefeed.clients.spark.signals import stop_on_signals
 from lakefeed.config.connections import Connections
 from lakefeed.errors import ResourceMissing
-from lakefeed.feed.terminal import ProgressView, duration
+from lakefeed.feed.progress import ProgressView, duration
 from lakefeed.local import Endpoints
 from lakefeed.operations.produce.progress import ProduceView
 from lakefeed.operations.produce.sources import read_rows

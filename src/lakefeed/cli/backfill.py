@@ -11,7 +11,7 @@ from lakefeed.cli.output import echo, echo_first, emit
 from lakefeed.clients.kafka.selection import moment
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import stop_on_signals
-from lakefeed.feed.terminal import ProgressView
+from lakefeed.feed.progress import ProgressView
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillRequest, BackfillSummary
 from lakefeed.pipeline import Pipeline

@@ -19,7 +19,7 @@ from lakefeed.cli.options import FOLDER, output_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_home
 from lakefeed.errors import MissingExtra
-from lakefeed.feed.terminal import duration
+from lakefeed.feed.progress import duration
 
 
 @click.command()

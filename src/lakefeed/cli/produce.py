@@ -22,7 +22,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.clients.spark.session import is_running, log_path, session
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.errors import ConfigError, ResourceMissing
-from lakefeed.feed.terminal import ProgressView
+from lakefeed.feed.progress import ProgressView
 from lakefeed.operations.produce.progress import ProduceView
 from lakefeed.operations.produce.sources import read_rows
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema

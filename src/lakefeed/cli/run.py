@@ -12,7 +12,7 @@ from lakefeed.cli.output import echo, emit
 from lakefeed.clients.spark.session import log_path
 from lakefeed.clients.spark.signals import begin_work, stop_on_signals
 from lakefeed.feed.bounded import BatchSummary
-from lakefeed.feed.terminal import ProgressView
+from lakefeed.feed.progress import ProgressView
 from lakefeed.pipeline import Pipeline, RunSummary
 
 

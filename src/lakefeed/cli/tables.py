@@ -22,7 +22,7 @@ from lakefeed.config.connections import Connections
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
 from lakefeed.feed.maintenance import repeat_upkeep, tables_of
-from lakefeed.feed.terminal import ProgressView
+from lakefeed.feed.progress import ProgressView
 from lakefeed.maintenance.maintain import Maintenance, Report
 from lakefeed.maintenance.planner import LastUpkeep, MaintenancePlan
 from lakefeed.maintenance.planner import plan as plan_maintenance

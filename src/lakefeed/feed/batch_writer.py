@@ -57,14 +57,10 @@ class BatchResult:
 
 @dataclass(frozen=True)
 class Committed:
-    """The sink has the rows.
-
-    Attributes:
-        rows: how many the sink has written; None if it cannot say, or if its log had the batch already.
-        outcomes: what became of the records; to be read before the next batch of the query.
-    """
+    """The sink has the rows; the outcomes are to be read before the next batch of the query."""
 
     rows: int | None
+    """How many the sink has written; None if it cannot say, or if its log had the batch already."""
     outcomes: BatchOutcomes
 
 
@@ -99,7 +95,7 @@ class BatchWriter:
     """Writes the micro-batches of one feed.
 
     Attributes:
-        dead_letters: where dead letters go; None if an unreadable record stops the feed.
+        dead_letters: None if an unreadable record stops the feed.
         most_records: of a batch; a smaller one is read and written in fewer tasks.
         reread: reads records of some offsets again, to find the one that a batch fails at; None if that cannot be done.
     """
@@ -122,10 +118,8 @@ class BatchWriter:
     def begin(self, records: DataFrame, *, fenced: bool = True, lost: Collection[Partition] = ()) -> None:
         """Prepare the sink, and complete what the last run has left. Once, before the first batch.
 
-        Args:
-            records: as they come from the source; only their columns count here.
-            fenced: take the feed's fence. Not for work beside a running driver.
-            lost: partitions whose records cannot be read again.
+        Only the columns of ``records`` count here. Work beside a running driver is not ``fenced``. Records of ``lost``
+        partitions cannot be read again.
         """
         self.rows.schema.begin(lambda: self.rows.rows(records))
         newest = None
@@ -138,11 +132,7 @@ class BatchWriter:
         self.counting.begin(records, newest)
 
     def follow(self) -> None:
-        """Let the dead letters follow a feed that was moved.
-
-        Raises:
-            CheckpointMismatch: they are ahead of the feed, and it was not moved.
-        """
+        """Let the dead letters follow a feed that was moved; if it was not, they must not be ahead of it."""
         if self.dead_letters is not None and self.sink.keeps_ledger:
             position = self.sink.position()
             ranges = position.ranges if position is not None else None
@@ -208,10 +198,6 @@ class BatchWriter:
         """Attempt to commit the records' rows, until the sink has them or an outcome ends the feed; no dead letters.
 
         Called for a batch, and for records that are no batch, such as dead letters that can be rows now.
-
-        Raises:
-            LakefeedError: a record stops the feed, or there are too many dead letters.
-            Py4JJavaError: Spark failed, or the commit was refused.
         """
         while True:
             match self.attempt(records, commit):
@@ -260,11 +246,7 @@ class BatchWriter:
                 raise
 
     def _cover(self, schema_ids: Collection[int], batch: DataFrame) -> None:
-        """Merge the schemas that the rows did not cover, so that the next attempt does.
-
-        Raises:
-            PlannedRestart: the query's plan has the schema that it began with.
-        """
+        """Merge the schemas that the rows did not cover, for the next attempt; a query's plan needs a restart first."""
         schema = self.rows.schema
         before = schema.spec, schema.refused_ids
         schema.merge_writer_schemas(schema_ids, rows_of=lambda: self.rows.rows(self.counting.template(batch)))

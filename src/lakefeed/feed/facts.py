@@ -28,7 +28,6 @@ class FeedIdentity:
     Attributes:
         owner: the feed and its sink, as checkpoint and messages name them.
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
-        transform_id: identifies the transform: see ``lakefeed.records.transform.plan``.
     """
 
     owner: Owner
@@ -58,7 +57,6 @@ class Facts:
         rewinds: whether ``lakefeed offsets rewind`` moves the sink.
         stateful: whether the query keeps state from batch to batch, or its source has no offsets. Known, never guessed.
         had_state: whether a query that kept state has made the checkpoint.
-        keeps_log: for a sink without a ledger, whether it has a log of its batches.
         letters: the newest commit of the feed's dead letters; None without any, or where the writer compares them.
     """
 
@@ -93,10 +91,8 @@ def collect_facts(
     """Collect what ``decide`` needs, for each way to open a feed; asks the sink only.
 
     The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint. A run leaves ``letters`` out:
-    its writer compares them, with the requests that it makes anyway.
-
-    Raises:
-        CheckpointMismatch: the table was rolled back, and its position is unknown.
+    its writer compares them, with the requests that it makes anyway. A CheckpointMismatch if the table was rolled back,
+    and its position is unknown.
     """
     position = sink.position()
     moved_by = position.moved_by if position is not None else None

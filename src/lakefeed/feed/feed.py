@@ -239,14 +239,9 @@ class Feed:
         Args:
             spark: the session.
             sink: where rows go.
-            records: as they come from the source; only their columns count here.
-            fenced: take the feed's fence. Not for work beside a running driver.
-            lost: partitions whose records cannot be read again.
-            check_query: for a query with state: see ``query_check``.
+            records: see ``BatchWriter.begin``, as for ``fenced`` and ``lost``.
+            check_query: for a query with state: see ``query_check``. Without it, a transform with state is refused.
             alone: these records are all that the feed will ever have, so that state may be built from them alone.
-
-        Raises:
-            ConfigError: the transform keeps state, and the records are not its query's.
         """
         if check_query is None and not alone:
             self.require_stateless(spark)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.clients.spark.errors import translate
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DEFAULT_EVERY = "1 hour"
+OnBatch = Callable[[BatchProgress], None]
 
 
 def tables_of(*configs: PipelineConfig) -> tuple[str, ...]:
@@ -70,78 +73,62 @@ def repeat_upkeep(
             return
 
 
-class UpkeepBesideFeed:
-    """Looks after a feed's tables while it runs, one after the other. Use it as a context manager around the query.
+@contextmanager
+def upkeep_beside_feed(
+    config: PipelineConfig,
+    *,
+    spark: SparkSession,
+    connections: Connections,
+    tables: Callable[[], Sequence[str]] | None = None,
+) -> Iterator[Callable[[OnBatch], OnBatch]]:
+    """Look after a feed's tables in a thread while it runs, one after the other; gives what adds notes to its batches.
 
     A failure here becomes a note of the next batch, and never stops the feed. Without an ``upkeep`` block nothing is
     done. ``tables`` is called at each look, where the number of tables grows.
     """
+    settings, stop, notes = config.upkeep, threading.Event(), deque[str]()
+    tables = tables or (lambda: tables_of(config))
 
-    def __init__(
-        self,
-        config: PipelineConfig,
-        *,
-        spark: SparkSession,
-        connections: Connections,
-        tables: Callable[[], Sequence[str]] | None = None,
-    ) -> None:
-        self._settings = config.upkeep
-        self._tables = tables or (lambda: tables_of(config))
-        self._spark = spark
-        self._connections = connections
-        self._stop = threading.Event()
-        self._notes: list[str] = []
-        self._thread = threading.Thread(target=self._run, name="lakefeed-upkeep", daemon=True)
-
-    def __enter__(self) -> Self:
-        if self._settings is not None:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._stop.set()
-        if self._thread.is_alive():
-            # After the current piece, which is bounded by upkeep.compact.group_mb.
-            self._thread.join()
-
-    def add_notes(self, on_batch: Callable[[BatchProgress], None]) -> Callable[[BatchProgress], None]:
-        """Return ``on_batch`` with the notes of the upkeep added to the batch's."""
-
+    def add_notes(on_batch: OnBatch) -> OnBatch:
         def report(progress: BatchProgress) -> None:
-            notes = tuple(self._notes.pop(0) for _ in range(len(self._notes)))
-            on_batch(replace(progress, notes=(*progress.notes, *notes)) if notes else progress)
+            new = tuple(notes.popleft() for _ in range(len(notes)))
+            on_batch(replace(progress, notes=(*progress.notes, *new)))
 
         return report
 
-    def _run(self) -> None:
-        assert self._settings is not None  # Only then the thread is started.
-        if not self._stop.wait(max(0.0, self._first_time(self._settings) - time.time())):
-            repeat_upkeep(
-                self._tables,
-                spark=self._spark,
-                connections=self._connections,
-                settings=self._settings,
-                stop=self._stop,
-                report=self._note,
-            )
-
-    def _first_time(self, settings: Upkeep) -> float:
-        """Where a job ends before ``every`` is over, as with ``--once``, the time since the last upkeep counts."""
-        now = time.time()
-        if settings.at is None:
-            try:
-                properties = open_table(self._tables()[0], connections=self._connections).properties
-                now = LastUpkeep.of(properties).at or now
-            except Exception:  # The table does not exist yet, or cannot be read: the first look will report that.
-                return next_time(settings, now=now)
-        return next_time(settings, now=now)
-
-    def _note(self, table: str, result: Report | LakefeedError) -> None:
+    def note(table: str, result: Report | LakefeedError) -> None:
         if isinstance(result, ResourceMissing | TableBusy):
             # The table does not exist yet, or another job looks after it.
             return
         if isinstance(result, LakefeedError):
             why = f"{result.what} ({result.where})" if result.where else result.what
-            self._notes.append(f"upkeep of {table} failed, the feed continues: {why}")
+            notes.append(f"upkeep of {table} failed, the feed continues: {why}")
         elif result.after is not None:
-            self._notes.append(f"upkeep of {table} took {result.seconds:.1f} s: {result.sentence}")
+            notes.append(f"upkeep of {table} took {result.seconds:.1f} s: {result.sentence}")
+
+    def run(settings: Upkeep) -> None:
+        first = _first_time(settings, tables, connections)
+        if not stop.wait(max(0.0, first - time.time())):
+            repeat_upkeep(tables, spark=spark, connections=connections, settings=settings, stop=stop, report=note)
+
+    thread = threading.Thread(target=run, args=(settings,), name="lakefeed-upkeep", daemon=True)
+    if settings is not None:
+        thread.start()
+    try:
+        yield add_notes
+    finally:
+        stop.set()
+        if thread.is_alive():
+            # After the current piece, which is bounded by upkeep.compact.group_mb.
+            thread.join()
+
+
+def _first_time(settings: Upkeep, tables: Callable[[], Sequence[str]], connections: Connections) -> float:
+    """Where a job ends before ``every`` is over, as with ``--once``, the time since the last upkeep counts."""
+    now = time.time()
+    if settings.at is None:
+        try:
+            now = LastUpkeep.of(open_table(tables()[0], connections=connections).properties).at or now
+        except Exception:  # The table does not exist yet, or cannot be read: the first look will report that.
+            return next_time(settings, now=now)
+    return next_time(settings, now=now)

@@ -26,15 +26,7 @@ POLL_SECONDS = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Options of one run of a pipeline.
-
-    Attributes:
-        once: write the records that the topics have at the start, and end.
-        stop: set it to end after the current batch.
-        on_batch: called after each batch.
-        on_note: called with each message about the start.
-        accept_loss: continue although records are lost; the ledger records it.
-    """
+    """Options of one run of a pipeline: see ``Pipeline.run``."""
 
     once: bool
     stop: threading.Event
@@ -155,12 +147,8 @@ def watch(
 ) -> None:
     """Wait for the end of a query, report its batches, and stop it on request.
 
-    Args:
-        query: the query.
-        batches: the results of its batches; counted here.
-        on_batch: called after each batch.
-        requests: counts the requests of each batch to S3.
-        request_budget: how many requests a batch should make at most.
+    Counts the query's ``batches``. ``requests`` counts those of each batch to S3, of which it should make at most
+    ``request_budget``.
 
     Raises:
         LakefeedError: the query failed.

@@ -1,4 +1,4 @@
-"""One run of a feed into its sink, as a streaming query."""
+"""Runs a feed into its sink, as a streaming query: in batches, or record by record in real time."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.monitoring import MonitoringGroup
+from lakefeed.clients.kafka.topics import TopicDescription
+from lakefeed.clients.spark.jvm import java
+from lakefeed.config.keyed import POSITION_COLUMNS
+from lakefeed.config.models import PipelineConfig
 from lakefeed.config.values import AVAILABLE_NOW, interval_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter, PlannedRestart
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.maintenance import UpkeepBesideFeed
+from lakefeed.feed.maintenance import upkeep_beside_feed
 from lakefeed.feed.open import FeedStart
 from lakefeed.feed.progress import BatchProgress, FeedRequests, S3Requests, s3_requests
-from lakefeed.feed.real_time import run_real_time
 from lakefeed.feed.run import MicroBatches, RunOptions, RunSummary, trigger_of, watch
 from lakefeed.ledger.outcomes import ZERO, BatchOutcomes
 from lakefeed.ledger.stateful_batches import with_batch
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.records.sources.kafka import batch_ranges, query_id
+from lakefeed.records.decode.resolve import put_credentials
+from lakefeed.records.sources.kafka import SourceTopics, batch_ranges, query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+CATALOG, CATALOG_CLASS = "lakefeed_batch", "io.lakefeed.copies.BatchCatalog"
 
 
 def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -37,10 +43,10 @@ def run_stream(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSumma
     writer = run.begin_writer()
     with (
         FeedRequests(spark, checkpoint=feed.config.checkpoint, sink=run.sink.location(), since=before) as requests,
-        UpkeepBesideFeed(feed.config, spark=spark, connections=feed.connections) as upkeep,
+        upkeep_beside_feed(feed.config, spark=spark, connections=feed.connections) as add_notes,
     ):
         began = time.monotonic()
-        run.run_queries(writer, requests, on_batch=upkeep.add_notes(options.on_batch))
+        run.run_queries(writer, requests, on_batch=add_notes(options.on_batch))
         seconds = time.monotonic() - began
         writer.counting.close()
         startup, total = requests.of_startup(), requests.total()
@@ -174,3 +180,97 @@ class StreamRun:
             paused=dict(self.sink.lagging()),
             repeated=sum(result.rows for result in written if result.batch_id == unfinished),
         )
+
+
+def run_real_time(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
+    """Run a feed from topic to topic until it is stopped: Spark forwards each record without waiting for a batch.
+
+    Spark's real-time mode runs a batch's tasks as long as the interval says, and records at its end how far they have
+    come. Guarantee: at-least-once. What was sent since then is sent again after a crash or a stop; its headers are as
+    the Kafka sink's, and a reader recognizes the copies (docs/kafka-sink.md). No batch can be judged before it is
+    written: a record that cannot be read stops the query, and what was sent before it stays.
+
+    Raises:
+        ConfigError: the transform is more than columns and filters, or the session has too few task slots.
+    """
+    from pyspark.sql import functions as sf
+
+    config, before = feed.config, s3_requests(spark)
+    put_credentials(spark, config.decode)
+    spark.conf.set(f"spark.sql.catalog.{CATALOG}", CATALOG_CLASS)
+    topics = SourceTopics(config.kafka).describe()
+    _require_slots(spark, topics)
+    require_fit(feed.rows(feed.source.read_stream(spark)))
+    claim = feed.claim(spark)
+    sink = feed.sink_definition.open_real_time(spark, claim)
+    # require_fit has refused a transform with state.
+    start = FeedStart(
+        feed.identity, sink, checkpoint=claim, topics=topics, stateful=False, accept_loss=options.accept_loss
+    )
+    if message := start.decision.message:
+        options.on_note(message)
+    rows = feed.rows(feed.source.read_stream(spark, starting=start.starting, bounded=False))
+    sink.apply_schema(rows.schema)
+    start.apply(fence=None)
+    interval = str(interval_of(config.trigger))
+    options.on_note(
+        f"in real time, at-least-once: what was sent in the last {interval} is sent again after a stop or a crash; the "
+        "records' headers tell it, and source.kafka.deduplicate leaves it out"
+    )
+    batches = MicroBatches(options.stop)
+    call = sf.call_function(f"{CATALOG}.batch", sf.concat_ws("/", *POSITION_COLUMNS))
+    began = time.monotonic()
+    query = _start_query(spark, sink.records(rows, batch=call), sink.options, config=config, interval=interval)
+    watch(query, batches, on_batch=options.on_batch)
+    requests = s3_requests(spark) - before
+    return RunSummary(
+        batches=batches.finished,
+        records=batches.records,
+        rows=batches.sent,
+        seconds=round(time.monotonic() - began, 3),
+        s3_requests=requests.by_operation,
+        requests=requests,
+    )
+
+
+def require_fit(rows: DataFrame) -> None:
+    """Refuse a transform that is not computed record by record, or drops the record's position."""
+    frame: Any = rows
+    if not java(rows.sparkSession).query.StreamingPlan.onePerRecord(frame._jdf):
+        raise ConfigError(
+            "in real time each record makes one row or none: the transform has to be columns and a WHERE, without "
+            "joins, groups and explode",
+            where="transform, trigger: real-time",
+            hint="trigger: 1 second runs it in batches",
+        )
+    if missing := [name for name in POSITION_COLUMNS if name not in rows.columns]:
+        raise ConfigError(
+            f"the rows do not say which record they are made of: they lack {', '.join(missing)}",
+            where="transform, trigger: real-time",
+            hint="keep these columns: SELECT *, … or by name; they go into the headers",
+        )
+
+
+def _require_slots(spark: SparkSession, topics: dict[str, TopicDescription | None]) -> None:
+    """Refuse a session with fewer task slots than partitions, because each partition occupies a task."""
+    partitions = sum(len(topic.partitions) for topic in topics.values() if topic is not None)
+    slots = spark.sparkContext.defaultParallelism
+    if partitions > slots:
+        raise ConfigError(
+            f"in real time each partition keeps a task at work: there are {partitions} partitions, and {slots} tasks "
+            "at a time",
+            where="trigger: real-time",
+            hint=f"a master with as many cores, as --master 'local[{partitions + 1}]'; or trigger: 1 second",
+        )
+
+
+def _start_query(
+    spark: SparkSession, records: DataFrame, options: dict[str, str], *, config: PipelineConfig, interval: str
+) -> StreamingQuery:
+    # Spark's real-time mode requires update, which is append where there are no groups.
+    writer: Any = records.writeStream.format("kafka").options(**options).outputMode("update").queryName(config.name)
+    gateway: Any = spark._jvm
+    # PySpark 4.1 has no word for this trigger.
+    writer._jwrite.trigger(gateway.org.apache.spark.sql.streaming.Trigger.RealTime(interval))
+    query: StreamingQuery = writer.option("checkpointLocation", config.checkpoint).start()
+    return query

@@ -11,7 +11,7 @@ from lakefeed.config.models import PipelineConfig
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.errors import TableBusy
 from lakefeed.feed import maintenance as schedule
-from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
+from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 
 
 def config(**sink: Any) -> PipelineConfig:
@@ -62,7 +62,7 @@ def test_each_table_is_looked_after_in_turn_and_new_ones_too(monkeypatch: pytest
 
     spark: Any = None
     connections: Any = None
-    with UpkeepBesideFeed(config(), spark=spark, connections=connections, tables=tables):
+    with upkeep_beside_feed(config(), spark=spark, connections=connections, tables=tables):
         assert jobs.all_done.wait(30)
     # Asked once for the schedule, then at each look.
     assert jobs.looked[:5] == ["lake.shop.a", "lake.shop.t1", "lake.shop.t2", "lake.shop.a", "lake.shop.t1"]

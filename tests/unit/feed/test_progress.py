@@ -8,8 +8,7 @@ import pytest
 from rich.console import Console
 
 from lakefeed.feed.batch_writer import BatchResult
-from lakefeed.feed.progress import BatchProgress, S3Requests, location_of
-from lakefeed.feed.terminal import ProgressView, duration
+from lakefeed.feed.progress import BatchProgress, ProgressView, S3Requests, duration, location_of
 
 REPORT = {
     "batchId": 3,

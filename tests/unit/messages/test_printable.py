@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakefeed.cli import dead_letters, read
 from lakefeed.cli.output import echo
-from lakefeed.feed.terminal import ProgressView
+from lakefeed.feed.progress import ProgressView
 from lakefeed.messages.printable import printable, printable_json, unescaped
 
 # Clears the screen, sets the window's title, deletes a character, a C1 introducer, turns the line round, a lone

@@ -19,7 +19,7 @@ from lakefeed.config.values import AVAILABLE_NOW, seconds_of
 from lakefeed.errors import Unreachable
 from lakefeed.feed.batch_writer import BatchResult
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.maintenance import UpkeepBesideFeed, tables_of
+from lakefeed.feed.maintenance import tables_of, upkeep_beside_feed
 from lakefeed.feed.multi_table.table import TableTask, Taken, shares_a_table
 from lakefeed.feed.progress import BatchProgress, S3Requests, s3_requests
 from lakefeed.feed.run import RunOptions, RunSummary
@@ -39,13 +39,13 @@ def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> Run
     """Run a pipeline whose topics go to a table each; see ``Pipeline.run``."""
     before, began = s3_requests(spark), time.monotonic()
     scheduler = MultiTableScheduler(feed, spark, options)
-    with UpkeepBesideFeed(
+    with upkeep_beside_feed(
         feed.config,
         spark=spark,
         connections=feed.connections,
         tables=lambda: tables_of(*(task.feed.config for task in list(scheduler.tables.values()))),
-    ) as upkeep:
-        scheduler.run(on_batch=upkeep.add_notes(options.on_batch))
+    ) as add_notes:
+        scheduler.run(on_batch=add_notes(options.on_batch))
     tables = tuple(task.summary() for task in scheduler.tables.values())
     requests = s3_requests(spark) - before
     counts = sum((table.counts for table in tables), ZERO)

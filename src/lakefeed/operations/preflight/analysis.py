@@ -14,7 +14,7 @@ from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import interval_of
 from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing, Unreachable
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.real_time import require_fit
+from lakefeed.feed.streaming import require_fit
 from lakefeed.records.decode.resolve import put_credentials
 from lakefeed.records.sources.kafka import SourceTopics
 from lakefeed.records.sources.rows import read_rows

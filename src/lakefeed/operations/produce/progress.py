@@ -6,7 +6,7 @@ import time
 
 from rich.console import Console
 
-from lakefeed.feed.terminal import LiveLine, duration
+from lakefeed.feed.progress import LiveLine, duration
 
 _SECONDS_A_LINE = 5.0
 
