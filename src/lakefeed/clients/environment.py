@@ -20,12 +20,7 @@ ENDPOINT_VARIABLES = {"KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "AWS_END
 
 
 class StackEnvironment(BaseModel):
-    """The endpoints of a local stack, and the processes that serve them.
-
-    Attributes:
-        environment: variables as lakefeed reads them, with the S3 secret in clear.
-        processes: by process id, when each began, as ``process_start`` returns it.
-    """
+    """The endpoints of a local stack, and the processes that serve them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

@@ -17,14 +17,7 @@ _SERVER = "the REST catalog"
 
 
 def ask_rest_catalog(catalog: Catalog) -> None:
-    """Logs in and asks for the configuration, with which every REST client begins.
-
-    Raises:
-        Unreachable: no server answers, or one answers with its own error.
-        AccessDenied: credential or token are wrong, or the token has expired.
-        ResourceMissing: the catalog has no such warehouse.
-        ConfigError: what answers is no REST catalog.
-    """
+    """Log in to a REST catalog and ask for its configuration, with which every client begins."""
     url = f"{catalog.uri.rstrip('/')}/v1/config"
     if catalog.warehouse is not None:
         url += f"?warehouse={quote(catalog.warehouse, safe='')}"
@@ -57,7 +50,7 @@ def ask_rest_catalog(catalog: Catalog) -> None:
 
 
 def _traded(catalog: Catalog) -> str | None:
-    """The token that the credential is worth; None if there is none."""
+    """Return the token for the catalog's credential; None if it has none."""
     if catalog.credential is None:
         return None
     client, found, secret = catalog.credential.get_secret_value().partition(":")
@@ -97,7 +90,7 @@ def _json(body: bytes) -> dict[str, Any]:
 
 
 def _error(document: dict[str, Any]) -> str | None:
-    """The message of an error of the catalog's, as the specification has it."""
+    """Return the message of an error of the catalog's, as the specification has it."""
     error = document.get("error")
     message = error.get("message") if isinstance(error, dict) else None
     return str(message)[:200] if message else None

@@ -33,10 +33,8 @@ class CatalogDatabase:
 
     @classmethod
     def of(cls, jdbc_url: str) -> CatalogDatabase:
-        """Takes ``jdbc:postgresql://host:port/database?options`` apart.
+        """Parse ``jdbc:postgresql://host:port/database?options``.
 
-        Raises:
-            ConfigError: it is written in another way.
         JavaOnly: it asks for TLS as only Java knows it.
         """
         parts = urlsplit(jdbc_url.removeprefix("jdbc:"))
@@ -54,11 +52,11 @@ class CatalogDatabase:
 
     @property
     def address(self) -> str:
-        """``host:port/database``"""
+        """Return ``host:port/database``."""
         return f"{self.host}:{self.port}/{self.name}"
 
     def sqlalchemy_url(self, *, username: str | None, password: SecretStr | None) -> str:
-        """The URL that SQLAlchemy opens with psycopg; it holds the password."""
+        """Return the URL that SQLAlchemy opens with psycopg; it holds the password."""
         login = quote(username or "", safe="")
         if password is not None:
             login += f":{quote(password.get_secret_value(), safe='')}"
@@ -77,17 +75,7 @@ def can_log_in() -> bool:
 
 
 def log_in(catalog: Catalog, *, timeout: float) -> None:
-    """Opens the catalog's database and closes it again.
-
-    Args:
-        catalog: one with a JDBC URL of PostgreSQL.
-        timeout: seconds.
-
-    Raises:
-        Unreachable: no server answers.
-        AccessDenied: user or password are wrong, or the user may not open the database.
-        ResourceMissing: there is no such database.
-    """
+    """Open the catalog's database and close it again; the timeout is in seconds."""
     import psycopg
 
     database = CatalogDatabase.of(catalog.uri)
@@ -107,7 +95,7 @@ def log_in(catalog: Catalog, *, timeout: float) -> None:
 
 
 def login_error(text: str, database: CatalogDatabase) -> LakefeedError:
-    """What a client's or the server's message about a login means."""
+    """Return the error for a client's or the server's message about a login."""
     where = database.address
     if re.search(r"password authentication failed|no password supplied|role \".*\" does not exist|pg_hba|denied", text):
         hint = "check catalogs.<name>.username and password"

@@ -77,16 +77,7 @@ def signed_headers(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the headers of a signed request without a body.
-
-    Args:
-        url: with its query, if any; percent-encoded.
-        keys: whose request it is.
-        region: the store's.
-        now: the time of the request, in UTC; default now.
-        method: of the request.
-        headers: further headers to sign, their names in lower case.
-    """
+    """Return the headers of a signed request without a body."""
     at = now or datetime.now(UTC)
     stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
     parts = urlsplit(url)

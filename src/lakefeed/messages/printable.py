@@ -12,12 +12,7 @@ _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
 
 def printable(text: str, *, keep: str = "") -> str:
-    r"""Return the text with ``\x1b``, ``\u202e`` and the like for what does not print.
-
-    Args:
-        text: any text.
-        keep: characters to leave as they are, such as the ends of lines.
-    """
+    r"""Return the text with ``\x1b``, ``\u202e`` and the like for what does not print."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each in keep else _escape(each) for each in text)

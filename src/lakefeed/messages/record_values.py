@@ -40,9 +40,6 @@ def without_values(text: str) -> str:
     """Return a message without the values in it: the class of the error, and where it is, stay.
 
     LAKEFEED_DEBUG=1 shows messages as they are.
-
-    Args:
-        text: what Spark, a database or a search server says.
     """
     state = next((each for each in _STATE.findall(text) if each.startswith(_OF_DATA)), None)
     if state and (found := _CLASS.search(text)):
@@ -54,7 +51,6 @@ def without_values(text: str) -> str:
 
 
 def _of_data(name: str, state: str, text: str) -> str:
-    """What can be said of an error that the data cause: its class, the types, the column and the expression."""
     said = [f"[{name}]"]
     if cast := _CAST.search(text):
         said.append(f"a value of the type {cast[1]} cannot be cast to {cast[2]};")

@@ -16,7 +16,7 @@ _known: set[str] = set()
 
 
 def remember(secrets: Iterable[str], *, shortest: int = SHORTEST) -> None:
-    """Adds texts that no message of this process may have; of one with several lines each line too."""
+    """Add texts that no message of this process may have; of one with several lines each line too."""
     for secret in secrets:
         _known.update(each for each in (secret, *secret.splitlines()) if len(each) >= shortest)
 

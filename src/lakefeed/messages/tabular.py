@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
-    """One line for each row, its cells two spaces apart.
-
-    Args:
-        rows: of as many cells each.
-        left: how many columns, from the first, hold words; the others hold figures and end together.
-    """
+    """Align cells in columns: words for the first ``left`` columns, figures in the others."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

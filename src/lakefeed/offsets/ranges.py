@@ -45,7 +45,7 @@ class OffsetRange:
 
     @property
     def records(self) -> int:
-        """How many offsets the range spans; compaction and transactions can leave fewer records in them."""
+        """Count the offsets; compaction and transactions can leave fewer records in them."""
         return self.end - self.start
 
     def __str__(self) -> str:
@@ -53,11 +53,7 @@ class OffsetRange:
 
     @classmethod
     def parse(cls, text: str) -> OffsetRange:
-        """Reads ``TOPIC:PARTITION:START:END``, as ``str`` writes it.
-
-        Raises:
-            ConfigError: if it is written otherwise, or is no range.
-        """
+        """Parse ``TOPIC:PARTITION:START:END``, as ``str`` writes it."""
         match = _WRITTEN.fullmatch(text)
         if match is None:
             raise ConfigError(
@@ -95,7 +91,7 @@ class OffsetRanges:
         *,
         marks: Mapping[tuple[str, int], tuple[str, str]] | None = None,
     ) -> OffsetRanges:
-        """The ranges from one position to another; a partition that is new at the end starts at 0."""
+        """Return the ranges from one position to another; a partition that is new at the end starts at 0."""
         known = marks or {}
         return cls(
             tuple(
@@ -110,11 +106,10 @@ class OffsetRanges:
 
     @property
     def records(self) -> int:
-        """How many offsets all ranges span."""
         return sum(each.records for each in self.ranges)
 
     def to_json(self) -> str:
-        """``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``, in a fixed order."""
+        """Write ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``."""
         topics: dict[str, dict[str, Any]] = {}
         for each in self.ranges:
             entry = topics.setdefault(each.topic, {"id": self.topic_ids.get(each.topic, ""), "ranges": {}})
@@ -125,11 +120,7 @@ class OffsetRanges:
 
     @classmethod
     def from_json(cls, text: str) -> OffsetRanges:
-        """Reads what ``to_json`` wrote.
-
-        Raises:
-            ConfigError: if it is something else.
-        """
+        """Read what ``to_json`` wrote."""
         try:
             topics = json.loads(text)
             return cls(
@@ -152,7 +143,7 @@ def _marks(marks: Mapping[str, list[str]], partition: str) -> tuple[str, str] | 
 
 
 def spark_offsets(text: str) -> dict[str, dict[int, int]]:
-    """Reads offset JSON: ``{"topic": {"0": 12}}``, or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
+    """Read offset JSON: ``{"topic": {"0": 12}}``, or ``{"topic": {"0": {"at": 12, "mark": "…"}}}``."""
     return {
         topic: {
             int(partition): int(offset["at"] if isinstance(offset, dict) else offset)
@@ -163,7 +154,7 @@ def spark_offsets(text: str) -> dict[str, dict[int, int]]:
 
 
 def spark_marks(text: str) -> dict[tuple[str, int], str]:
-    """The marks in a source's offset JSON; Kafka's has none."""
+    """Read the marks in a source's offset JSON; Kafka's has none."""
     return {
         (topic, int(partition)): str(offset["mark"])
         for topic, offsets in json.loads(text).items()

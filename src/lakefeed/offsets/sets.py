@@ -10,7 +10,7 @@ from lakefeed.offsets.ranges import OffsetRange, Partition
 
 
 def by_partition(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRange]]:
-    """The ranges of each topic's partition, empty ones left out, in order."""
+    """Group the ranges by partition, without empty ones, in order."""
     found: dict[Partition, list[OffsetRange]] = defaultdict(list)
     for each in sorted(ranges):
         if each.records:
@@ -19,7 +19,7 @@ def by_partition(ranges: Iterable[OffsetRange]) -> dict[Partition, list[OffsetRa
 
 
 def united(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The same offsets in as few ranges as possible, sorted; ranges may overlap."""
+    """Return the same offsets in as few ranges as possible, sorted; ranges may overlap."""
     whole: list[OffsetRange] = []
     for (topic, partition), here in by_partition(ranges).items():
         start, end = here[0].start, here[0].end
@@ -33,7 +33,7 @@ def united(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
 
 
 def subtracted(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The offsets of ``ranges`` that are in none of ``taken``, in as few ranges as possible, sorted."""
+    """Return the offsets of ``ranges`` that are in none of ``taken``, in as few ranges as possible, sorted."""
     cuts = by_partition(united(taken))
     left: list[OffsetRange] = []
     for each in united(ranges):
@@ -50,17 +50,13 @@ def subtracted(ranges: Iterable[OffsetRange], taken: Iterable[OffsetRange]) -> l
 
 
 def common(ranges: Iterable[OffsetRange], others: Iterable[OffsetRange]) -> list[OffsetRange]:
-    """The offsets that are in both, in as few ranges as possible, sorted."""
+    """Return the offsets that are in both, in as few ranges as possible, sorted."""
     ranges = united(ranges)
     return subtracted(ranges, subtracted(ranges, others))
 
 
 class Offsets:
-    """Offsets that can be asked for one by one.
-
-    Args:
-        ranges: they may overlap.
-    """
+    """Offsets that can be asked for one by one."""
 
     def __init__(self, ranges: Iterable[OffsetRange]) -> None:
         self._ranges = by_partition(united(ranges))
@@ -73,7 +69,7 @@ class Offsets:
 
 
 def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange] | None:
-    """Two of the ranges that share an offset; None if there are none."""
+    """Return two of the ranges that share an offset; None if there are none."""
     for here in by_partition(ranges).values():
         for number, each in enumerate(here[1:]):
             if each.start < here[number].end:
@@ -82,7 +78,7 @@ def overlapping(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, OffsetRange
 
 
 def layers(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
-    """The ranges in groups that have each partition at most once, as Spark's Kafka source takes them."""
+    """Group the ranges so that each group has a partition at most once, as Spark's Kafka source takes them."""
     found: list[list[OffsetRange]] = []
     for here in by_partition(ranges).values():
         for number, each in enumerate(here):
@@ -93,7 +89,7 @@ def layers(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
 
 
 def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRange]]:
-    """Cuts ranges into portions: each of at most ``size`` offsets, and of each partition at most one range.
+    """Cut ranges into portions: each of at most ``size`` offsets, and of each partition at most one range.
 
     Partitions share a portion as evenly as they can, since each is read by a task of its own; within a partition the
     order is that of the offsets.

@@ -18,14 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_catalog(name: str, *, connections: Connections) -> Catalog:
-    """The Iceberg catalog of that name.
-
-    Raises:
-        MissingExtra: pyiceberg is not installed, or what it needs for this kind of catalog.
-        ConfigError: no such catalog is declared.
-        AccessDenied: the catalog refuses the login.
-        Unreachable: the catalog does not answer.
-    """
+    """Open the Iceberg catalog of that name."""
     try:
         from pyiceberg.catalog import load_catalog
     except ImportError:
@@ -49,7 +42,7 @@ def open_catalog(name: str, *, connections: Connections) -> Catalog:
 
 
 def open_table(table: str, *, connections: Connections | None = None) -> Table:
-    """The table ``catalog.namespace.table`` as pyiceberg sees it: ``scan().to_arrow()``, ``to_duckdb(name)`` and so on.
+    """Open a table with pyiceberg: ``scan().to_arrow()``, ``to_duckdb(name)`` and so on.
 
     Args:
         table: its full name.
@@ -78,7 +71,7 @@ def open_table(table: str, *, connections: Connections | None = None) -> Table:
 
 
 def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
-    """How pyiceberg reaches the catalog: by the same names as Iceberg does, but for databases."""
+    """Return how pyiceberg reaches the catalog: by the same names as Iceberg does, but for databases."""
     if catalog.type == "jdbc":
         return {"type": "sql", "uri": _sqlalchemy_uri(catalog), "warehouse": catalog.warehouse}
     presumed: dict[str, str | None] = {}
@@ -92,7 +85,7 @@ def _reached(catalog: Settings, *, region: str) -> dict[str, str | None]:
 
 
 def _without_pool(catalog: Any) -> None:
-    """Lets a catalog open a connection for each question: nothing closes a table, and with it a pool."""
+    """Let a catalog open a connection for each question: nothing closes a table, and with it a pool."""
     from sqlalchemy import NullPool, create_engine
 
     pooled = catalog.engine
@@ -114,7 +107,7 @@ def _sqlalchemy_uri(catalog: Settings) -> str:
 
 @contextmanager
 def _explained(catalog: Settings) -> Iterator[None]:
-    """Turns what pyiceberg and its clients raise about a catalog into one of ours."""
+    """Raise pyiceberg's and its clients' errors about a catalog as lakefeed's."""
     from pyiceberg.exceptions import AuthorizationExpiredError, ForbiddenError, OAuthError, UnauthorizedError
     from requests.exceptions import ConnectionError as NoConnection
     from requests.exceptions import Timeout

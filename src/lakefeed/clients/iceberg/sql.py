@@ -10,22 +10,22 @@ Path = tuple[str, ...]
 
 
 def set_properties(table: str, properties: Mapping[str, str]) -> str:
-    """The statement that sets table properties."""
+    """Return the statement that sets table properties."""
     return f"ALTER TABLE {quoted(tuple(table.split('.')))} SET TBLPROPERTIES ({listed(properties)})"
 
 
 def listed(properties: Mapping[str, str]) -> str:
-    """Table properties as SQL lists them."""
+    """List table properties as SQL does."""
     return ", ".join(f"{_text(key)} = {_text(each)}" for key, each in properties.items())
 
 
 def quoted(path: Path) -> str:
-    """A name of one or more parts, each taken as it is."""
+    """Quote a name of one or more parts, each taken as it is."""
     return ".".join("`" + part.replace("`", "``") + "`" for part in path)
 
 
 def rows_where(spans: Mapping[Partition, tuple[int, int]], *, columns: tuple[str, str, str]) -> str:
-    """A condition in Spark SQL: rows from these offsets.
+    """Write a condition in Spark SQL: rows from these offsets.
 
     Args:
         spans: from the first offset to one more than the last.

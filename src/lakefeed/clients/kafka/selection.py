@@ -20,12 +20,9 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def moment(text: str | datetime) -> datetime:
-    """A point in time as ISO 8601 writes it: ``2026-11-20``, ``2026-11-20T06:30``, with an offset such as ``+01:00``.
+    """Parse a point in time in ISO 8601: ``2026-11-20``, ``2026-11-20T06:30``, with an offset such as ``+01:00``.
 
     Without an offset it is UTC, as in lakefeed's sessions.
-
-    Raises:
-        ConfigError: it is written otherwise.
     """
     try:
         found = datetime.fromisoformat(text) if isinstance(text, str) else text
@@ -38,11 +35,7 @@ def moment(text: str | datetime) -> datetime:
 
 
 def ago(text: str, *, now: datetime | None = None) -> datetime:
-    """The time so long ago: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``.
-
-    Raises:
-        ConfigError: it is written otherwise.
-    """
+    """Return the time so long ago: ``90s``, ``15m``, ``2h``, ``7d``, or in words, ``2 hours``."""
     match = _AGO.fullmatch(text)
     if match is None:
         raise ConfigError(f"'{text}' is no length of time", hint="write 90s, 15m, 2h or 7d")
@@ -87,7 +80,7 @@ class Selection:
         since: str | datetime | None = None,
         until: str | datetime | None = None,
     ) -> Selection:
-        """The same from what a caller writes: lists, and times as text."""
+        """Build a selection from what a caller writes: lists, and times as text."""
         return cls(
             ranges=None if ranges is None else tuple(ranges),
             since=None if since is None else moment(since),
@@ -96,13 +89,9 @@ class Selection:
 
 
 def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
-    """The source's topics as they are now.
+    """Describe the source's topics as they are now.
 
     Where the source reads committed records only, a partition ends where the first transaction is still open.
-
-    Raises:
-        ResourceMissing: one of them is not there, or none matches the pattern.
-        Unreachable: no broker answers.
     """
     cluster = Topics(source.bootstrap_servers, options=dict(source.options))
     existing = cluster.list()
@@ -117,7 +106,7 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
 
 
 def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:
-    """The offset ranges that are meant, each of them whole in its topic now; empty ones are left out.
+    """Return the selected offset ranges, each of them whole in its topic now, without empty ones.
 
     Raises:
         ResourceMissing: a topic or a partition is not there, or has not got all of these offsets (any more, or yet).
@@ -144,12 +133,7 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
 
 
 def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
-    """Refuses ranges that the topics do not hold whole.
-
-    Raises:
-        ResourceMissing: naming each of them, and what is there.
-        ConfigError: a range is of a topic that is not among these.
-    """
+    """Refuse ranges that the topics do not hold whole."""
     faults = list(_faults(ranges, topics))
     if faults:
         more = f"; and {len(faults) - LONGEST_LIST} more" if len(faults) > LONGEST_LIST else ""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -41,13 +42,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionDescription:
-    """One partition.
+    """One partition, with its first offset that is still there, and one more than its last.
 
     Attributes:
-        id: its number.
         leader: id of the broker that leads it; None while there is none.
-        start_offset: the first offset that is still there.
-        end_offset: one more than the last offset.
         lost: what was removed before the feed has read it, where the source knows its records by other names.
     """
 
@@ -60,12 +58,9 @@ class PartitionDescription:
 
 @dataclass(frozen=True, kw_only=True)
 class TopicDescription:
-    """One topic as it is now.
+    """One topic as it is now, with its partitions in the order of their numbers.
 
-    Attributes:
-        name: its name.
-        topic_id: Kafka's id, which a topic created again under the same name does not share.
-        partitions: in the order of their numbers.
+    A topic that is recreated under the same name has another ``topic_id``.
     """
 
     name: str
@@ -74,12 +69,15 @@ class TopicDescription:
 
     @property
     def records(self) -> int:
-        """Offsets between start and end: all records, if neither compaction nor transactions left gaps."""
-        return sum(each.end_offset - each.start_offset for each in self.partitions)
+        """Count the offsets from start to end: all records, if neither compaction nor transactions left gaps."""
+        return sum(partition.end_offset - partition.start_offset for partition in self.partitions)
 
 
 class Topics:
     """The topics of a cluster.
+
+    Every method raises Unreachable if no broker answers, AccessDenied if the credentials do not suffice, and
+    ResourceMissing, with the nearest names, if there is no such topic.
 
     Args:
         bootstrap_servers: ``host:port`` of one or more brokers, separated by commas.
@@ -98,7 +96,6 @@ class Topics:
             **librdkafka_settings(options or {}),
         }
         try:
-            # librdkafka reports a broker that is away by itself, over and over: our own error says it once.
             self._admin = AdminClient(settings, logger=SILENCE, error_cb=lambda error: None)
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigError(
@@ -114,28 +111,20 @@ class Topics:
         config: Mapping[str, str] | None = None,
         exist_ok: bool = False,
     ) -> bool:
-        """Creates a topic and waits until it can be written to.
+        """Create a topic and wait until it can be written to; return whether it was created.
 
         Args:
             name: letters, digits, ``.``, ``_`` and ``-``.
             partitions: how many.
-            replication_factor: copies of each partition; the broker's default if not said.
+            replication_factor: copies of each partition. Default: the broker's.
             config: topic settings, such as ``{"retention.ms": "3600000"}``.
             exist_ok: whether a topic that is already there is left as it is.
 
-        Returns:
-            Whether it was created.
-
         Raises:
             ConfigError: a wrong name, number or setting, or the topic exists.
-            AccessDenied: these credentials may not create it.
-            Unreachable: no broker answers.
         """
         if not _NAME.fullmatch(name) or name in {".", ".."}:
-            raise ConfigError(
-                f"'{name}' cannot name a topic",
-                hint="use up to 249 letters, digits, '.', '_' and '-'",
-            )
+            raise ConfigError(f"'{name}' cannot name a topic", hint="use up to 249 letters, digits, '.', '_' and '-'")
         if partitions < 1:
             raise ConfigError(f"a topic has at least 1 partition, not {partitions}", where=f"topic {name}")
         new = NewTopic(
@@ -145,154 +134,107 @@ class Topics:
             config=dict(config or {}),
         )
         self._brokers()
-        try:
-            self._answer(self._admin.create_topics([new], request_timeout=_TIMEOUT_SECONDS)[name])
-        except KafkaException as error:
-            if exist_ok and error_code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
-                return False
-            raise self._error(error, name) from None
+        with self._errors(name):
+            try:
+                self._answer(self._admin.create_topics([new], request_timeout=_TIMEOUT_SECONDS)[name])
+            except KafkaException as error:
+                if exist_ok and error_code(error) == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return False
+                raise
         self._settled(lambda: self._describe(name))
         self.end_offsets(name)
         return True
 
     def describe(self, name: str, *, committed: bool = False) -> TopicDescription:
-        """A topic with its partitions and their offsets.
+        """Describe a topic with its partitions and their offsets.
 
-        Args:
-            name: the topic.
-            committed: let a partition end where the first transaction is still open, as for a reader of committed
-                records.
-
-        Raises:
-            ResourceMissing: there is no such topic; the error has the nearest names.
-            AccessDenied: these credentials may not describe it.
-            Unreachable: no broker answers.
+        With ``committed`` a partition ends where the first transaction is still open, as for a reader of committed
+        records.
         """
-        found = self.describe_all([name], committed=committed)
-        if name not in found:
+        topics = self.describe_all([name], committed=committed)
+        if name not in topics:
             raise self._missing(name)
-        return found[name]
+        return topics[name]
 
     def ids(self, names: Sequence[str]) -> dict[str, str]:
-        """The ids of topics, in one request.
-
-        Raises:
-            ResourceMissing: one of them is not there.
-            AccessDenied: these credentials may not describe it.
-            Unreachable: no broker answers.
-        """
+        """Return the ids of topics, in one request."""
         if not names:
             return {}
         answers = self._admin.describe_topics(TopicCollection(list(names)), request_timeout=_TIMEOUT_SECONDS)
-        found: dict[str, str] = {}
+        ids: dict[str, str] = {}
         for name, answer in answers.items():
-            try:
-                described: Any = self._answer(answer)
-            except KafkaException as error:
-                raise self._error(error, name) from None
-            found[name] = str(described.topic_id)
-        return found
+            with self._errors(name):
+                ids[name] = str(self._answer(answer).topic_id)
+        return ids
 
     def describe_all(self, names: Sequence[str], *, committed: bool = False) -> dict[str, TopicDescription]:
-        """Topics with their partitions and offsets, in a few requests however many they are.
-
-        Args:
-            names: which; those that are not there are left out.
-            committed: see ``describe``.
-
-        Raises:
-            AccessDenied: these credentials may not describe one of them.
-            Unreachable: no broker answers.
-        """
+        """Describe topics in a few requests however many they are; those that are not there are left out."""
         there = [name for name in names if name in self._brokers().topics]
         if not there:
             return {}
         answers = self._admin.describe_topics(TopicCollection(there), request_timeout=_TIMEOUT_SECONDS)
-        found: dict[str, Any] = {}
+        topics: dict[str, Any] = {}
         for name in there:
             try:
-                found[name] = self._answer(answers[name])
+                topics[name] = self._answer(answers[name])
             except KafkaException as error:
                 if error_code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise self._error(error, name) from None
-        everywhere = [TopicPartition(name, each.id) for name, topic in found.items() for each in topic.partitions]
+        everywhere = [TopicPartition(name, part.id) for name, topic in topics.items() for part in topic.partitions]
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        try:
+        with self._errors(there[0] if len(there) == 1 else None):
             starts = self._offsets(everywhere, _EARLIEST)
             ends = self._offsets(everywhere, _LATEST, level)
-        except KafkaException as error:
-            raise self._error(error, there[0] if len(there) == 1 else None) from None
         return {
             name: TopicDescription(
                 name=name,
                 topic_id=str(topic.topic_id),
                 partitions=tuple(
                     PartitionDescription(
-                        id=each.id,
-                        leader=each.leader.id if each.leader is not None else None,
-                        start_offset=starts[name, each.id],
-                        end_offset=ends[name, each.id],
+                        id=part.id,
+                        leader=part.leader.id if part.leader is not None else None,
+                        start_offset=starts[name, part.id],
+                        end_offset=ends[name, part.id],
                     )
-                    for each in sorted(topic.partitions, key=lambda each: each.id)
+                    for part in sorted(topic.partitions, key=lambda part: part.id)
                 ),
             )
-            for name, topic in found.items()
+            for name, topic in topics.items()
         }
 
     def setting(self, name: str, key: str) -> str | None:
-        """A setting of a topic as it holds now, such as ``max.message.bytes``; None if the broker has no such.
-
-        Raises:
-            AccessDenied: these credentials may not see it.
-            Unreachable: no broker answers.
-        """
+        """Return a topic's setting, such as ``max.message.bytes``; None if the broker has no such."""
         resource = ConfigResource(ResourceType.TOPIC, name)
-        try:
-            found = self._answer(self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource])
-        except KafkaException as error:
-            raise self._error(error, name) from None
-        return str(found[key].value) if key in found else None
+        with self._errors(name):
+            settings = self._answer(
+                self._admin.describe_configs([resource], request_timeout=_TIMEOUT_SECONDS)[resource]
+            )
+        return str(settings[key].value) if key in settings else None
 
     def end_offsets(self, name: str) -> dict[int, int]:
-        """The end offset of each partition: one request to each broker, cheap enough to poll.
-
-        Raises:
-            ResourceMissing: there is no such topic.
-            Unreachable: no broker answers.
-        """
+        """Return the end offset of each partition: one request to each broker, cheap enough to poll."""
         return self._offsets_of_all(name, _LATEST)
 
     def offsets_at(self, name: str, time: datetime) -> dict[int, int]:
-        """The offset of each partition's first record with this timestamp or a later one; without those that have none.
-
-        Raises:
-            ResourceMissing: there is no such topic.
-            Unreachable: no broker answers.
-        """
+        """Return the offset of each partition's first record from this time on, where there is one."""
         spec = OffsetSpec.for_timestamp(int(time.timestamp() * 1000))
-        found = self._offsets_of_all(name, spec)
-        return {partition: offset for partition, offset in found.items() if offset >= 0}
+        offsets = self._offsets_of_all(name, spec)
+        return {partition: offset for partition, offset in offsets.items() if offset >= 0}
 
     def delete(self, name: str) -> None:
-        """Deletes a topic and what it holds.
-
-        Raises:
-            ResourceMissing: there is no such topic.
-            AccessDenied: these credentials may not delete it.
-            Unreachable: no broker answers.
-        """
+        """Delete a topic and its records."""
         self._brokers()
-        try:
+        with self._errors(name):
             self._answer(self._admin.delete_topics([name], request_timeout=_TIMEOUT_SECONDS)[name])
-        except KafkaException as error:
-            raise self._error(error, name) from None
+
+    def list(self) -> list[str]:
+        """Return the names of all topics but Kafka's own, sorted."""
+        return sorted(name for name in self._brokers().topics if not name.startswith("__"))
 
     def _brokers(self) -> Any:
-        """The cluster's metadata; also the quickest way to learn that no server answers."""
-        try:
+        """Return the cluster's metadata; also the quickest way to learn that no server answers."""
+        with self._errors(None):
             return self._admin.list_topics(timeout=_TIMEOUT_SECONDS)
-        except KafkaException as error:
-            raise self._error(error, None) from None
 
     def _describe(self, name: str) -> Any:
         if name not in self._brokers().topics:
@@ -301,12 +243,9 @@ class Topics:
         return self._answer(answer[name])
 
     def _offsets_of_all(self, name: str, spec: OffsetSpec) -> dict[int, int]:
-        """One offset of each partition of a topic."""
-        try:
-            partitions = [TopicPartition(name, each.id) for each in self._describe(name).partitions]
+        with self._errors(name):
+            partitions = [TopicPartition(name, part.id) for part in self._describe(name).partitions]
             return {partition: offset for (_, partition), offset in self._offsets(partitions, spec).items()}
-        except KafkaException as error:
-            raise self._error(error, name) from None
 
     def _offsets(
         self,
@@ -325,7 +264,7 @@ class Topics:
         return future.result(timeout=_TIMEOUT_SECONDS + 2)
 
     def _settled(self, ask: Callable[[], T]) -> T:
-        """Asks again while partitions have no leader: their topic is new, or a broker has just left."""
+        """Retry while partitions have no leader: their topic is new, or a broker has just left."""
         end = time.monotonic() + _TIMEOUT_SECONDS
         while True:
             try:
@@ -335,18 +274,18 @@ class Topics:
                     raise
             time.sleep(0.1)
 
-    def _missing(self, name: str) -> ResourceMissing:
-        return missing_topic(name, self.list(), where=self.bootstrap_servers)
+    @contextmanager
+    def _errors(self, name: str | None) -> Iterator[None]:
+        """Raise the client's errors, about a topic or about the cluster, as lakefeed's."""
+        try:
+            yield
+        except KafkaException as error:
+            raise self._error(error, name) from None
 
     def _error(self, error: KafkaException, name: str | None) -> LakefeedError:
         if error_code(error) == KafkaError.UNKNOWN_TOPIC_OR_PART and name:
             return self._missing(name)
         return error_of(error, servers=self.bootstrap_servers, topic=name)
 
-    def list(self) -> list[str]:
-        """The names of all topics but Kafka's own, sorted.
-
-        Raises:
-            Unreachable: no broker answers.
-        """
-        return sorted(name for name in self._brokers().topics if not name.startswith("__"))
+    def _missing(self, name: str) -> ResourceMissing:
+        return missing_topic(name, self.list(), where=self.bootstrap_servers)

@@ -33,16 +33,7 @@ _ABANDONED_SECONDS = 3600
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What to download.
-
-    Attributes:
-        name: what it is for people, such as a Maven coordinate.
-        url: from where, without credentials; ``https://``, ``http://`` or ``file://``.
-        target: to where.
-        sha256: hexadecimal digest of the whole file.
-        size: bytes.
-        authorization: the Authorization header; not sent along a redirect.
-    """
+    """What to download."""
 
     name: str
     url: str
@@ -52,7 +43,7 @@ class Order:
     authorization: str | None = field(default=None, repr=False)
 
     def failed(self, reason: str, hint: str) -> DownloadError:
-        """The error that says what was to be downloaded, from where, and why it was not."""
+        """Return the error that says what was to be downloaded, from where, and why it was not."""
         return DownloadError(f"{self.name} was not downloaded: {reason}", where=self.url, hint=hint)
 
 
@@ -70,18 +61,7 @@ class _Again(Exception):
 
 
 def download(order: Order, *, report: Callable[[int], None], stop: threading.Event) -> None:
-    """Brings one file to its place, or leaves the place as it was.
-
-    Args:
-        order: what.
-        report: called with the bytes that have arrived.
-        stop: once set, the download is given up.
-
-    Raises:
-        DownloadError: it did not arrive, or is not what was ordered.
-        ConfigError: the target's directory cannot be written.
-        Stopped: ``stop`` was set.
-    """
+    """Bring one file to its place, or leave the place as it was; set ``stop`` to give up."""
     folder = order.target.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -108,7 +88,7 @@ def download(order: Order, *, report: Callable[[int], None], stop: threading.Eve
 
 
 def _sweep(folder: Path) -> None:
-    """Removes what a killed process has left behind."""
+    """Remove what a killed process has left behind."""
     for part in folder.glob(".*.part"):
         with suppress(FileNotFoundError):
             if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
@@ -154,7 +134,7 @@ def _receive_once(order: Order, file: BinaryIO, report: Callable[[int], None], s
 
 
 def _chunks(order: Order) -> Generator[bytes, None, None]:
-    """The bytes as they arrive, with every way of failing turned into one of ours."""
+    """Yield the bytes as they arrive, and raise every failure as one of ours."""
     request = urllib.request.Request(order.url, headers={"User-Agent": "lakefeed"})  # noqa: S310 (checked scheme)
     if order.authorization:
         request.add_unredirected_header("Authorization", order.authorization)
@@ -183,7 +163,7 @@ class _Pace:
         self._until = time.monotonic() + _TIMEOUT_SECONDS
 
     def require(self, arrived: int) -> None:
-        """Takes in what has arrived; raises TimeoutError if that is too little for the time."""
+        """Add what has arrived; raise TimeoutError if that is too little for the time."""
         self._arrived += arrived
         if time.monotonic() > self._until:
             if self._arrived < _SLOWEST * _TIMEOUT_SECONDS:
@@ -192,7 +172,7 @@ class _Pace:
 
 
 def _refused(order: Order, status: int) -> Exception:
-    """The repository answered, but not with the file."""
+    """Return the error for an answer without the file."""
     if status in (401, 403):
         return order.failed(
             f"the repository requires other credentials (HTTP {status})",
@@ -209,7 +189,7 @@ def _refused(order: Order, status: int) -> Exception:
 
 
 def _unreached(order: Order, reason: object) -> Exception:
-    """The repository did not answer, or broke off."""
+    """Return the error for a repository that does not answer, or breaks off."""
     if isinstance(reason, FileNotFoundError):
         return _refused(order, 404)
     if isinstance(reason, ssl.SSLCertVerificationError):

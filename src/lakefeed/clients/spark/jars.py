@@ -39,14 +39,7 @@ _WORKERS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """One file of the lock.
-
-    Attributes:
-        coordinate: ``group:artifact[:classifier][@type]:version``; the type is ``jar`` if not said.
-        groups: the groups that use it.
-        sha256: hexadecimal digest of the whole file.
-        size: bytes.
-    """
+    """One file of the lock."""
 
     coordinate: str
     groups: tuple[str, ...]
@@ -55,7 +48,7 @@ class Artifact:
 
     @property
     def path(self) -> Path:
-        """Where it is in the cache, whether it has been fetched or not."""
+        """Return its place in the cache, whether it has been fetched or not."""
         return cache_directory() / "jars" / artifact_path(self.coordinate)
 
     def state(self) -> State:
@@ -80,20 +73,15 @@ class Lock:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The names of all groups."""
         return tuple(dict.fromkeys(group for artifact in self.artifacts for group in artifact.groups))
 
     @property
     def usual_groups(self) -> tuple[str, ...]:
-        """Those that a user can need; the others are servers that lakefeed's own tests start."""
+        """Return the groups that a user can need; the others are servers that lakefeed's own tests start."""
         return tuple(group for group in self.groups if not group.startswith("test-"))
 
     def of(self, groups: Iterable[str]) -> list[Artifact]:
-        """The artifacts of some groups, each once, in class path order.
-
-        Raises:
-            ConfigError: there is no such group.
-        """
+        """Return the artifacts of some groups, each once, in class path order."""
         requested = set(groups)
         if unknown := sorted(requested - set(self.groups)):
             raise ConfigError(
@@ -112,7 +100,7 @@ class Repository:
 
 
 def cache_directory() -> Path:
-    """``LAKEFEED_CACHE``, else ``$XDG_CACHE_HOME/lakefeed``, else ``~/.cache/lakefeed``."""
+    """Return ``LAKEFEED_CACHE``, else ``$XDG_CACHE_HOME/lakefeed``, else ``~/.cache/lakefeed``."""
     if explicit := os.environ.get("LAKEFEED_CACHE"):
         return Path(explicit).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME")
@@ -120,7 +108,7 @@ def cache_directory() -> Path:
 
 
 def artifact_path(coordinate: str) -> str:
-    """The path of a coordinate in any Maven repository."""
+    """Return the path of a coordinate in any Maven repository."""
     *names, version = coordinate.split(":")
     name, _, kind = ":".join(names).partition("@")
     group, artifact, *classifier = name.split(":")
@@ -129,7 +117,7 @@ def artifact_path(coordinate: str) -> str:
 
 
 def read_lock() -> Lock:
-    """The lock file that is part of this package."""
+    """Read the lock file that is part of this package."""
     document = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
     return Lock(
         repository=document["repository"],
@@ -146,13 +134,10 @@ def read_lock() -> Lock:
 
 
 def repository_from_environment(default: str) -> Repository:
-    """The repository that ``LAKEFEED_MAVEN_REPOSITORY`` names, or the default one.
+    """Return the repository that ``LAKEFEED_MAVEN_REPOSITORY`` names, or the default one.
 
     Credentials come from ``LAKEFEED_MAVEN_USER`` and ``LAKEFEED_MAVEN_PASSWORD``, or from the URL; they
     are sent only to a repository that was set this way, and never along a redirect.
-
-    Raises:
-        ConfigError: the variable is not a URL that jars can come from.
     """
     given = os.environ.get("LAKEFEED_MAVEN_REPOSITORY")
     if not given:
@@ -173,7 +158,7 @@ def repository_from_environment(default: str) -> Repository:
 
 
 def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Path]:
-    """Makes sure that all jars of some groups are in the cache, whole and as locked.
+    """Make sure that all jars of some groups are in the cache, whole and as locked.
 
     With a warm cache this reads and hashes the files and needs no network. Safe when several processes do
     it at once: each writes a temporary file and renames it.
@@ -205,7 +190,7 @@ def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Pa
 
 
 def _download_all(artifacts: list[Artifact], repository: Repository, progress: Progress) -> None:
-    """Downloads in parallel; the first failure stops the rest."""
+    """Download in parallel; the first failure stops the rest."""
     total = sum(artifact.size for artifact in artifacts)
     arrived: dict[str, int] = {}
     reporting = threading.Lock()
@@ -250,7 +235,7 @@ def _order(artifact: Artifact, repository: Repository) -> Order:
 
 @contextmanager
 def _shown(artifacts: list[Artifact], *, source: str) -> Iterator[Progress]:
-    """A bar on a terminal's stderr, otherwise one line."""
+    """Show a bar on a terminal's stderr, otherwise one line."""
     size = sum(artifact.size for artifact in artifacts)
     title = f"fetching {len(artifacts)} jars ({size / 1e6:.0f} MB)"
     if not sys.stderr.isatty():

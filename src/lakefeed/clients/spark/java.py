@@ -28,7 +28,7 @@ class _Candidate:
 
     @property
     def answer(self) -> str:
-        """What ``java -version`` prints, on whichever stream."""
+        """Return what ``java -version`` prints, on whichever stream."""
         try:
             done = subprocess.run(
                 [str(self.path), "-version"],
@@ -44,20 +44,12 @@ class _Candidate:
 
 
 def find_java() -> Path:
-    """The ``java`` that would be used: that of ``JAVA_HOME``, else the first on ``PATH``; any version.
-
-    Raises:
-        JavaError: there is none.
-    """
+    """The ``java`` that would be used: that of ``JAVA_HOME``, else the first on ``PATH``; any version."""
     return _candidates()[0].path
 
 
 def require_java(minimum: int = MINIMUM, *, maximum: int = MAXIMUM) -> Path:
-    """The ``java`` that would be used, if its major version is in the range.
-
-    Raises:
-        JavaError: there is no Java, or it is too old or too new; the hint says if another one would do.
-    """
+    """Return the ``java`` that would be used, if its major version is in the range."""
     chosen, *others = _candidates()
     answer = chosen.answer
     major = _major(answer)
@@ -76,7 +68,7 @@ def require_java(minimum: int = MINIMUM, *, maximum: int = MAXIMUM) -> Path:
 
 
 def _candidates() -> list[_Candidate]:
-    """The one that would be used first; then the one on ``PATH`` that ``JAVA_HOME`` hides."""
+    """Return the one that would be used first; then the one on ``PATH`` that ``JAVA_HOME`` hides."""
     on_path = [_Candidate(path=Path(found), origin="PATH")] if (found := shutil.which("java")) else []
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -87,7 +79,7 @@ def _candidates() -> list[_Candidate]:
 
 
 def _major(answer: str) -> int | None:
-    """17 from ``openjdk version "17.0.15" 2025-04-15``, 8 from ``java version "1.8.0_412"``."""
+    """Return 17 for ``openjdk version "17.0.15" 2025-04-15``, 8 for ``java version "1.8.0_412"``."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', answer)
     if match is None:
         return None

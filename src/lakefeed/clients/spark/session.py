@@ -50,7 +50,7 @@ def settings(
     master: str | None = None,
     secret_keys: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Spark settings for lakefeed, without any secret.
+    """Return Spark settings for lakefeed, without any secret.
 
     Args:
         name: application name.
@@ -90,7 +90,7 @@ def settings(
 
 
 def pools() -> dict[str, str]:
-    """Settings with which upkeep's jobs get what a feed's batches leave, in the same application."""
+    """Return settings that give maintenance jobs what a feed's batches leave, in the same application."""
     return {
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": Path(str(files("lakefeed") / "maintenance" / "pools.xml")).as_uri(),
@@ -106,7 +106,7 @@ def session(
     log_file: Path | None = None,
     secret_keys: Iterable[str] = (),
 ) -> SparkSession:
-    """A SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
+    """Start a SparkSession with lakefeed's jars, S3A, the Iceberg catalogs and safe defaults.
 
     A session that already runs is used as it is, with the catalogs and credentials added to it; it must have
     been started with the settings that ``lakefeed conf`` prints.
@@ -174,7 +174,7 @@ def session(
 
 
 def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Lakefeed's settings with the user's: theirs win, or stand behind lakefeed's in a setting that is a list."""
+    """Add the user's settings to lakefeed's: theirs win, or stand behind lakefeed's in a setting that is a list."""
     lists = {
         key: f"{requested[key]}{sign}{own[key]}" for key, sign in _LISTS.items() if key in requested.keys() & own.keys()
     }
@@ -182,7 +182,7 @@ def with_own(requested: Mapping[str, str], own: Mapping[str, str]) -> dict[str, 
 
 
 def activate(spark: SparkSession) -> None:
-    """Makes it the session of this thread.
+    """Make it the session of this thread.
 
     Spark and Iceberg look up catalogs and settings in the thread's session, and a thread of a driver's own has none.
     """
@@ -196,7 +196,7 @@ def is_running() -> bool:
 
 
 def _running() -> SparkSession | None:
-    """The thread's active session, or else the process's: a thread that the caller starts has no active one."""
+    """Return the thread's active session, or else the process's: a new thread has no active one."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
@@ -209,7 +209,7 @@ def _running() -> SparkSession | None:
 
 
 def log_path(name: str) -> Path:
-    """Where commands let the JVM write its log: one file for each name, in the per-user cache."""
+    """Return the file in the per-user cache where commands let the JVM write its log."""
     from lakefeed.clients.spark.jars import cache_directory
 
     return cache_directory() / "logs" / f"{name}.log"
@@ -284,7 +284,7 @@ def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str,
 
 
 def _set_secrets(spark: SparkSession, connections: Connections) -> None:
-    """Hands secrets to the running JVM: never on its command line, never in the SparkConf that the UI shows."""
+    """Give secrets to the running JVM: never on its command line, never in the SparkConf that the UI shows."""
     s3 = connections.s3
     hadoop = _hadoop_configuration(spark)
     for key, secret in {

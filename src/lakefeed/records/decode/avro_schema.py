@@ -80,11 +80,7 @@ def avro_schema_of_schema(spark: SparkSession | None, schema: SchemaText, *, mes
 def avro_schema_of_text(
     spark: SparkSession, kind: str, schema: str | bytes, *, references: Sequence[str] = (), message: str | None = None
 ) -> str:
-    """Translate a schema of kind ``AVRO`` or ``PROTOBUF`` given as text, or a Protobuf descriptor set as bytes.
-
-    Raises:
-        ConfigError: the schema cannot be read, or has no such message.
-    """
+    """Translate a schema of kind ``AVRO`` or ``PROTOBUF`` given as text, or a Protobuf descriptor set as bytes."""
     if kind == "AVRO":
         return str(schema)
     from py4j.protocol import Py4JJavaError

@@ -51,9 +51,6 @@ def unwrap(records: DataFrame) -> DataFrame:
 
     The row of a delete is what is in ``before``: all of it, or its key alone, as the database logs it. A tombstone
     stays null. A truncate, which has no row, and events with an unknown ``op`` are errors of their record.
-
-    Raises:
-        ConfigError: the values' schema is not that of change events.
     """
     from pyspark.sql import functions as sf
     from pyspark.sql.types import StructType
@@ -113,16 +110,7 @@ def delete_rule(config: PipelineConfig) -> DeleteRule | None:
 
 
 def with_deleted(rows: DataFrame, rule: DeleteRule, *, null_value: Column) -> DataFrame:
-    """Add the column ``lakefeed_deleted``, and drop the column ``KEY`` if there is one.
-
-    Args:
-        rows: fields of the values, metadata, and the column ``KEY`` if keys are decoded.
-        rule: which records delete.
-        null_value: whether the value is null.
-
-    Raises:
-        ConfigError: the rows do not have the column that marks deletes.
-    """
+    """Add the column ``lakefeed_deleted``, and drop the column ``KEY`` if there is one."""
     from pyspark.sql import functions as sf
 
     deleted = null_value if rule.tombstones else sf.lit(False)

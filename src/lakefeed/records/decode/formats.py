@@ -38,11 +38,7 @@ _VALUE = "_lakefeed_value"
 
 
 def with_decoded(records: DataFrame, spec: DecodeSpec) -> DataFrame:
-    """Add the column ``decoded``, made of the column ``value``.
-
-    Raises:
-        ConfigError: Avro or Spark refuses the schema, or the JVM does not have the credentials.
-    """
+    """Add the column ``decoded``, made of the column ``value``."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as sf
@@ -170,15 +166,7 @@ def _protobuf_options(spark: SparkSession, spec: PlainProtobuf) -> dict[str, str
 
 
 def _table_type(spark: SparkSession, text: str, *, of: str) -> StructType:
-    """Return the Spark type of a schema given as DDL, as an Avro record schema or as the JSON of a StructType.
-
-    Args:
-        of: the format whose values it describes, for messages.
-
-    Raises:
-        ConfigError: it is none of them, has no fields, or is too large.
-        SchemaIncompatible: names of it differ in case only.
-    """
+    """Return the Spark type of a schema given as DDL, as an Avro record schema or as the JSON of a StructType."""
     from pyspark.sql.types import StructType
 
     try:

@@ -48,14 +48,7 @@ class _Recursive(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """One place of the schema.
-
-    Attributes:
-        parts: what holds there.
-        name: for a record, if it is one.
-        path: where it is, for errors: through properties, not through references.
-        around: the schemas that references led to on the way here, and whether by ``allOf``.
-    """
+    """One place of the schema."""
 
     parts: tuple[_Part, ...]
     name: str
@@ -63,16 +56,14 @@ class _Place:
     around: frozenset[tuple[int, bool]] = frozenset()
 
     def having(self, parts: Iterable[_Part]) -> _Place:
-        """The same place with other parts."""
         return replace(self, parts=tuple(parts))
 
     def below(self, parts: Iterable[_Part], *steps: str, name: str | None = None) -> _Place:
-        """A place inside this one."""
         return replace(self, parts=tuple(parts), path=self.path.below(*steps), name=name or self.name)
 
 
 def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name: str = "Value") -> str:
-    """The Avro record schema (JSON) of the objects that a JSON Schema describes.
+    """Translate a JSON Schema to the Avro record schema (JSON) of the objects that it describes.
 
     A property is nullable, with null as its default, unless ``required`` names it and null is none of its types.
     A field has the property's name, whatever that is; only the empty name becomes ``_``.
@@ -112,7 +103,7 @@ class _Translation:
         self._steps = 0
 
     def type(self, place: _Place) -> tuple[Any, bool]:
-        """The Avro type of the values at a place, and whether null is one of them."""
+        """Return the Avro type of the values at a place, and whether null is one of them."""
         if place.path.level > DEEPEST:
             raise too_deep()
         try:
@@ -126,11 +117,7 @@ class _Translation:
         return self._choice(place, words[0]) if words else self._single(place)
 
     def _flat(self, place: _Place) -> tuple[list[_Part], frozenset[tuple[int, bool]]]:
-        """The place's parts with those that references and ``allOf`` lead to, and what is around them.
-
-        Raises:
-            _Recursive: a reference leads back to a schema around this place.
-        """
+        """Return the place's parts with those that references and ``allOf`` lead to, and what is around them."""
         found: list[_Part] = []
         around = place.around
         left = [(part, place.around, False, False) for part in reversed(place.parts)]
@@ -167,14 +154,13 @@ class _Translation:
             )
 
     def _choice(self, place: _Place, word: str) -> tuple[Any, bool]:
-        """One of several schemas, each with what holds for all of them."""
         rest = [({key: value for key, value in part.items() if key != word}, at) for part, at in place.parts]
         base = [each for each in rest if each[0]]
         (options, resolver), *_ = _having(place.parts, word)
         return self._one_of(place.having((*base, (option, resolver))) for option in options if option is not False)
 
     def _one_of(self, places: Iterable[_Place]) -> tuple[Any, bool]:
-        """The type that all have, or text."""
+        """Return the type that all places have, or text."""
         found = [self.type(place) for place in places]
         types = [each for each, _ in found if each != "null"]
         if not types:
@@ -219,7 +205,7 @@ class _Translation:
         return {"type": "record", "name": own, "fields": list(fields.values())}
 
     def _sometimes(self, place: _Place) -> dict[str, list[_Part] | None]:
-        """The properties that choices and conditions add to an object with properties.
+        """Return the properties that choices and conditions add to an object with properties.
 
         None for one that some objects may have with any value: where a choice is not taken, its properties are free.
         """
@@ -269,7 +255,7 @@ class _Translation:
         return _with_mark({"type": "array", "items": _nullable(of_items, nullable)}, of_items)
 
     def _unused(self, name: str) -> str:
-        """Avro names a record once; here each place has a record of its own."""
+        """Return a free name: Avro names a record once; here each place has a record of its own."""
         name = name[:_LONGEST_RECORD_NAME]
         chosen = name
         while chosen in self._names:
@@ -283,7 +269,7 @@ _FLATTENED = ("allOf", "$ref", "$dynamicRef", "$recursiveRef", "$id", "id", "def
 
 
 def _having(parts: Iterable[_Part], word: str) -> list[_Part]:
-    """What all parts that have a keyword say there."""
+    """Return what the parts that have a keyword say there."""
     return [(schema[word], resolver) for schema, resolver in parts if word in schema]
 
 
@@ -296,7 +282,7 @@ def _properties(parts: Iterable[_Part]) -> dict[str, list[_Part]]:
 
 
 def _choices_of(part: _Part) -> Iterator[list[_Part]]:
-    """Schemas of a part of which one holds at least, for each choice or condition."""
+    """Yield, for each choice or condition of a part, the schemas of which one holds at least."""
     schema, resolver = part
     several = [schema[word] for word in _CHOICES if word in schema]
     several += [[schema.get("then", {}), schema.get("else", {})]] if "then" in schema or "else" in schema else []
@@ -305,7 +291,7 @@ def _choices_of(part: _Part) -> Iterator[list[_Part]]:
 
 
 def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]:
-    """The types without null of values for which all schemas hold, and whether null is one; None for any type."""
+    """Return the types without null that fit all schemas, and whether null is one; None for any type."""
     schemas = list(schemas)
     said = [kinds for kinds in map(_said, schemas) if kinds is not None]
     if not said:
@@ -320,7 +306,7 @@ def _kinds(schemas: Iterable[Mapping[str, Any]]) -> tuple[set[str] | None, bool]
 
 
 def _said(schema: Mapping[str, Any]) -> set[str] | None:
-    """The types that one schema names; each number is a whole one too."""
+    """Return the types that one schema names; each number is a whole one too."""
     kinds: set[str] = set(TYPES)
     if "type" in schema:
         kinds &= {schema["type"]} if isinstance(schema["type"], str) else set(schema["type"])
@@ -358,7 +344,7 @@ def _nullable(made: Any, nullable: bool) -> Any:
 
 
 def _bare(made: Any) -> Any:
-    """The type without the mark, which belongs to the field."""
+    """Return the type without the mark, which belongs to the field."""
     if isinstance(made, dict) and ANY in made:
         rest = {key: value for key, value in made.items() if key != ANY}
         return rest["type"] if len(rest) == 1 else rest

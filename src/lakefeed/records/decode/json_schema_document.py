@@ -58,7 +58,6 @@ class Pointer:
     level: int = 0
 
     def below(self, *steps: str) -> Pointer:
-        """A place inside this one."""
         return Pointer((*self.steps, *steps), self.level + 1)
 
     def __str__(self) -> str:
@@ -67,12 +66,10 @@ class Pointer:
 
 
 def malformed(pointer: Pointer, what: str) -> ConfigError:
-    """The error for a document that is no JSON Schema."""
     return ConfigError(f"The JSON Schema is malformed at {pointer}: {what}", hint="correct and register it again")
 
 
 def too_deep() -> ConfigError:
-    """The error for schemas inside each other without a near end."""
     return ConfigError(
         f"The JSON Schema is nested deeper than {DEEPEST} levels",
         hint="describe what is deeper as an object without properties: it becomes a column of JSON text",
@@ -80,15 +77,7 @@ def too_deep() -> ConfigError:
 
 
 class SchemaDocuments:
-    """A JSON Schema and the schemas that it refers to.
-
-    Args:
-        text: the schema.
-        references: texts of other schemas by the name that ``$ref`` gives them.
-
-    Raises:
-        ConfigError: a text that is no JSON, or not of the shape of a JSON Schema.
-    """
+    """A JSON Schema and the schemas that it refers to."""
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
         self._legacy: dict[int, bool] = {}
@@ -109,18 +98,14 @@ class SchemaDocuments:
         return self._legacy.get(id(schema), False)
 
     def inside(self, schema: dict[str, Any], resolver: Resolver) -> Resolver:
-        """The resolver for the references in ``schema``, which may have a base of its own."""
+        """Return the resolver for the references in ``schema``, which may have a base of its own."""
         if not isinstance(schema.get("$id", schema.get("id")), str):
             return resolver
         specification = DRAFT202012 if not self.is_legacy(schema) else DRAFT7 if "$id" in schema else DRAFT4
         return resolver.in_subresource(specification.create_resource(schema))
 
     def targets(self, schema: dict[str, Any], resolver: Resolver, path: Pointer) -> Iterator[tuple[Any, Any]]:
-        """What the references of ``schema`` lead to, each with the resolver for its own references.
-
-        Raises:
-            ConfigError: one leads nowhere.
-        """
+        """Yield the schemas that the references of ``schema`` lead to, each with its own resolver."""
         for word in _REFERENCES:
             if word not in schema:
                 continue
@@ -143,7 +128,7 @@ class SchemaDocuments:
         return specification.create_resource(document)
 
     def _retrieve(self, uri: str) -> Resource[Any]:
-        """The document that an address means which is not exactly a reference's name: by the end of its path."""
+        """Find the document of an address that is not exactly a reference's name by the end of its path."""
         requested = _path(uri)
         best, most = None, 0
         for key, resource in self._resources.items():
@@ -156,7 +141,7 @@ class SchemaDocuments:
 
 
 def _path(uri: str) -> list[str]:
-    """The parts of an address, from its end."""
+    """Return the parts of an address, from its end."""
     parts = urlsplit(uri)
     return [each for each in reversed((parts.netloc + parts.path).split("/")) if each]
 
@@ -174,7 +159,7 @@ def _read(text: str, what: str) -> dict[str, Any]:
 
 
 def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, Any]]) -> Specification[Any]:
-    """The draft of a document: what it says, or else the oldest that has all its keywords."""
+    """Return the draft of a document: what it says, or else the oldest that has all its keywords."""
     said = document.get("$schema")
     if isinstance(said, str):
         return specification_with(said, default=DRAFT202012)
@@ -184,11 +169,7 @@ def _specification(document: Mapping[str, Any], schemas: Iterable[Mapping[str, A
 
 
 def _check(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """All schemas in a document.
-
-    Raises:
-        ConfigError: one is malformed, or they are nested too deeply.
-    """
+    """Return all schemas in a document, after a check of their shape."""
     found: list[dict[str, Any]] = []
     left: list[tuple[Any, Pointer]] = [(document, Pointer())]
     while left:

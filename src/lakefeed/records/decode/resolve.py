@@ -123,11 +123,7 @@ def put_credentials(spark: SparkSession, decode: Decode) -> None:
 
 
 def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
-    """Return the subject that has the table's schema.
-
-    Raises:
-        ConfigError: none is named, and the topics are given by a pattern.
-    """
+    """Return the subject that has the table's schema."""
     if named:
         return named
     if source.topics:

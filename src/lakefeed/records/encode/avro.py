@@ -16,11 +16,7 @@ NULL_MARK = "lakefeed: null where the schema allows none: field"
 
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
-    """The columns that an Avro record schema means to Spark.
-
-    Raises:
-        ConfigError: not a schema, or not one of a record.
-    """
+    """Return the columns that an Avro record schema means to Spark."""
     from py4j.protocol import Py4JJavaError
     from pyspark.sql.types import StructType
 
@@ -40,11 +36,7 @@ def struct_of(spark: SparkSession, schema: str) -> StructType:
 
 
 def derived(rows: DataFrame, *, name: str) -> str:
-    """The Avro schema that follows from the rows' own types, all columns in order.
-
-    Raises:
-        ConfigError: a column whose name or type Avro does not have.
-    """
+    """Derive the Avro schema from the rows' own types, all columns in order."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -58,16 +50,7 @@ def derived(rows: DataFrame, *, name: str) -> str:
 
 
 def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None:
-    """Checks that rows can be written with a schema, before any is.
-
-    Args:
-        rows: what is to be written.
-        schema: Avro record schema (JSON).
-        key: a column that the schema need not have.
-
-    Raises:
-        ConfigError: fields or columns without counterpart, or types that do not go together.
-    """
+    """Check that rows can be written with a schema, before any is; the schema need not have the column ``key``."""
     from py4j.protocol import Py4JJavaError
 
     spark = rows.sparkSession
@@ -85,7 +68,7 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
 
 
 def columns(rows: DataFrame, schema: str | None) -> list[Column]:
-    """The columns of the value: the schema's fields, widened to its types, or all columns without a schema.
+    """Return the columns of the value: the schema's fields, widened to its types, or all columns without a schema.
 
     A null in a field that allows none stops the job with an error that begins with ``NULL_MARK``.
     """
@@ -108,7 +91,7 @@ def columns(rows: DataFrame, schema: str | None) -> list[Column]:
 
 
 def quoted(name: str) -> str:
-    """A column's name so that dots and spaces in it mean themselves."""
+    """Quote a column's name, so that dots and spaces in it mean themselves."""
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -139,7 +122,7 @@ def _avro(spark: SparkSession) -> Any:
 
 
 def _message(error: Any) -> str:
-    """The deepest cause: Spark wraps what is wrong into 'cannot convert the root record'."""
+    """Return the deepest cause: Spark wraps what is wrong into 'cannot convert the root record'."""
     cause = error.java_exception
     while cause.getCause() is not None:
         cause = cause.getCause()
@@ -156,11 +139,7 @@ def _misfit(what: str, rows: DataFrame) -> ConfigError:
 
 
 def null_error(text: str) -> ConfigError | None:
-    """What is wrong with a row, if a null is why Spark stopped.
-
-    Args:
-        text: Spark's whole message, with causes.
-    """
+    """Return what is wrong with a row, if Spark's whole message says that a null stopped it."""
     if NULL_MARK not in text:
         return None
     field = text.partition(NULL_MARK)[2].split()[0].strip("'\"")

@@ -27,11 +27,7 @@ _JSON: dict[str, dict[str, str]] = {
 
 
 def proto(columns: StructType, *, name: str) -> str:
-    """A ``.proto`` text with one message of these columns, in their order; nullable ones are ``optional``.
-
-    Raises:
-        ConfigError: a column whose name or type Protobuf does not have.
-    """
+    """Write a ``.proto`` text with one message of these columns, in their order; nullable ones are ``optional``."""
     body = _message(columns, name, indent="")
     imports = 'import "google/protobuf/timestamp.proto";\n\n' if "google.protobuf.Timestamp" in body else ""
     return f'syntax = "proto3";\n\n{imports}{body}'
@@ -51,7 +47,7 @@ def _message(columns: StructType, name: str, *, indent: str) -> str:
 
 
 def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple[str, str]:
-    """The type's words, and the definition of the message that they name, if they name one."""
+    """Return the type's words, and the definition of the message that they name, if they name one."""
     from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
     if isinstance(type_, StructType):
@@ -74,12 +70,9 @@ def _proto_type(type_: DataType, column: str, nested: str, indent: str) -> tuple
 
 
 def json_schema(columns: StructType, *, name: str) -> str:
-    """A JSON Schema of an object with these columns; those that are not nullable are required.
+    """Write a JSON Schema of an object with these columns; those that are not nullable are required.
 
     It is open: later versions may add columns.
-
-    Raises:
-        ConfigError: a column whose type JSON does not have.
     """
     document = {"$schema": "http://json-schema.org/draft-07/schema#", "title": name, **_object(columns)}
     return json.dumps(document)
