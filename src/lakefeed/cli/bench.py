@@ -13,8 +13,8 @@ from lakefeed.bench.decode import table as decode_table
 from lakefeed.bench.latency import Load, measure
 from lakefeed.bench.latency import table as latency_table
 from lakefeed.bench.s3_requests import Bench, case_report, comparison
-from lakefeed.cli.local import fresh_stack
-from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.local import fresh_stack, own_home_option
+from lakefeed.cli.options import output_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_home
 from lakefeed.clients.spark.session import log_path, session
@@ -41,12 +41,7 @@ def bench() -> None:
 @click.option("--manager", "managers", type=click.Choice(MANAGERS), multiple=True, help="Only this; again for more.")
 @click.option("--sink", "sinks", type=click.Choice(SINKS), multiple=True, help="Only this; again for more.")
 @click.option("--versioned/--plain", default=None, help="Only buckets with, or without, versions.")
-@click.option(
-    "--home",
-    type=FOLDER,
-    help="Directory of the bench's own stack; what an earlier one left there is removed.  "
-    "[default: bench/ in the local stack's directory]",
-)
+@own_home_option("bench", folder="bench")
 @output_option
 def s3_requests(
     name: str,
@@ -110,12 +105,7 @@ def decode(rows: int, rounds: int, names: tuple[str, ...], output: str) -> None:
     multiple=True,
     help="Only this, as in a pipeline file; again for more.  [default: '1 second' and 'real-time']",
 )
-@click.option(
-    "--home",
-    type=FOLDER,
-    help="Directory of the bench's own stack; what an earlier one left there is removed.  "
-    "[default: latency/ in the local stack's directory]",
-)
+@own_home_option("bench", folder="latency")
 @output_option
 def latency(
     rate: int, seconds: int, warm_up: int, partitions: int, triggers: tuple[str, ...], home: Path | None, output: str

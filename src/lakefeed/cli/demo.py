@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lakefeed.bench.demo import DemoReport, example, run_demo
-from lakefeed.cli.local import fresh_stack
-from lakefeed.cli.options import FOLDER, output_option
+from lakefeed.cli.local import fresh_stack, own_home_option
+from lakefeed.cli.options import output_option
 from lakefeed.cli.output import echo, emit
 from lakefeed.clients.environment import default_home
 from lakefeed.errors import MissingExtra
@@ -30,12 +30,7 @@ from lakefeed.feed.progress import duration
     help="Use these trips instead: a CSV file with the 17 columns of New York's taxi data.",
 )
 @click.option("--keep", is_flag=True, help="Leave the stack up, for a look around.")
-@click.option(
-    "--home",
-    type=FOLDER,
-    help="Directory of the demo's own stack; what an earlier demo left there is removed.  "
-    "[default: demo/ in the local stack's directory]",
-)
+@own_home_option("demo", folder="demo", earlier="demo")
 @click.option("--store", help="Object store: s3proxy, minio or versitygw.  [default: s3proxy]")
 @output_option
 def demo(rows: int, csv: Path | None, keep: bool, home: Path | None, store: str | None, output: str) -> None:

@@ -25,6 +25,16 @@ home_option = click.option(
 )
 
 
+def own_home_option(owner: str, *, folder: str, earlier: str = "one") -> Callable[[_Command], _Command]:
+    """Return the option for the directory of a command's own stack."""
+    return click.option(
+        "--home",
+        type=FOLDER,
+        help=f"Directory of the {owner}'s own stack; what an earlier {earlier} left there is removed.  "
+        f"[default: {folder}/ in the local stack's directory]",
+    )
+
+
 @click.group()
 def local() -> None:
     """The embedded stack: Kafka, Schema Registry, S3 store, Iceberg catalog.
