@@ -31,8 +31,7 @@ from lakefeed.feed.run import RunOptions, RunSummary
 from lakefeed.feed.streaming import run_stream
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.operations.backfill import BackfillCommit, BackfillJob, BackfillRequest, BackfillSummary
-from lakefeed.operations.plan.make import plan_run
-from lakefeed.operations.plan.plan import Plans
+from lakefeed.operations.plan.plan import Plans, plan_run
 from lakefeed.operations.preflight.connect import preflight
 from lakefeed.operations.read import BatchRead, batch_read_of
 from lakefeed.operations.replay import Replayed, replay

@@ -1,15 +1,50 @@
-"""The plan of a run as a document: one plan for each table, and their sums."""
+"""Plan a run without running it: its start, statements to the catalog, batches and cost.
+
+The statements are found out as a start does it, by the same functions; nothing is executed, and no record is decoded.
+The rows' columns come of Spark's analysis of decode and transform, over the columns of the Kafka source.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
 
-from lakefeed.errors import LakefeedError
+from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
+from lakefeed.clients.kafka.topics import TopicDescription, Topics
+from lakefeed.clients.spark.errors import translate
+from lakefeed.config.values import AVAILABLE_NOW
+from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
+from lakefeed.feed.feed import Feed
+from lakefeed.feed.multi_table.table import Taken, has_landed, require_own, shares_a_table
+from lakefeed.ledger.checkpoint import Owner
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.plan.estimates import Estimates, total
+from lakefeed.operations.plan.estimates import (
+    Batches,
+    Begin,
+    Estimates,
+    batches,
+    begin_of_query,
+    begin_of_topic,
+    estimates,
+    spread_by_round,
+    spread_by_spark,
+    total,
+)
+from lakefeed.operations.plan.history import Past, Sample, read_past, sample_records
+from lakefeed.operations.status import FeedStatus, feed_status
+from lakefeed.records.schema.changes import Entry
+from lakefeed.records.schema.reader import StoredSchema
+from lakefeed.sinks.base import LedgerlessSink
 from lakefeed.sinks.dead_letters.store import TopicCreation
-from lakefeed.sinks.definition import TableChange
+from lakefeed.sinks.definition import SchemaPlanner, TableChange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from lakefeed.ledger.snapshot_summary import SnapshotProperties
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,3 +177,259 @@ class Plans:
             "batches": sum(each.batches for each in self.tables),
             "total": asdict(self.total) if self.total else None,
         }
+
+
+@dataclass
+class _Table:
+    """One table, and what is found out about it; no ``status`` if the checkpoint is another pipeline's."""
+
+    feed: Feed
+    status: FeedStatus | None = None
+    refusal: LakefeedError | None = None
+    begin: Begin | None = None
+    batches: Batches = field(default_factory=lambda: Batches(first=(), backlog=(), count=0, reads=0))
+
+    @property
+    def topic(self) -> str:
+        """The topic, where each has a table of its own."""
+        assert self.feed.config.kafka.topics is not None
+        return self.feed.config.kafka.topics[0]
+
+    @property
+    def has_landed(self) -> bool:
+        """Whether the table has rows of its topic."""
+        return self.status is not None and has_landed(self.status.position, self.topic)
+
+
+def plan_run(pipeline: str, feeds: Sequence[Feed], *, many: bool, spark: Callable[[], SparkSession]) -> Plans:
+    """Plan a run.
+
+    Args:
+        pipeline: its name.
+        feeds: one for each table, newly built, so that they know the registry's schemas of this moment.
+        many: whether each topic has a table of its own.
+        spark: gives a session; called only if something would start.
+    """
+    session = cache(spark)
+    tables = [_look(feed, spark=session) for feed in feeds]
+    if many:
+        _refuse_shared_tables(tables)
+    topics = _describe_topics([table for table in tables if table.refusal is None])
+    for table in tables:
+        if table.refusal is None and table.status is not None:
+            here = {name: topics[name] for name in table.status.topics if name in topics}
+            _count_batches(table, table.status, here, many=many)
+    backlog = [span for table in tables for span in table.batches.backlog]
+    samples = sample_records(feeds[0].config.kafka, backlog) if backlog else {}
+    return Plans(pipeline=pipeline, tables=tuple(_plan(table, samples, spark=session) for table in tables))
+
+
+def _look(feed: Feed, *, spark: Callable[[], SparkSession]) -> _Table:
+    try:
+        status = feed_status(feed, spark)
+    except CheckpointMismatch as refusal:
+        return _Table(feed, refusal=refusal)
+    if status.refusal is None and (gone := [name for name, found in status.topics.items() if found is None]):
+        source = feed.config.kafka
+        there = Topics(source.bootstrap_servers, options=dict(source.options)).list()
+        return _Table(feed, status, missing_topic(gone[0], there, where=source.bootstrap_servers))
+    return _Table(feed, status, status.refusal)
+
+
+def _refuse_shared_tables(tables: Sequence[_Table]) -> None:
+    """Refuse a second topic for a table, as the scheduler does: the one whose rows are there has it, or the first."""
+    taken: Taken[_Table] = Taken()
+    for table in tables:
+        clash = taken.take(table.topic, table.feed.config, table)
+        if clash is not None:
+            other, place = clash
+            first, late = (table, other) if table.has_landed and not other.has_landed else (other, table)
+            late.refusal = shares_a_table(first.topic, late.topic, place)
+        elif table.status is not None and table.refusal is None:
+            try:
+                require_own(table.status.position, table.topic, table.feed.config.sink.ledger_table)
+            except ConfigError as refusal:
+                table.refusal = refusal
+
+
+def _describe_topics(starting: Sequence[_Table]) -> dict[str, TopicDescription]:
+    """Describe the topics as a reader sees them, who may have to stop at an open transaction."""
+    if not starting:
+        return {}
+    source = starting[0].feed.config.kafka
+    committed = isolation_level(source) == "read_committed"
+    names = sorted({name for table in starting if table.status is not None for name in table.status.topics})
+    return Topics(source.bootstrap_servers, options=dict(source.options)).describe_all(names, committed=committed)
+
+
+def _count_batches(table: _Table, status: FeedStatus, topics: Mapping[str, TopicDescription], *, many: bool) -> None:
+    source = table.feed.config.kafka
+    limit, from_latest = source.max_records_per_batch, source.start == "latest"
+    if many:
+        [topic] = topics.values()
+        if not any(partition.end_offset for partition in topic.partitions):
+            # Nothing is begun for it: it may be without a schema too.
+            return
+        table.begin = begin_of_topic(status.position, topic, from_latest=from_latest)
+        spread = spread_by_round(limit, topic)
+    else:
+        assert status.decided is not None
+        table.begin = begin_of_query(
+            status.decided,
+            checkpoint=status.checkpoint,
+            position=status.position,
+            logged=status.logged,
+            topics=topics,
+            from_latest=from_latest,
+        )
+        spread = spread_by_spark(limit)
+    table.batches = batches(table.begin, topics, limit=limit, spread=spread)
+
+
+def _plan(table: _Table, samples: Mapping[str, Sample], *, spark: Callable[[], SparkSession]) -> RunPlan:
+    config, status, begin = table.feed.config, table.status, table.begin
+    ready = _Preparation(refusal=table.refusal)
+    if status is not None and begin is not None:
+        ready = _prepare(table.feed, status, spark())
+    topics = status.topics if status is not None else config.kafka.topics or []
+    plan = RunPlan(
+        feed=config.name,
+        topics=tuple(sorted(topics)),
+        sink=Owner.of(config).sink,
+        kind="waits",
+        start="waits for the topic's first record",
+        refusal=ready.refusal,
+        tables=tuple(ready.tables),
+        dead_letter_topic=ready.dead_letter_topic,
+        notes=ready.notes,
+    )
+    if ready.refusal is not None:
+        return replace(plan, kind="refused", start="would be refused")
+    if status is None or begin is None:
+        return plan
+    name = config.sink.chosen.snapshot_table
+    past = read_past(name, config.name, connections=table.feed.connections) if name is not None else Past()
+    again = None
+    if begin.again is not None:
+        again = Again(batch_id=begin.batch_id, ranges=begin.again.ranges, is_landed=begin.again_is_landed)
+    is_new = status.position is None and status.checkpoint.batch_id is None
+    sampled = [samples[name] for name in status.topics if name in samples]
+    return replace(
+        plan,
+        kind="fresh" if is_new else "goes on",
+        start=status.start,
+        checkpoint=_checkpoint(table.feed, status),
+        again=again,
+        batch_id=begin.batch_id + (again is not None and again.is_landed) if config.checkpoint else None,
+        partitions=tuple(_partitions(table.batches)),
+        batches=table.batches.count,
+        estimates=estimates(
+            config,
+            batches=table.batches,
+            past=past,
+            sample=sum(sampled, Sample()) if sampled else None,
+            is_laid_out_anew=any(change.is_laid_out_anew for change in ready.tables),
+            has_state=table.feed.plan(spark()).stateful,
+        ),
+        notes=(*ready.notes, *_notes(table.feed, status, past)),
+    )
+
+
+def _partitions(counted: Batches) -> Iterator[PartitionPlan]:
+    first = {(span.topic, span.partition): span for span in counted.first}
+    for span in counted.backlog:
+        now = first.get((span.topic, span.partition), replace(span, end=span.start))
+        yield PartitionPlan(
+            topic=span.topic, partition=span.partition, start=now.start, first_end=now.end, end=span.end
+        )
+
+
+@dataclass(kw_only=True)
+class _Preparation:
+    """The changes that a start makes before its first batch, in its order, and its notes; as far as it gets."""
+
+    tables: list[TableChange] = field(default_factory=list)
+    dead_letter_topic: TopicCreation | None = None
+    notes: tuple[str, ...] = ()
+    refusal: LakefeedError | None = None
+
+
+def _prepare(feed: Feed, status: FeedStatus, spark: SparkSession) -> _Preparation:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    found = _Preparation()
+    try:
+        sink = _PlannedSink(feed.schema_planner(spark, status.note.schema if status.note else None))
+        letters = feed.dead_letter_store(spark) if feed.config.dead_letters is not None else None
+        if letters is not None:
+            change = letters.change()
+            if isinstance(change, TableChange):
+                found.tables.append(change)
+            else:
+                found.dead_letter_topic = change
+        writer = feed.batch_writer(spark, sink, letters)
+        writer.begin(feed.source.read_stream(spark), fenced=False)
+        found.tables += sink.changes
+        found.notes = writer.rows.notes()
+        if letters is not None and feed.sink_definition.state().keeps_ledger:
+            position = status.position
+            letters.check(position.ranges if position else None, moved=position is not None and position.is_move)
+    except (LakefeedError, Py4JError, PySparkException) as error:
+        found.refusal = translate(error)
+    return found
+
+
+class _PlannedSink(LedgerlessSink):
+    """A sink that plans the changes of its columns and makes none."""
+
+    def __init__(self, planner: SchemaPlanner) -> None:
+        self._planner = planner
+        self.changes: tuple[TableChange, ...] = ()
+
+    def stored_schema(self) -> StoredSchema | None:
+        return self._planner.stored_schema()
+
+    def apply_schema(self, rows: StructType, stored: StoredSchema | None = None, entries: Sequence[Entry] = ()) -> None:
+        self.changes = self._planner.changes(rows, stored, entries)
+
+    def land(self, rows: DataFrame, commit: SnapshotProperties, *, commit_id: str) -> None:
+        """Write nothing: a plan has no batches."""
+
+
+def _checkpoint(feed: Feed, status: FeedStatus) -> CheckpointPlan | None:
+    location, state = feed.config.checkpoint, status.checkpoint
+    if not location:
+        return None
+    owner = f"feed '{feed.config.name}' into {Owner.of(feed.config).sink}"
+    if status.note is None:
+        return CheckpointPlan(location=location, action="make", told=f"new; it becomes that of {owner}")
+    if state.batch_id is None and state.damage is None:
+        return CheckpointPlan(location=location, action="make", told=f"is that of {owner}, and empty")
+    if status.decided is not None and status.decided.reset_checkpoint:
+        message = f"is that of {owner}, and is removed: {status.start}"
+        return CheckpointPlan(location=location, action="make anew", told=message)
+    has = f"batch {state.batch_id} {'done' if state.committed else 'planned'}"
+    return CheckpointPlan(location=location, action="keep", told=f"is that of {owner}, and has {has}")
+
+
+def _notes(feed: Feed, status: FeedStatus, past: Past) -> list[str]:
+    config = feed.config
+    notes = []
+    if config.decode.registry is not None and config.schema_.on_change == "evolve":
+        notes.append(
+            "records may name schemas that the table has not met: its columns follow when their batch comes, not at "
+            "the start"
+        )
+    if config.decode.is_sampled and status.position is None:
+        notes.append(
+            "unless the sink remembers a schema, its columns are guessed from the newest records of the moment"
+        )
+    if dead := sum(batch.dead_letters > 0 for batch in past.batches):
+        notes.append(
+            f"{dead} of the last {len(past.batches)} batches had dead letters, which make a commit and requests of "
+            "their own"
+        )
+    if config.trigger != AVAILABLE_NOW:
+        notes.append(f"what comes later is landed at each trigger ({config.trigger}); lakefeed run --once ends before")
+    return notes

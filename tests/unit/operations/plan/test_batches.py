@@ -10,7 +10,7 @@ from lakefeed.feed.facts import Start
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
-from lakefeed.operations.plan.batches import (
+from lakefeed.operations.plan.estimates import (
     Begin,
     batches,
     begin_of_query,

@@ -8,8 +8,7 @@ import pytest
 
 from lakefeed.config.models import PipelineConfig
 from lakefeed.offsets.ranges import OffsetRange
-from lakefeed.operations.plan.batches import Batches
-from lakefeed.operations.plan.estimates import Estimates, estimates, total
+from lakefeed.operations.plan.estimates import Batches, Estimates, estimates, total
 from lakefeed.operations.plan.history import Past, PastBatch, Sample
 
 
