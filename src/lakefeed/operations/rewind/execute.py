@@ -21,8 +21,8 @@ from lakefeed.errors import CheckpointMismatch, ConfigError, ResourceMissing
 from lakefeed.feed.recovery import ends
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.ledger.outcomes import ZERO
-from lakefeed.ledger.snapshot_summary import FEED, POSITION, RANGES, Commit
-from lakefeed.ledger.snapshots import summaries
+from lakefeed.ledger.snapshot_summary import POSITION
+from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.ledger.stateful_batches import has_state
 from lakefeed.offsets.ranges import Partition
 from lakefeed.operations.rewind.plan import PartitionMove, find_targets, move_commit, plan_moves
@@ -240,9 +240,8 @@ def _why_unknown(
         return f"the table does not keep {' and '.join(missing)}"
     older = {
         topic
-        for _, summary in summaries(table)
-        if summary.get(FEED) == feed and RANGES in summary
-        for topic, topic_id in Commit.of(0, summary).ranges.topic_ids.items()
+        for commit in commits_of(ancestors(table)[0], feed)
+        for topic, topic_id in commit.ranges.topic_ids.items()
         if topic in topics and ids.get(topic, topic_id) != topic_id
     }
     if older:
@@ -298,10 +297,10 @@ def _require_written(
 ) -> None:
     """Refuse a move from a batch whose dead letters a crash left out: the next start could not find them any more."""
     table = open_table(config.sink.ledger_table, connections=connections)
-    summary = dict(summaries(table)).get(snapshot_id)
-    if summary is None:
+    commits = commits_of(ancestors(table)[0], config.name)
+    last = next((commit for commit in commits if commit.snapshot_id == snapshot_id), None)
+    if last is None:
         return
-    last = Commit.of(snapshot_id, summary)
     left_out = [
         span
         for span in last.ranges.ranges

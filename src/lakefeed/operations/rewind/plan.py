@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lakefeed.clients.kafka.selection import moment
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription, Topics
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import ConfigError, RecordsLost, ResourceMissing
 from lakefeed.ledger.position_reset import Move
-from lakefeed.ledger.snapshot_summary import FEED, RANGES, Commit
-from lakefeed.ledger.snapshots import summaries
+from lakefeed.ledger.snapshot_summary import Commit
+from lakefeed.ledger.snapshots import ancestors, commits_of
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.operations.status import FeedStatus
 
@@ -74,7 +75,7 @@ def find_targets(
         offsets = {key: found.start_offset if to == "earliest" else found.end_offset for key, found in there.items()}
         return {key: offsets[key] for key in chosen if key in offsets}
     if kind == "timestamp":
-        return _targets_at(_parse_time(value), config, status, chosen, accept_loss=accept_loss)
+        return _targets_at(moment(value), config, status, chosen, accept_loss=accept_loss)
     if kind == "snapshot" and value.isdigit():
         at = _position_at(table, int(value), config.name)
         return {key: at.get(key, 0) for key in chosen}
@@ -102,25 +103,15 @@ def _targets_at(
     return targets
 
 
-def _parse_time(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(
-            f"'{text}' is no point in time", hint="write timestamp:2026-11-20T06:30, which is UTC, or …T06:30+01:00"
-        ) from None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
-
-
 def _position_at(table: Table, snapshot_id: int, feed: str) -> dict[Partition, int]:
     """Find where the feed stood in a snapshot that the table's present state descends from."""
-    seen = False
-    for number, summary in summaries(table):
-        seen = seen or number == snapshot_id
-        if seen and summary.get(FEED) == feed and RANGES in summary:
-            return {(each.topic, each.partition): each.end for each in Commit.of(number, summary).ranges.ranges}
-    what = "has no commit of the feed up to it" if seen else "is none that the table's present state descends from"
-    raise ResourceMissing(f"snapshot {snapshot_id} {what}, or it has expired", where=".".join(table.name()))
+    line, _ = ancestors(table)
+    until = [number for number, snapshot in enumerate(line, 1) if snapshot.snapshot_id == snapshot_id]
+    commits = list(commits_of(line[: until[0]], feed)) if until else []
+    if not commits:
+        what = "has no commit of the feed up to it" if until else "is none that the table's present state descends from"
+        raise ResourceMissing(f"snapshot {snapshot_id} {what}, or it has expired", where=".".join(table.name()))
+    return {(span.topic, span.partition): span.end for span in commits[-1].ranges.ranges}
 
 
 def parse_offsets(text: str) -> dict[Partition, int]:
