@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from pydantic import SecretStr
-
 from lakefeed.clients import postgresql
 from lakefeed.clients.http import TIMEOUT_SECONDS
 from lakefeed.clients.iceberg_rest import ask_rest_catalog
@@ -35,6 +33,7 @@ from lakefeed.config.tls import JavaOnly
 from lakefeed.config.topic_tables import config_of
 from lakefeed.config.values import catalog_of
 from lakefeed.errors import AccessDenied, ConfigError, LakefeedError, ResourceMissing, Unreachable
+from lakefeed.sinks.definition import Check, checked
 from lakefeed.sinks.factory import sinks_of
 from lakefeed.sinks.table_kinds import require_dead_letters, require_rows
 
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from lakefeed.records.decode.registry import SchemaRegistry
-
-Check = Callable[[], list[Problem]]
 
 
 def preflight(config: PipelineConfig, *, connections: Connections | None = None, tables: bool = False) -> list[Problem]:
@@ -71,19 +68,6 @@ def preflight(config: PipelineConfig, *, connections: Connections | None = None,
         else each
         for each in problems
     ]
-
-
-def _checked(key: str, ask: Callable[[], object]) -> Check:
-    """A check whose errors become problems of the setting ``key``."""
-
-    def check() -> list[Problem]:
-        try:
-            ask()
-        except LakefeedError as error:
-            return [Problem.of(error, key=key)]
-        return []
-
-    return check
 
 
 def _kafka(config: PipelineConfig) -> list[Check]:
@@ -144,11 +128,11 @@ def _subjects(encoded: Encoded, block: str, part: str, topic: str | None) -> lis
     key = f"{block}.{encoded.kind}.{'subject' if encoded.subject else 'registry'}"
     subject = encoded.subject or (f"{topic}-{part}" if topic is not None else None)
     given = encoded.avro is not None and encoded.avro.schema_file is not None
-    checks = [_checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
+    checks = [checked(key, lambda: _subject(registry, None if given else subject, encoded.kind))]
     for at, name in enumerate(encoded.avro.subjects if encoded.avro is not None else ()):
         if topic is not None or "{topic}" not in name:
             allowed = name.replace("{topic}", topic or "")
-            checks.append(_checked(f"{block}.avro.subjects.{at}", partial(_subject, registry, allowed, encoded.kind)))
+            checks.append(checked(f"{block}.avro.subjects.{at}", partial(_subject, registry, allowed, encoded.kind)))
     return checks
 
 
@@ -186,7 +170,7 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
             buckets.setdefault(parts.netloc, key)
     keys = _keys(connections.s3)
     checks = [
-        _checked(key, partial(require_bucket, bucket, s3=connections.s3, keys=keys)) for bucket, key in buckets.items()
+        checked(key, partial(require_bucket, bucket, s3=connections.s3, keys=keys)) for bucket, key in buckets.items()
     ]
     if keys is None and buckets:
         what = "no S3 keys are given: Spark will use the AWS default chain, which this check cannot follow"
@@ -195,55 +179,47 @@ def _buckets(config: PipelineConfig, connections: Connections) -> list[Check]:
 
 
 def _keys(s3: S3) -> Keys | None:
-    if s3.access_key is not None and s3.secret_key is not None:
-        return Keys(
-            access_key=s3.access_key.get_secret_value(), secret_key=s3.secret_key, session_token=s3.session_token
-        )
-    access_key, secret_key = os.environ.get("AWS_ACCESS_KEY_ID"), os.environ.get("AWS_SECRET_ACCESS_KEY")
-    if not access_key or not secret_key:
+    """Return the keys as declared or of the environment; None if Spark searches them in the AWS default chain."""
+    if s3.access_key is None or s3.secret_key is None:
+        names = {
+            "access_key": "AWS_ACCESS_KEY_ID",
+            "secret_key": "AWS_SECRET_ACCESS_KEY",
+            "session_token": "AWS_SESSION_TOKEN",
+        }
+        s3 = S3.model_validate({key: os.environ.get(name) or None for key, name in names.items()})
+    if s3.access_key is None or s3.secret_key is None:
         return None
-    token = os.environ.get("AWS_SESSION_TOKEN")
-    return Keys(
-        access_key=access_key,
-        secret_key=SecretStr(secret_key),
-        session_token=SecretStr(token) if token else None,
-    )
+    return Keys(access_key=s3.access_key.get_secret_value(), secret_key=s3.secret_key, session_token=s3.session_token)
 
 
 def _columns(config: PipelineConfig) -> list[Check]:
-    """Warn of columns that settings name and the registry's schema lacks: the table may keep old ones."""
-    if config.has_many_tables or config.decode.envelope is not None or decoded_columns(config) is not None:
-        return []
-
-    def check() -> list[Problem]:
-        columns = _registered_columns(config)
-        found = missing_columns(config, columns) if columns is not None else []
-        what = "which the subject's latest schema does not have"
-        return [
-            replace(each, severity="warning", what=each.what.replace("which the rows do not have", what))
-            for each in found
-        ]
-
-    return [check] if config.decode.registry is not None else []
-
-
-def _registered_columns(config: PipelineConfig) -> list[str] | None:
-    """Return the fields of the subject's latest schema; None where only Spark knows them, or another check fails."""
-    from lakefeed.records.decode import json_schema
-
     known, decode = config.decode.registry, config.decode
     topics = config.source.numbered.topics if config.source.numbered is not None else None
     subject = decode.subject or (f"{topics[0]}-value" if topics else None)
+    if config.has_many_tables or decode.envelope is not None or decoded_columns(config) is not None:
+        return []
     if known is None or subject is None or (decode.avro is None and decode.json_schema is None):
-        return None
+        return []
+    return [partial(_missing_columns, config, known, subject)]
+
+
+def _missing_columns(config: PipelineConfig, registry: Registry, subject: str) -> list[Problem]:
+    """Warn of columns that settings name and the registry's schema lacks: the table may keep old ones."""
+    from lakefeed.records.decode.avro_schema import table_schema
+
     try:
-        latest = _registry(known).latest(subject)
-        text = latest.text
-        if decode.json_schema is not None:
-            text = json_schema.avro_schema(text, {each.name: each.text for each in latest.references})
-        return [str(each["name"]) for each in json.loads(text)["fields"]]
+        latest = _registry(registry).latest(subject)
+        if latest.kind == "PROTOBUF":
+            return []
+        schema = json.loads(table_schema(None, latest, registry=registry.url))
+        columns = [str(field["name"]) for field in schema["fields"]]
     except (LakefeedError, ValueError, LookupError, TypeError):
-        return None
+        return []  # Another check says what is wrong, or only Spark knows the columns.
+    what = "which the subject's latest schema does not have"
+    return [
+        replace(each, severity="warning", what=each.what.replace("which the rows do not have", what))
+        for each in missing_columns(config, columns)
+    ]
 
 
 def _rows(config: PipelineConfig) -> StructType | None:
@@ -269,14 +245,14 @@ def _catalog(config: PipelineConfig, connections: Connections) -> list[Check]:
     if (name := config.sink.chosen.catalog_name) is None:
         return []
     if name not in connections.catalogs:
-        return [_checked(f"sink.{config.sink.kind}.table", lambda: connections.catalog(name))]
+        return [checked(f"sink.{config.sink.kind}.table", lambda: connections.catalog(name))]
     catalog = connections.catalogs[name]
     key = f"catalogs.{name}.uri"
     if catalog.type == "glue":
         return []  # AWS itself; the buckets' check has shown whether the keys are right.
     if (file := catalog.sqlite_file) is not None:
-        return [_checked(key, partial(_sqlite, file))]
-    return [_checked(key, partial(ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
+        return [checked(key, partial(_sqlite, file))]
+    return [checked(key, partial(ask_rest_catalog if catalog.type == "rest" else _server, catalog))]
 
 
 def _sqlite(path: Path) -> None:
