@@ -19,12 +19,7 @@ SINKS: tuple[Sink, ...] = get_args(Sink)
 
 @dataclass(frozen=True)
 class SeedReference:
-    """A figure of the published measurements that this bench repeats.
-
-    Attributes:
-        total: requests of the whole job, where it is of use.
-        kept: object versions and delete markers together, as ``mc ls --versions`` counts them.
-    """
+    """A figure of the published measurements that this bench repeats: requests, and versions with delete markers."""
 
     name: str
     per_batch: float
@@ -34,12 +29,7 @@ class SeedReference:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The rows to stream, and the number of batches.
-
-    Attributes:
-        partitions: of the topic; each becomes a task and a data file in each batch.
-        conf: Spark settings that all cases get.
-    """
+    """The rows to stream and the number of batches; each partition becomes a data file in each batch."""
 
     name: str
     rows: int
@@ -115,12 +105,10 @@ class RequestCase:
 
     @property
     def path(self) -> str:
-        """Return the location of the Parquet files."""
         return f"s3a://{self.name}/trips"
 
     @property
     def table(self) -> str:
-        """Return the name of the Iceberg table."""
         return f"lake.bench.{self.name.replace('-', '_')}"
 
     @property

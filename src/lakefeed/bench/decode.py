@@ -38,12 +38,7 @@ class DecodeCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Medians over the rounds for one way of reading the records.
-
-    Attributes:
-        cpu_microseconds: CPU time of the tasks for each row; without the JVM's compiler and garbage collector.
-        rows_per_second: by the clock, with the whole cost of a job.
-    """
+    """Medians over the rounds: CPU time of the tasks for each row, and rows by the clock, with the cost of the job."""
 
     cpu_microseconds: float
     rows_per_second: float

@@ -34,13 +34,7 @@ SUMMED = ("passenger_count", "trip_distance", "fare_amount", "tip_amount", "toll
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """The figures of a demo.
-
-    Attributes:
-        verified: count, distinct keys and all sums of the table equal those of the rows produced.
-        expected: the totals of the rows produced, from Spark.
-        found: the totals of the table, from DuckDB over pyiceberg.
-    """
+    """The figures of a demo; it is verified if Spark's totals of the rows produced equal DuckDB's of the table."""
 
     produced: int
     rows: int

@@ -39,13 +39,7 @@ class Load:
 
 @dataclass(frozen=True, kw_only=True)
 class Latency:
-    """The result of one trigger: p50, p99 and the slowest of the measured records, by one clock for both ends.
-
-    Attributes:
-        records: how many were measured.
-        missing: how many of them did not arrive.
-        copies: how many came more than once.
-    """
+    """The result of one trigger, by one clock for both ends; ``copies`` counts records that came more than once."""
 
     trigger: str
     guarantee: str

@@ -42,13 +42,7 @@ _TRACED_AS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """The content of a bucket at the end.
-
-    Attributes:
-        objects: that a listing shows.
-        versions: of all objects, the shown ones among them; delete markers not counted.
-        data_files: shown objects that are Parquet files.
-    """
+    """The content of a bucket at the end: objects that a listing shows, Parquet files among them, and all versions."""
 
     objects: int
     versions: int
@@ -81,12 +75,9 @@ class ApiCalls:
 
 @dataclass(frozen=True, kw_only=True)
 class Phases:
-    """Requests before, in and after the first batch; together they are all.
+    """Requests before, in and after the first batch, divided by the entries in ``offsets``.
 
     Attributes:
-        batches: micro-batches that were begun.
-        startup: requests before the first entry in ``offsets``: the cost of starting a stream.
-        first: from there to the second entry.
         per_batch: the mean over the batches after the first, the end of the query included.
     """
 
@@ -97,12 +88,7 @@ class Phases:
 
 
 class MinioClient:
-    """``mc``, built at its first use and given the endpoint by its environment: no secret on a command line.
-
-    Args:
-        endpoints: of a local stack whose store is MinIO.
-        home: a directory for its configuration and its output.
-    """
+    """``mc``, built at its first use and given the endpoint by its environment: no secret on a command line."""
 
     def __init__(self, endpoints: Endpoints, *, home: Path) -> None:
         self._endpoint = endpoints.s3_endpoint

@@ -30,7 +30,6 @@ class Measured:
     Attributes:
         apis: the store's count by API.
         metered: the JVM's own count, under the store's names.
-        kept: the content of the bucket when the JVM has ended.
         expected: rows in the topic.
         rows: rows in the table.
         seconds: start of the JVM to the end of the query.
@@ -97,13 +96,7 @@ class Measured:
 
 
 class Bench:
-    """Cases on one running stack whose store is MinIO.
-
-    Args:
-        endpoints: the stack; nothing else may use it meanwhile, as every request counts.
-        home: a directory for traces and logs.
-        say: called with each line of progress.
-    """
+    """Cases on one running stack whose store is MinIO; no other client may use it, as every request counts."""
 
     def __init__(self, endpoints: Endpoints, *, home: Path, say: Callable[[str], None]) -> None:
         self._endpoints = endpoints

@@ -18,11 +18,9 @@ class Endpoints:
     """All that a client needs to use the local stack.
 
     Attributes:
-        bootstrap_servers: Kafka, ``host:port``.
         schema_registry_url: the Confluent-compatible API, ending in ``/apis/ccompat/v7``.
         s3_endpoint: the store's URL; path-style requests.
         catalog_uri: ``jdbc:sqlite:<file>``, as Spark takes it.
-        warehouse: the location of the catalog's tables, ``s3://bucket/path``.
     """
 
     bootstrap_servers: str

@@ -69,13 +69,7 @@ class PartStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Part(ABC):
-    """One server.
-
-    Attributes:
-        ports: by the names in ``port_names``, of which the first is for clients.
-        cluster_id: Kafka's.
-        grace_seconds: how long it may take to stop by itself.
-    """
+    """One server. Its ports have the names in ``port_names``, of which the first is for clients."""
 
     home: Home
     ports: Mapping[str, int]

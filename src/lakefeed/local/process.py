@@ -59,13 +59,7 @@ def start_detached(
 ) -> Detached:
     """Start a process in a session of its own, and note it in the pid file.
 
-    Args:
-        command: program and arguments; everybody on the machine can read them, so no secrets.
-        log: its output is appended to this file.
-        environment: added to ours.
-
-    Raises:
-        WorldError: it ended at once.
+    Every user of the machine can read the command: it must hold no secrets. The output is appended to the log.
     """
     done = subprocess.run(
         ["/bin/sh", "-c", _DETACH, "sh", str(log), *command],
