@@ -2,25 +2,12 @@
 
 ::
 
-    LakefeedError                 what, where and what to do next
-    ├── UserError                 the user can fix it: exit status 2
-    │   ├── ConfigError           pipeline.yaml, an option or an environment variable
-    │   ├── MissingExtra          a Python package that an extra would bring
-    │   ├── JavaError             no Java, or one too old
-    │   ├── ResourceMissing       topic, bucket, table, file or subject that is not there
-    │   ├── AccessDenied          credentials refused
-    │   ├── CheckpointMismatch    the checkpoint belongs to another pipeline or disagrees with the table
-    │   ├── RecordsLost           a topic is not the one that was read, or lacks what was not read yet
-    │   ├── SchemaIncompatible    two versions of a schema, or rows and a table, that cannot be brought together
-    │   └── DecodeError           a record that the declared format cannot read
-    └── WorldError                the world's fault, or a passing one: exit status 1
-        ├── Unreachable           a broker, registry, store or catalog does not answer
-        ├── DownloadError         a jar or source that did not arrive whole, or not as locked
-        ├── PortTaken             another process listens where ours should
-        ├── SchemaChanged         a writer's schema became another, and the pipeline is to stop then
-        ├── ErrorBudgetExceeded   too many records that cannot become rows
-        ├── TableBusy             others are at work on the table, and come first
-        └── JobFailed             Spark stopped for a reason that no class above names
+    LakefeedError             what, where and what to do next
+    ├── UserError             the user can fix it: exit status 2
+    │   └── ConfigError (RowsRefused), MissingExtra, JavaError, ResourceMissing, AccessDenied, CheckpointMismatch,
+    │       RecordsLost, SchemaIncompatible, DecodeError
+    └── WorldError            something outside failed, perhaps for a moment: exit status 1
+        └── Unreachable, DownloadError, PortTaken, SchemaChanged, ErrorBudgetExceeded, TableBusy, JobFailed
 """
 
 from __future__ import annotations

@@ -116,16 +116,7 @@ class Pipeline:
     ) -> DataFrame:
         """Read chosen records of the topics, decoded and transformed, as a batch; one that cannot be read stops it.
 
-        Args:
-            spark: a session from ``session``.
-            ranges: the offset ranges. Default: all that the topics hold now.
-            since: or from this time on, in ISO 8601; UTC if it names no zone.
-            until: up to this time.
-            latest_per_key: only the newest record of each key in each partition, and none of those whose value is null.
-
-        Raises:
-            ConfigError: ranges and times together, ranges that overlap, or no point in time.
-            ResourceMissing: the topics do not hold all of these offsets.
+        Arguments and errors are as in ``lakefeed.read_topic``.
         """
         selection = Selection.of(ranges, since=since, until=until)
         read = self.batch_read()
@@ -201,10 +192,8 @@ class Pipeline:
         A restart resumes where the last commit ended, according to the table; the checkpoint is derived from that.
 
         Args:
-            spark: the session to run in.
             once: use the available-now trigger, whatever the file says.
             stop: set it to finish the current batch and return.
-            on_batch: called after each batch.
             on_note: called with each message for the user, such as a recreated checkpoint.
             accept_loss: resume although records are lost that were not read yet, or a topic was recreated; the gap is
                 recorded in the table's ledger. Without it such a start is refused.
@@ -281,10 +270,8 @@ class Pipeline:
 
         Args:
             requested: which of them. Default: all that the topics still have.
-            spark: the session to run in.
             dry_run: only return what there is to do.
             stop: set it to end after the current commit.
-            on_commit: called after each commit.
             step: called when a commit's rows are ``landed``.
 
         Raises:

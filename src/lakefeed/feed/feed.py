@@ -17,7 +17,7 @@ from lakefeed.config.values import catalog_of
 from lakefeed.errors import ConfigError
 from lakefeed.feed.batch_writer import BatchWriter, Counting, CountInQuery, CountPerAttempt
 from lakefeed.feed.decoder import FeedDecoder, RowBuilder
-from lakefeed.feed.facts import FeedIdentity
+from lakefeed.feed.open import FeedIdentity
 from lakefeed.ledger.checkpoint import Claim
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
 from lakefeed.records.decode.resolve import put_credentials

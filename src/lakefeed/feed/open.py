@@ -9,17 +9,81 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch
-from lakefeed.feed import recovery
-from lakefeed.feed.facts import DataLoss, FeedIdentity, Start, Topics, collect_facts
-from lakefeed.ledger.checkpoint import Claim
+from lakefeed.feed.recovery import DataLoss, Facts, Start, Topics, decide, starting_offsets
+from lakefeed.ledger.checkpoint import Claim, Note, Owner
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.position_reset import Move
+from lakefeed.ledger.protocol import SinkState
 from lakefeed.ledger.snapshot_summary import Commit
 from lakefeed.offsets.ranges import OLDEST, OffsetRange, OffsetRanges, Partition
+from lakefeed.records.transform.plan import transform_id
 from lakefeed.sinks.definition import MovableSink
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedIdentity:
+    """Names a feed, and what a start has to know of its settings.
+
+    Attributes:
+        owner: the feed and its sink, as checkpoint and messages name them.
+        rewinds: whether ``lakefeed offsets rewind`` moves the sink.
+    """
+
+    owner: Owner
+    rewinds: bool = True
+    transform_id: str | None = None
+
+    @classmethod
+    def of(cls, config: PipelineConfig, *, folder: Path | None) -> FeedIdentity:
+        """Name a pipeline's feed; Python functions of its transform are searched in ``folder`` too."""
+        return cls(
+            owner=Owner.of(config),
+            rewinds=config.sink.refusal("rewind") is None,
+            transform_id=transform_id(config, folder=folder),
+        )
+
+
+def collect_facts(
+    feed: FeedIdentity,
+    sink: SinkState,
+    *,
+    checkpoint: CheckpointState,
+    note: Note | None,
+    topics: Topics,
+    stateful: bool,
+    letters: OffsetRanges | None = None,
+    letters_table: str = "",
+) -> Facts:
+    """Collect what ``decide`` needs, for each way to open a feed; asks the sink only.
+
+    The arguments are as in ``Facts``; ``note`` is lakefeed's file beside the checkpoint. A run leaves ``letters`` out:
+    its writer compares them, with the requests that it makes anyway. A CheckpointMismatch if the table was rolled back,
+    and its position is unknown.
+    """
+    position = sink.position()
+    moved_by = position.moved_by if position is not None else None
+    return Facts(
+        feed=feed.owner.feed,
+        sink=feed.owner.sink,
+        keeps_ledger=sink.keeps_ledger,
+        keeps_log=sink.keeps_log,
+        checkpoint=checkpoint,
+        last=position,
+        unknown_move=moved_by not in (None, note.move if note else None),
+        logged=sink.logged(),
+        topics=topics,
+        noted_ids=note.topic_ids if note else {},
+        rewinds=feed.rewinds,
+        stateful=stateful,
+        had_state=bool(note and note.state),
+        letters=letters,
+        letters_table=letters_table,
+    )
 
 
 @dataclass
@@ -75,7 +139,7 @@ class FeedStart:
         )
         self.position = facts.last
         self.check(facts.last)
-        self.decision = recovery.decide(facts, accept_loss=self.accept_loss)
+        self.decision = decide(facts, accept_loss=self.accept_loss)
         if self.checkpoint is not None and not self.sink.keeps_ledger:
             ids = {name: topic.topic_id for name, topic in self.topics.items() if topic is not None}
             self.checkpoint.remember(topic_ids=ids)
@@ -100,7 +164,7 @@ class FeedStart:
         """Where a query without a checkpoint begins; None to leave it to the pipeline file."""
         if self.decision.positions is None:
             return None
-        return recovery.starting_offsets(self.decision.positions, self.topics)
+        return starting_offsets(self.decision.positions, self.topics)
 
     @property
     def marks(self) -> Mapping[Partition, str]:

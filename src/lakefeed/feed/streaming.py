@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.monitoring import MonitoringGroup
@@ -131,10 +132,7 @@ class StreamRun:
         stream = writer.counting.query_frame(records).writeStream
         if self.stateful:
             stream = stream.outputMode(config.output_mode)
-
-        def write(batch: DataFrame, batch_id: int) -> BatchResult:
-            return self.write_batch(writer, batch, batch_id)
-
+        write = partial(self.write_batch, writer)
         with self.feed.plan(self.spark).settings(self.spark):
             return (
                 stream.foreachBatch(self.batches.guarded(write))

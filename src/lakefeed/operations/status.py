@@ -12,9 +12,9 @@ from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import CheckpointMismatch, ConfigError, LakefeedError
-from lakefeed.feed.facts import Facts, FeedIdentity, Start, collect_facts
 from lakefeed.feed.feed import Feed
-from lakefeed.feed.recovery import decide, ends
+from lakefeed.feed.open import FeedIdentity, collect_facts
+from lakefeed.feed.recovery import Facts, Start, decide, ends
 from lakefeed.ledger.checkpoint import Note, noted, owned
 from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
 from lakefeed.ledger.checkpoint_store import StoredCheckpoint

@@ -10,9 +10,8 @@ import pytest
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
 from lakefeed.errors import CheckpointMismatch, LakefeedError, RecordsLost
-from lakefeed.feed.facts import Facts, Start, find_data_loss
 from lakefeed.feed.open import loss_commit
-from lakefeed.feed.recovery import decide, starting_offsets
+from lakefeed.feed.recovery import Facts, Start, decide, find_data_loss, starting_offsets
 from lakefeed.ledger.checkpoint import Note, Owner, noted, owned
 from lakefeed.ledger.checkpoint_state import CheckpointState, checkpoint_state
 from lakefeed.ledger.feed_position import Position

@@ -2,14 +2,20 @@
 
 Not a streaming query. Spark shares a query's limit out by lag, so that a loud topic leaves a quiet one next to nothing;
 one table that cannot be written ends the query; and a checkpoint for all would know less than the tables' own ledgers.
+
+Tables are written at the same time by threads that each have a session. A batch sets and names things in its session: a
+temporary view for the transform, another for the MERGE, ANSI mode while rules are resolved. In one session the batches
+of two topics would see each other's. A session for each table would have a catalog with connections of its own for
+each, too: so there are as many as write at the same time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from lakefeed.clients.kafka.librdkafka import isolation_level
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
@@ -31,8 +37,6 @@ if TYPE_CHECKING:
 LOOK_FOR_TOPICS_SECONDS = 10.0
 PATIENCE_SECONDS = 300.0
 PAUSE_SECONDS = 1.0
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 def run_multi_table(feed: Feed, spark: SparkSession, options: RunOptions) -> RunSummary:
@@ -82,7 +86,8 @@ class MultiTableScheduler:
         self._options = options
         self._source = config.kafka
         self._taken: Taken[TableTask] = Taken()
-        self._writers = Writers(spark, at_once(config))
+        self._sessions = [_copy(spark) for _ in range(at_once(config))]
+        self._threads: list[ThreadPoolExecutor] = []
         self._topics = Topics(self._source.bootstrap_servers, options=dict(self._source.options))
         self._isolation = isolation_level(self._source)
         self._once = options.once or config.trigger == AVAILABLE_NOW
@@ -98,7 +103,11 @@ class MultiTableScheduler:
             LakefeedError: of a table whose failure is to end the job; or the broker is away for minutes.
         """
         stop = self._options.stop
-        with self._writers:
+        with ExitStack() as threads:
+            for number, session in enumerate(self._sessions):
+                name = f"tables-{number}"
+                thread = ThreadPoolExecutor(1, thread_name_prefix=name, initializer=activate, initargs=(session,))
+                self._threads.append(threads.enter_context(thread))
             while not stop.is_set():
                 began = time.monotonic()
                 topics = self._describe()
@@ -135,7 +144,7 @@ class MultiTableScheduler:
             table = TableTask(
                 topic,
                 self._feed.for_topic(topic),
-                self._writers.session(len(self.tables)),
+                self._sessions[len(self.tables) % len(self._sessions)],
                 on_failure(config, topic),
                 retry_seconds(config),
                 from_latest=is_start and self._source.start == "latest",
@@ -172,7 +181,15 @@ class MultiTableScheduler:
             limit = self._source.max_records_per_batch
             return table.topic, *table.step(topics[table.topic], limit=limit, until=self._ends(table.topic))
 
-        steps = self._writers.run(step, self._due(topics))
+        # The tables of one session write one after the other.
+        due = self._due(topics)
+        begun = [self._threads[number % len(self._threads)].submit(step, table) for number, table in due]
+        try:
+            steps = [future.result() for future in begun]
+        finally:
+            # Where one has failed for all, what has not begun does not begin.
+            for future in begun:
+                future.cancel()
         results = [result for _, result, _ in steps if result is not None]
         notes = [f"{topic}: {note}" for topic, _, note in steps if note]
         notes += [f"{topic}: {note}" for topic, result, _ in steps if result is not None for note in result.notes]
@@ -205,44 +222,6 @@ class MultiTableScheduler:
             skipped=sum(result.counts.skipped for result in results),
             notes=tuple(notes),
         )
-
-
-class Writers:
-    """Threads that write tables at the same time, each in its own session. Use it as a context manager.
-
-    A batch sets and names things in its session: a temporary view for the transform, another for the MERGE, ANSI mode
-    while rules are resolved. In one session the batches of two topics would see each other's. A session for each table
-    would have a catalog with connections of its own for each, too: so there are as many as write at the same time.
-    """
-
-    def __init__(self, spark: SparkSession, count: int) -> None:
-        self._sessions = [_copy(spark) for _ in range(count)]
-        # Each starts its thread with its first table.
-        self._threads = [
-            ThreadPoolExecutor(1, thread_name_prefix=f"tables-{number}", initializer=activate, initargs=(session,))
-            for number, session in enumerate(self._sessions)
-        ]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for thread in self._threads:
-            thread.shutdown()
-
-    def session(self, number: int) -> SparkSession:
-        """Return the session for this number; numbers beyond the count start over."""
-        return self._sessions[number % len(self._sessions)]
-
-    def run(self, work: Callable[[Item], Result], items: Iterable[tuple[int, Item]]) -> list[Result]:
-        """Call ``work`` for all numbered items; those of one session one after the other. Returns in their order."""
-        begun = [self._threads[number % len(self._threads)].submit(work, item) for number, item in items]
-        try:
-            return [future.result() for future in begun]
-        finally:
-            # Where one has failed for all, what has not begun does not begin.
-            for future in begun:
-                future.cancel()
 
 
 def _copy(spark: SparkSession) -> SparkSession:

@@ -17,10 +17,9 @@ from lakefeed.config.places import Place, tables_of_topic
 from lakefeed.config.topic_tables import require_fit
 from lakefeed.errors import ConfigError, LakefeedError, RecordsLost
 from lakefeed.feed.batch_writer import BatchResult, BatchWriter
-from lakefeed.feed.facts import find_data_loss
 from lakefeed.feed.feed import Feed
 from lakefeed.feed.open import FeedStart
-from lakefeed.feed.recovery import GIVE_UP
+from lakefeed.feed.recovery import GIVE_UP, find_data_loss
 from lakefeed.feed.run import TableSummary
 from lakefeed.ledger.feed_position import Position
 from lakefeed.ledger.outcomes import ZERO, Counts

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakefeed.clients.kafka.topics import PartitionDescription, TopicDescription
-from lakefeed.feed.facts import Start
+from lakefeed.feed.recovery import Start
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges
