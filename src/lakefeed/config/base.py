@@ -16,10 +16,15 @@ Built = TypeVar("Built", bound="Model")
 
 
 class Model(BaseModel):
-    """A frozen model that refuses unknown keys."""
+    """A frozen model that refuses unknown keys; the docstring below a field is its description."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, populate_by_name=True, hide_input_in_errors=True, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
     )
 
 

@@ -171,11 +171,9 @@ class SinkChoice(OneOf):
 class SecondarySinkChoice(SinkChoice):
     """Another sink of the same rows, beside the feed's own."""
 
-    on_failure: Literal["stop", "pause"] = Field(
-        "stop",
-        description="When it cannot be written, the feed stops; or continues without it, and it catches up later by "
-        "itself. To pause, a sink has to keep a ledger (iceberg, jdbc, elasticsearch), and the transform no state.",
-    )
+    on_failure: Literal["stop", "pause"] = "stop"
+    """When it cannot be written, the feed stops; or continues without it, and it catches up later by itself. To pause,
+    a sink has to keep a ledger (iceberg, jdbc, elasticsearch), and the transform no state."""
 
     @model_validator(mode="after")
     def _can_be_beside(self) -> SecondarySinkChoice:
@@ -194,9 +192,8 @@ class SecondarySinkChoice(SinkChoice):
 class RequestBudget(Model):
     """What a feed should use at most. More than that warns, and never stops it."""
 
-    s3_requests_per_batch: int | None = Field(
-        None, ge=1, le=2**31 - 1, description="Requests to S3 in one micro-batch, of driver and executors."
-    )
+    s3_requests_per_batch: int | None = Field(None, ge=1, le=2**31 - 1)
+    """Requests to S3 in one micro-batch, of driver and executors."""
 
 
 class OneTable(Model):
@@ -220,18 +217,14 @@ class OneTable(Model):
 class Tables(Model):
     """How the tables of one job get along."""
 
-    on_failure: OnFailure = Field(
-        "pause",
-        description="When a table cannot be written, the others continue: it waits for retry_after (pause) or for the "
-        "next start (stop). Or the whole job ends (fail).",
-    )
-    retry_after: Period = Field(
-        "5 minutes", description="How long a paused table waits: '<n> seconds|minutes|hours|days'."
-    )
+    on_failure: OnFailure = "pause"
+    """When a table cannot be written, the others continue: it waits for retry_after (pause) or for the next start
+    (stop). Or the whole job ends (fail)."""
+    retry_after: Period = "5 minutes"
+    """How long a paused table waits: '<n> seconds|minutes|hours|days'."""
     at_once: Count = Field(4, description="How many tables are written at the same time.")
-    topics: dict[str, OneTable] = Field(
-        default_factory=dict, description="What is special to some, by the topic's name."
-    )
+    topics: dict[str, OneTable] = Field(default_factory=dict)
+    """What is special to some, by the topic's name."""
 
 
 class PipelineBlocks(Model):
@@ -239,56 +232,38 @@ class PipelineBlocks(Model):
 
     name: str = Field(description="The feed's name: it marks commits and the checkpoint. Do not change it later.")
     source: Source
-    decode: Decode = Field(
-        default_factory=lambda: Decode(raw=RawDecode()),
-        description="How records become columns. Required for Kafka and Kinesis only: others' rows come decoded.",
-    )
-    schema_: SchemaChange = Field(
-        default_factory=SchemaChange,
-        alias="schema",
-        description="What happens when the records' schema becomes another.",
-    )
-    expect: dict[str, Expectation] = Field(
-        default_factory=dict, description="Rules by name that each decoded record has to meet, in this order."
-    )
-    dead_letters: DeadLetters | None = Field(
-        None, description="Where records go that cannot be decoded. Default: such a record stops the feed."
-    )
+    decode: Decode = Field(default_factory=lambda: Decode(raw=RawDecode()))
+    """How records become columns. Required for Kafka and Kinesis only: others' rows come decoded."""
+    schema_: SchemaChange = Field(default_factory=SchemaChange, alias="schema")
+    """What happens when the records' schema becomes another."""
+    expect: dict[str, Expectation] = Field(default_factory=dict)
+    """Rules by name that each decoded record has to meet, in this order."""
+    dead_letters: DeadLetters | None = None
+    """Where records go that cannot be decoded. Default: such a record stops the feed."""
     transform: Transform | None = None
     sink: SinkChoice
-    sinks: dict[str, SecondarySinkChoice] = Field(
-        default_factory=dict, description="Further sinks of the same rows, by name; each batch is read once for all."
-    )
+    sinks: dict[str, SecondarySinkChoice] = Field(default_factory=dict)
+    """Further sinks of the same rows, by name; each batch is read once for all."""
     trigger: str = Field(
         "1 minute",
         description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka to "
         f"Kafka {REAL_TIME}, which hands on each record at once and notes each {INTERVAL} how far it is ('{REAL_TIME}, "
         "10 seconds').",
     )
-    tables: Tables | None = Field(
-        None,
-        description="With {topic} in the sink's table: what becomes of one that fails, and what is special to some.",
-    )
-    checkpoint: str = Field(
-        "",
-        description="Checkpoint location: s3a://bucket/path, for this pipeline only. Required, unless each topic "
-        "has a table of its own: then the tables' ledgers are enough; or the sink is memory or console: then each "
-        "run may start over.",
-    )
+    tables: Tables | None = None
+    """With {topic} in the sink's table: what becomes of one that fails, and what is special to some."""
+    checkpoint: str = ""
+    """Checkpoint location: s3a://bucket/path, for this pipeline only. Required, unless each topic has a table of its
+    own: then the tables' ledgers are enough; or the sink is memory or console: then each run may start over."""
     budget: RequestBudget | None = Field(None, description="What a batch should use at most; more than that warns.")
-    upkeep: Upkeep | None = Field(
-        None, description="Look after the tables while the feed runs. Default: lakefeed tables maintain does it."
-    )
+    upkeep: Upkeep | None = None
+    """Look after the tables while the feed runs. Default: lakefeed tables maintain does it."""
     s3: S3 | None = Field(None, description="The store. Default: from the AWS environment variables.")
-    catalogs: dict[str, Catalog] = Field(
-        default_factory=dict,
-        description="Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE.",
-    )
-    spark: dict[str, Scalar] = Field(
-        default_factory=dict,
-        description="Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and "
-        "plugins are added to lakefeed's own.",
-    )
+    catalogs: dict[str, Catalog] = Field(default_factory=dict)
+    """Iceberg catalogs by name. Default: 'lake', from LAKEFEED_CATALOG_URI and LAKEFEED_WAREHOUSE."""
+    spark: dict[str, Scalar] = Field(default_factory=dict)
+    """Further Spark settings, such as spark.sql.shuffle.partitions. Jars, class path, extensions and plugins are added
+    to lakefeed's own."""
 
     @field_validator("name")
     @classmethod

@@ -110,9 +110,8 @@ class S3(AwsAccess):
     """
 
     region: str = Field("us-east-1", description="Region that requests are signed for.")
-    path_style: bool | None = Field(
-        None, description="Bucket in the path instead of the host name. Default: true with an endpoint."
-    )
+    path_style: bool | None = None
+    """Bucket in the path instead of the host name. Default: true with an endpoint."""
 
     @property
     def uses_path_style(self) -> bool:
@@ -135,14 +134,12 @@ class KinesisAccess(AwsAccess):
     Without keys each process uses the AWS default chain (environment, profile, web identity, instance).
     """
 
-    endpoint: str | None = Field(
-        None, description="URL of the service. Default: AWS_ENDPOINT_URL_KINESIS or AWS_ENDPOINT_URL, else AWS itself."
-    )
+    endpoint: str | None = None
+    """URL of the service. Default: AWS_ENDPOINT_URL_KINESIS or AWS_ENDPOINT_URL, else AWS itself."""
     access_key: SecretStr | None = Field(None, description="Access key id. Default: AWS_ACCESS_KEY_ID.")
     secret_key: SecretStr | None = Field(None, description="Secret key. Default: AWS_SECRET_ACCESS_KEY.")
-    session_token: SecretStr | None = Field(
-        None, description="Token of temporary credentials. Default: AWS_SESSION_TOKEN."
-    )
+    session_token: SecretStr | None = None
+    """Token of temporary credentials. Default: AWS_SESSION_TOKEN."""
     region: str | None = Field(None, description="Region of the stream. Default: AWS_REGION, else us-east-1.")
 
     def completed(self, environment: Mapping[str, str]) -> KinesisAccess:
@@ -194,36 +191,25 @@ _NO_HADOOP = (
 class Catalog(Model):
     """An Iceberg catalog. The Hadoop catalog is not offered: on S3 it loses commits (apache/iceberg#970)."""
 
-    type: Literal["jdbc", "rest", "hive", "glue"] = Field(
-        "jdbc", description="jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."
-    )
-    uri: str = Field(
-        "",
-        description="jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. "
-        "Glue has none.",
-    )
-    warehouse: str | None = Field(
-        None, description="Where tables live: s3://bucket/path. For rest, the name that the server gives it."
-    )
+    type: Literal["jdbc", "rest", "hive", "glue"] = "jdbc"
+    """jdbc (SQLite, PostgreSQL), rest, hive (a Hive metastore) or glue."""
+    uri: str = ""
+    """jdbc:sqlite:/path/catalog.db, jdbc:postgresql://host/db, the REST URL, thrift://host:9083. Glue has none."""
+    warehouse: str | None = None
+    """Where tables live: s3://bucket/path. For rest, the name that the server gives it."""
     username: str | None = Field(None, description="Database user, for jdbc.")
     password: SecretStr | None = Field(None, description="Database password, for jdbc.")
-    credential: SecretStr | None = Field(
-        None,
-        description="OAuth2 client credential 'id:secret', for rest; traded for tokens, and again before they expire.",
-    )
+    credential: SecretStr | None = None
+    """OAuth2 client credential 'id:secret', for rest; traded for tokens, and again before they expire."""
     token: SecretStr | None = Field(None, description="Bearer token, for rest.")
     scope: str | None = Field(None, description="OAuth2 scope, for rest. Default: catalog.")
-    oauth2_server_uri: str | None = Field(
-        None, description="Where the credential is traded, for rest. Default: v1/oauth/tokens below the uri."
-    )
-    vended_credentials: bool = Field(
-        False, description="For rest: ask the catalog for the store's keys, table by table."
-    )
-    properties: dict[str, Text] = Field(
-        default_factory=dict,
-        description="Further Iceberg catalog properties, passed on as they are. Each that comes from ${…}, or whose "
-        "name says so, is kept as a secret.",
-    )
+    oauth2_server_uri: str | None = None
+    """Where the credential is traded, for rest. Default: v1/oauth/tokens below the uri."""
+    vended_credentials: bool = False
+    """For rest: ask the catalog for the store's keys, table by table."""
+    properties: dict[str, Text] = Field(default_factory=dict)
+    """Further Iceberg catalog properties, passed on as they are. Each that comes from ${…}, or whose name says so, is
+    kept as a secret."""
 
     @field_validator("type", mode="before")
     @classmethod

@@ -27,18 +27,14 @@ RecordMetadata = Literal["topic", "partition", "offset", "timestamp", "key", "he
 class AvroDecode(Model):
     """Avro values: Confluent-framed with a registry, or without a header with a given schema."""
 
-    registry: Registry | None = Field(
-        None, description="Schema Registry: values then carry Confluent's 5-byte header with the schema id."
-    )
+    registry: Registry | None = None
+    """Schema Registry: values then carry Confluent's 5-byte header with the schema id."""
     subject: str | None = Field(None, description=_SUBJECT)
-    subjects: list[Annotated[str, Field(min_length=1)]] = Field(
-        default_factory=list,
-        description="Records whose schema id is registered under none of these subjects are unreadable: dead letters, "
-        "or they stop the feed. {topic} stands for each topic. Default: ids of any subject.",
-    )
-    schema_file: Path | None = Field(
-        None, description="An .avsc file: the reader's schema with a registry, the writer's without."
-    )
+    subjects: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    """Records whose schema id is registered under none of these subjects are unreadable: dead letters, or they stop the
+    feed. {topic} stands for each topic. Default: ids of any subject."""
+    schema_file: Path | None = None
+    """An .avsc file: the reader's schema with a registry, the writer's without."""
 
     @model_validator(mode="after")
     def _a_schema_from_somewhere(self) -> AvroDecode:
@@ -54,18 +50,14 @@ class AvroDecode(Model):
 class ProtobufDecode(Model):
     """Protobuf values: Confluent-framed with a registry, or without a header with a given schema."""
 
-    registry: Registry | None = Field(
-        None, description="Schema Registry: values then carry Confluent's header with schema id and message indexes."
-    )
+    registry: Registry | None = None
+    """Schema Registry: values then carry Confluent's header with schema id and message indexes."""
     subject: str | None = Field(None, description=_SUBJECT)
-    schema_file: Path | None = Field(
-        None,
-        description="Without a registry: a .proto file, its imports beside it; or a descriptor set "
-        "(protoc --descriptor_set_out --include_imports).",
-    )
-    message: str | None = Field(
-        None, description="The message, with the package or without. Default: the schema's only or first one."
-    )
+    schema_file: Path | None = None
+    """Without a registry: a .proto file, its imports beside it; or a descriptor set (protoc --descriptor_set_out
+    --include_imports)."""
+    message: str | None = None
+    """The message, with the package or without. Default: the schema's only or first one."""
 
     @model_validator(mode="after")
     def _one_schema(self) -> ProtobufDecode:
@@ -93,11 +85,8 @@ class JsonDecode(Model):
 
     schema_ddl: Ddl | None = Field(None, description="Columns as Spark DDL: 'id BIGINT, name STRING'.")
     schema_file: Path | None = Field(None, description=_SCHEMA_FILE)
-    schema_: Literal["sample"] | None = Field(
-        None,
-        alias="schema",
-        description="Or sample: guessed from the newest records when the feed first runs, then kept with the table.",
-    )
+    schema_: Literal["sample"] | None = Field(None, alias="schema")
+    """Or sample: guessed from the newest records when the feed first runs, then kept with the table."""
     sample_records: Count = Field(1_000, description="How many records schema: sample looks at, at most.")
     lenient: bool = Field(False, description=_LENIENT)
 
@@ -188,30 +177,20 @@ class KeyDecode(Encoded):
 class Decode(Encoded):
     """How the bytes of a record become columns."""
 
-    key: KeyDecode | None = Field(
-        None,
-        description="How keys are encoded, as the value: the column kafka_key then holds what they say, not bytes.",
-    )
-    envelope: Literal["debezium"] | None = Field(
-        None,
-        description="debezium: values are change events with before, after and op; the row is what is in after, in "
-        "before for a delete.",
-    )
-    metadata: list[RecordMetadata] = Field(
-        default_factory=list,
-        description="Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on. "
-        "sequence_number is of Kinesis alone.",
-    )
-    on_null: Literal["fail", "skip", "keep", "dead_letter"] = Field(
-        "fail",
-        description="Null values (tombstones): stop, skip and count them, keep a row of nulls, or make dead letters.",
-    )
-    on_bad_timestamp: Literal["error", "keep"] | None = Field(
-        None,
-        description="A record's timestamp that Spark cannot hold, such as nanoseconds sent as milliseconds: an error "
-        "of the record (a dead letter, or a stop), or keep the row with a null time. Default: error if the rows have "
-        "the column kafka_timestamp, else keep.",
-    )
+    key: KeyDecode | None = None
+    """How keys are encoded, as the value: the column kafka_key then holds what they say, not bytes."""
+    envelope: Literal["debezium"] | None = None
+    """debezium: values are change events with before, after and op; the row is what is in after, in before for a
+    delete."""
+    metadata: list[RecordMetadata] = Field(default_factory=list)
+    """Record metadata kept as columns: kafka_topic, kafka_partition, kafka_offset and so on. sequence_number is of
+    Kinesis alone."""
+    on_null: Literal["fail", "skip", "keep", "dead_letter"] = "fail"
+    """Null values (tombstones): stop, skip and count them, keep a row of nulls, or make dead letters."""
+    on_bad_timestamp: Literal["error", "keep"] | None = None
+    """A record's timestamp that Spark cannot hold, such as nanoseconds sent as milliseconds: an error of the record (a
+    dead letter, or a stop), or keep the row with a null time. Default: error if the rows have the column
+    kafka_timestamp, else keep."""
 
 
 def _check_message(file: Path, message: str | None) -> None:

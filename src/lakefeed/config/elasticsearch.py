@@ -40,37 +40,28 @@ class ElasticsearchSinkConfig(SinkConfig):
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a server")
 
-    url: str | list[str] = Field(
-        min_length=1, description="http://host:9200 or https://…, one or several nodes; without credentials."
-    )
+    url: str | list[str] = Field(min_length=1)
+    """http://host:9200 or https://…, one or several nodes; without credentials."""
     index: str = Field(description="The index, or an alias of one; the ledger's index lakefeed_feeds is beside it.")
     username: str | None = Field(None, min_length=1, description="Who logs in.")
     password: SecretStr | None = Field(None, description="The user's password; give it as ${NAME}.")
-    api_key: SecretStr | None = Field(
-        None, description="Or an API key, encoded as Elasticsearch hands it out; give it as ${NAME}."
-    )
-    ca_file: Path | None = Field(
-        None,
-        description="Certificates (PEM) of the authority that the server's is signed by, such as Elasticsearch's "
-        "http_ca.crt. Default: those that Java and Python trust.",
-    )
-    mode: Literal["append", "upsert"] = Field(
-        "append", description="One document for each record; or the newest row for each key."
-    )
-    keys: list[str] = Field(
-        default_factory=list, description="With upsert: the columns that a document is known by; they make its _id."
-    )
+    api_key: SecretStr | None = None
+    """Or an API key, encoded as Elasticsearch hands it out; give it as ${NAME}."""
+    ca_file: Path | None = None
+    """Certificates (PEM) of the authority that the server's is signed by, such as Elasticsearch's http_ca.crt. Default:
+    those that Java and Python trust."""
+    mode: Literal["append", "upsert"] = "append"
+    """One document for each record; or the newest row for each key."""
+    keys: list[str] = Field(default_factory=list)
+    """With upsert: the columns that a document is known by; they make its _id."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
-    on_delete: Literal["remove", "mark"] = Field(
-        "remove", description="With upsert: remove the document, or keep it with lakefeed_deleted = true."
-    )
-    settings: dict[str, str | int | float | bool] = Field(
-        default_factory=dict, description="Settings of an index that lakefeed makes, as number_of_shards."
-    )
+    on_delete: Literal["remove", "mark"] = "remove"
+    """With upsert: remove the document, or keep it with lakefeed_deleted = true."""
+    settings: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Settings of an index that lakefeed makes, as number_of_shards."""
     bulk_documents: Count = Field(5_000, description="Documents in one request at most.")
-    bulk_bytes: Count = Field(
-        5_000_000, description="Bytes of one request at most; a document that has more goes alone."
-    )
+    bulk_bytes: Count = 5_000_000
+    """Bytes of one request at most; a document that has more goes alone."""
 
     @field_validator("url")
     @classmethod

@@ -16,37 +16,29 @@ Accept = Literal["same_record", "resolvable", "any"]
 class SchemaChange(Model):
     """What a schema does to the table that a writer uses and the table does not cover."""
 
-    on_change: Literal["evolve", "ignore", "fail"] = Field(
-        "evolve",
-        description="Change the table before the rows that need it, leave the new fields out and say so, or stop.",
-    )
-    accept: Accept = Field(
-        "same_record",
-        description="Whose records become rows. same_record: the writer's record has the name or an alias of the "
-        "reader's, and at least one of its fields. resolvable: also all required fields. any: every writer's record. "
-        "Others are unreadable: dead letters, or they stop the feed.",
-    )
+    on_change: Literal["evolve", "ignore", "fail"] = "evolve"
+    """Change the table before the rows that need it, leave the new fields out and say so, or stop."""
+    accept: Accept = "same_record"
+    """Whose records become rows. same_record: the writer's record has the name or an alias of the reader's, and at
+    least one of its fields. resolvable: also all required fields. any: every writer's record. Others are unreadable:
+    dead letters, or they stop the feed."""
 
 
 class Expectation(Model):
     """A rule that each decoded record has to meet."""
 
-    rule: Sql = Field(
-        min_length=1,
-        description="SQL over the decoded fields and the record's metadata columns. It has to be true; null is not.",
-    )
-    on_violation: Literal["drop", "dead_letter", "fail"] = Field(
-        "fail", description="Leave the record out and count it, make it a dead letter, or stop."
-    )
+    rule: Sql = Field(min_length=1)
+    """SQL over the decoded fields and the record's metadata columns. It has to be true; null is not."""
+    on_violation: Literal["drop", "dead_letter", "fail"] = "fail"
+    """Leave the record out and count it, make it a dead letter, or stop."""
 
 
 class Bounds(Model):
     """How many dead letters are too many; at least one bound is given."""
 
     max_rows: Annotated[int, Field(ge=0)] | None = Field(None, description="So many dead letters at most.")
-    max_share: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="Dead letters by records, at most: 0.01 for 1 %."
-    )
+    max_share: Annotated[float, Field(ge=0, le=1)] | None = None
+    """Dead letters by records, at most: 0.01 for 1 %."""
 
 
 class WindowBudget(Bounds):
@@ -77,15 +69,10 @@ class DeadLetters(OneOf):
     """Where records go that cannot be decoded or break an expectation, instead of stopping the feed."""
 
     __kinds__ = ("table", "topic")
-    table: TableTemplate | None = Field(
-        None,
-        description="An Iceberg table, catalog.namespace.table; several feeds may share it. {topic} may stand in it as "
-        "in the sink's.",
-    )
-    topic: TopicName | None = Field(
-        None,
-        description="Or a topic of the source's cluster, created if it is missing; several feeds may share it.",
-    )
-    budget: ErrorBudget | None = Field(
-        None, description="When it is too many: the feed stops, and the batch is not written. Default: never."
-    )
+    table: TableTemplate | None = None
+    """An Iceberg table, catalog.namespace.table; several feeds may share it. {topic} may stand in it as in the
+    sink's."""
+    topic: TopicName | None = None
+    """Or a topic of the source's cluster, created if it is missing; several feeds may share it."""
+    budget: ErrorBudget | None = None
+    """When it is too many: the feed stops, and the batch is not written. Default: never."""

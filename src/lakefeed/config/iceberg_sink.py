@@ -23,46 +23,30 @@ class IcebergSinkConfig(SinkConfig):
     capabilities: ClassVar[Capabilities] = Capabilities(rewind=None, backfill=None, replay=None, verify=None, lag=None)
     other_modes: ClassVar[str] = "update requires mode: upsert and keys, complete requires mode: overwrite"
 
-    table: TableTemplate = Field(
-        description="catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."
-    )
-    partition_by: list[PartitionTransform] = Field(
-        default_factory=list,
-        description="Partition transforms: column, years|months|days|hours(column), bucket(n, column), "
-        "truncate(n, column).",
-    )
-    sort_by: list[SortColumn] = Field(
-        default_factory=list,
-        description="Order of the rows in each file: column, column desc, column desc nulls first. If partition_by or "
-        "sort_by change here, the table's new files follow at the next start.",
-    )
-    properties: dict[str, str] = Field(
-        default_factory=dict, description="Table properties, set when lakefeed creates the table."
-    )
-    mode: Literal["append", "upsert", "overwrite"] = Field(
-        "append",
-        description="Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which "
-        "transform.output_mode: complete requires.",
-    )
+    table: TableTemplate
+    """catalog.namespace.table. With {topic} in it, each topic goes to a table of its own."""
+    partition_by: list[PartitionTransform] = Field(default_factory=list)
+    """Partition transforms: column, years|months|days|hours(column), bucket(n, column), truncate(n, column)."""
+    sort_by: list[SortColumn] = Field(default_factory=list)
+    """Order of the rows in each file: column, column desc, column desc nulls first. If partition_by or sort_by change
+    here, the table's new files follow at the next start."""
+    properties: dict[str, str] = Field(default_factory=dict)
+    """Table properties, set when lakefeed creates the table."""
+    mode: Literal["append", "upsert", "overwrite"] = "append"
+    """Rows are added; or the newest row for each key is kept; or each batch replaces all rows, which
+    transform.output_mode: complete requires."""
     keys: list[str] = Field(default_factory=list, description="With upsert: the columns that a row is known by.")
-    order_by: list[str] = Field(
-        default_factory=list,
-        description="With upsert: columns that say which change of a key is newer. Default: the offset, so that all "
-        "changes of a key have to be in one partition.",
-    )
+    order_by: list[str] = Field(default_factory=list)
+    """With upsert: columns that say which change of a key is newer. Default: the offset, so that all changes of a key
+    have to be in one partition."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
-    on_delete: Literal["remove", "mark"] = Field(
-        "remove",
-        description="With upsert: remove the row, or keep it with lakefeed_deleted = true, so that an older change "
-        "that comes late does not bring the key back.",
-    )
-    write: Literal["merge-on-read", "copy-on-write"] = Field(
-        "merge-on-read",
-        description="With upsert: write what has changed beside the old files, or rewrite the files that it is in.",
-    )
-    history: TableTemplate | None = Field(
-        None, description="With upsert: a table beside it that every change is appended to."
-    )
+    on_delete: Literal["remove", "mark"] = "remove"
+    """With upsert: remove the row, or keep it with lakefeed_deleted = true, so that an older change that comes late
+    does not bring the key back."""
+    write: Literal["merge-on-read", "copy-on-write"] = "merge-on-read"
+    """With upsert: write what has changed beside the old files, or rewrite the files that it is in."""
+    history: TableTemplate | None = None
+    """With upsert: a table beside it that every change is appended to."""
 
     _names_made: frozenset[str] = PrivateAttr(frozenset())
 

@@ -39,29 +39,22 @@ class JdbcSinkConfig(SinkConfig):
     )
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a database")
 
-    url: str = Field(
-        description="jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."
-    )
+    url: str
+    """jdbc:postgresql://host:port/database, jdbc:mariadb://… or jdbc:mysql://…; without credentials."""
     user: str = Field(min_length=1, description="Who logs in.")
     password: SecretStr = Field(description="The user's password; give it as ${NAME}.")
-    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$")] = Field(
-        description="table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."
-    )
-    mode: Literal["append", "upsert", "overwrite"] = Field(
-        "append",
-        description="One row for each record; the newest row for each key; or, with output_mode: complete, the rows of "
-        "the newest batch in place of all others.",
-    )
-    keys: list[str] = Field(
-        default_factory=list, description="With upsert: the columns that a row is known by; a unique key of the table."
-    )
-    order_by: list[str] = Field(
-        default_factory=list, description="With upsert: columns that say which change of a key is newer, as in iceberg."
-    )
+    table: Annotated[str, StringConstraints(pattern=r"^[^.\s{}]+(\.[^.\s{}]+)?$")]
+    """table or schema.table; the ledger's tables lakefeed_feeds and lakefeed_commits are beside it."""
+    mode: Literal["append", "upsert", "overwrite"] = "append"
+    """One row for each record; the newest row for each key; or, with output_mode: complete, the rows of the newest
+    batch in place of all others."""
+    keys: list[str] = Field(default_factory=list)
+    """With upsert: the columns that a row is known by; a unique key of the table."""
+    order_by: list[str] = Field(default_factory=list)
+    """With upsert: columns that say which change of a key is newer, as in iceberg."""
     delete: Deletes = Field(default_factory=Deletes, description="With upsert: which records delete.")
-    on_delete: Literal["remove", "mark"] = Field(
-        "remove", description="With upsert: remove the row, or keep it with lakefeed_deleted = true."
-    )
+    on_delete: Literal["remove", "mark"] = "remove"
+    """With upsert: remove the row, or keep it with lakefeed_deleted = true."""
 
     @field_validator("url")
     @classmethod

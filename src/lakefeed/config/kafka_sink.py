@@ -29,9 +29,8 @@ class AvroValue(Model):
 
     registry: Registry | None = Field(None, description="Schema Registry that the schema is registered in.")
     subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
-    schema_file: Path | None = Field(
-        None, description="An .avsc file. Default: the subject's latest schema if the rows fit it, else made from them."
-    )
+    schema_file: Path | None = None
+    """An .avsc file. Default: the subject's latest schema if the rows fit it, else made from them."""
 
     @model_validator(mode="after")
     def _subject_in_a_registry(self) -> AvroValue:
@@ -43,9 +42,8 @@ class AvroValue(Model):
 class ProtobufValue(AvroValue):
     """Protobuf; with a registry behind Confluent's header."""
 
-    schema_file: Path | None = Field(
-        None, description="A .proto file. Default: the subject's latest schema if the rows fit it, else made from them."
-    )
+    schema_file: Path | None = None
+    """A .proto file. Default: the subject's latest schema if the rows fit it, else made from them."""
     message: str | None = Field(None, description="The message. Default: the schema's first.")
 
 
@@ -54,9 +52,8 @@ class JsonSchemaValue(Model):
 
     registry: Registry = Field(description="Schema Registry that the schema is registered in.")
     subject: str | None = Field(None, description="Its subject. Default: <topic>-value.")
-    schema_file: Path | None = Field(
-        None, description="A JSON Schema. Default: the subject's latest if the rows fit it, else made from them."
-    )
+    schema_file: Path | None = None
+    """A JSON Schema. Default: the subject's latest if the rows fit it, else made from them."""
 
 
 class JsonValue(Model):
@@ -107,22 +104,16 @@ class KafkaSinkConfig(SinkConfig):
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="a topic")
 
     topic: str = Field(description="Its name; it has to be there.")
-    bootstrap_servers: Brokers | None = Field(
-        None, description="host:port of one or more brokers. Default: the source's, with how the source reaches them."
-    )
-    key: Sql | list[str] | None = Field(
-        None,
-        description="The record's key: an SQL expression over the row; or columns, as one JSON object. Default: none.",
-    )
-    value: Value = Field(
-        default_factory=lambda: Value(json_=JsonValue()), description="How a row becomes a value. Default: json."
-    )
-    headers: dict[str, Sql] = Field(
-        default_factory=dict, description="Further headers by name: SQL expressions over the row, as \"'text'\"."
-    )
-    options: dict[str, Scalar] = Field(
-        default_factory=dict, description="Kafka producer settings with the prefix kafka., as kafka.linger.ms."
-    )
+    bootstrap_servers: Brokers | None = None
+    """host:port of one or more brokers. Default: the source's, with how the source reaches them."""
+    key: Sql | list[str] | None = None
+    """The record's key: an SQL expression over the row; or columns, as one JSON object. Default: none."""
+    value: Value = Field(default_factory=lambda: Value(json_=JsonValue()))
+    """How a row becomes a value. Default: json."""
+    headers: dict[str, Sql] = Field(default_factory=dict)
+    """Further headers by name: SQL expressions over the row, as "'text'"."""
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    """Kafka producer settings with the prefix kafka., as kafka.linger.ms."""
 
     @field_validator("topic")
     @classmethod

@@ -28,15 +28,12 @@ ONLY_CHANGES = ("order_by", "delete", "on_delete", "history")
 class Deletes(Model):
     """Which records of an upsert feed delete the row of their key, beside the deletes of ``envelope: debezium``."""
 
-    tombstones: bool | None = Field(
-        None,
-        description="Records with a null value, whose key columns come from the record's key. Default: if decode.key "
-        "says how keys are read; else decode.on_null decides.",
-    )
+    tombstones: bool | None = None
+    """Records with a null value, whose key columns come from the record's key. Default: if decode.key says how keys are
+    read; else decode.on_null decides."""
     column: str | None = Field(None, description="A decoded column (before the transform) that says it.")
-    equals: list[str | int | bool] = Field(
-        default_factory=list, description="Its values that mean a delete, such as [d]."
-    )
+    equals: list[str | int | bool] = Field(default_factory=list)
+    """Its values that mean a delete, such as [d]."""
 
     @model_validator(mode="after")
     def _column_and_values(self) -> Deletes:

@@ -32,6 +32,8 @@ def json_schema() -> dict[str, Any]:
         definition["description"] = (model.__doc__ or "").split("\n\n")[0].replace("\n", " ").strip()
         for name, below in definition.get("properties", {}).items():
             below.pop("title", None)
+            if "description" in below:
+                below["description"] = below["description"].replace("\n", " ")
             if below.get("additionalProperties") == {"type": "string"}:
                 below["additionalProperties"] = {"type": ["string", "number", "boolean"]}
             if "properties" not in below:

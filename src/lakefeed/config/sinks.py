@@ -111,15 +111,12 @@ class MemorySinkConfig(SinkConfig):
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
     stored_files: ClassVar[SinkFiles] = SinkFiles(elsewhere="the driver's memory")
 
-    view: str | None = Field(
-        None, pattern=f"^{Identifier}$", description="Its name. Default: the pipeline's with _rows behind it."
-    )
-    keys: list[str] = Field(
-        default_factory=list, description="With output_mode: update: a newer row replaces the one with these columns."
-    )
-    max_rows: Count = Field(
-        100_000, description="More rows than that stop the pipeline: they are kept in the driver's memory."
-    )
+    view: str | None = Field(None, pattern=f"^{Identifier}$")
+    """Its name. Default: the pipeline's with _rows behind it."""
+    keys: list[str] = Field(default_factory=list)
+    """With output_mode: update: a newer row replaces the one with these columns."""
+    max_rows: Count = 100_000
+    """More rows than that stop the pipeline: they are kept in the driver's memory."""
 
 
 class ConsoleSinkConfig(SinkConfig):
@@ -277,12 +274,9 @@ class FilesSinkConfig(PathSinkConfig):
     """Files below a path, in directories by column, listed exactly once in Spark's ``_spark_metadata``."""
 
     format: FileFormat = Field("parquet", description="What the files are. What CSV has no form for is JSON in it.")
-    table: str | None = Field(
-        None,
-        pattern=rf"^({Identifier}\.)?{Identifier}$",
-        description="A table of Spark's session catalog (Hive's, where there is one) over the directories: made if it "
-        "is missing, and notified of new partitions after each batch.",
-    )
+    table: str | None = Field(None, pattern=rf"^({Identifier}\.)?{Identifier}$")
+    """A table of Spark's session catalog (Hive's, where there is one) over the directories: made if it is missing, and
+    notified of new partitions after each batch."""
     options: dict[str, Text] = Field(default_factory=dict, description="Spark's options for writing the format.")
 
     @property

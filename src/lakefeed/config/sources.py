@@ -25,32 +25,21 @@ class KafkaSource(Model):
     topics: list[str] | None = Field(None, description="Topics to read.", min_length=1)
     topics_pattern: str | None = Field(None, description="Or a regular expression of topic names.")
     start: Literal["earliest", "latest"] = Field("earliest", description=_START)
-    max_records_per_batch: Bound = Field(
-        1_000_000, description="Upper bound on the records of one micro-batch, over all partitions."
-    )
-    min_records_per_batch: Bound | None = Field(
-        None,
-        description="Wait until so many records are there, or max_wait is over: larger batches write larger files. "
-        "Default: whatever is there when the trigger says.",
-    )
-    max_wait: Period = Field(
-        "10 minutes", description="No record waits longer than this for min_records_per_batch to come together."
-    )
-    deduplicate: bool = Field(
-        False,
-        description="Leave out the copies that lakefeed's Kafka sink wrote when it resent a batch, recognized by the "
-        "records' headers. Makes the feed one with state.",
-    )
-    monitoring_group: str | None = Field(
-        None,
-        min_length=1,
-        description="Consumer group that is set to the feed's position after each batch, for tools that watch lag. "
-        "Nothing reads it back.",
-    )
-    options: dict[str, Scalar] = Field(
-        default_factory=dict,
-        description="Kafka client settings with the prefix kafka., for instance kafka.max.poll.records.",
-    )
+    max_records_per_batch: Bound = 1_000_000
+    """Upper bound on the records of one micro-batch, over all partitions."""
+    min_records_per_batch: Bound | None = None
+    """Wait until so many records are there, or max_wait is over: larger batches write larger files. Default: whatever
+    is there when the trigger says."""
+    max_wait: Period = "10 minutes"
+    """No record waits longer than this for min_records_per_batch to come together."""
+    deduplicate: bool = False
+    """Leave out the copies that lakefeed's Kafka sink wrote when it resent a batch, recognized by the records' headers.
+    Makes the feed one with state."""
+    monitoring_group: str | None = Field(None, min_length=1)
+    """Consumer group that is set to the feed's position after each batch, for tools that watch lag. Nothing reads it
+    back."""
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    """Kafka client settings with the prefix kafka., for instance kafka.max.poll.records."""
 
     @field_validator("topics", mode="before")
     @classmethod
@@ -121,9 +110,8 @@ class KinesisSource(KinesisAccess):
 
     stream: str = Field(description="The stream's name.")
     start: Literal["earliest", "latest"] = Field("earliest", description=_START)
-    max_records_per_batch: Count = Field(
-        100_000, description="Upper bound on the records of one micro-batch, over all shards."
-    )
+    max_records_per_batch: Count = 100_000
+    """Upper bound on the records of one micro-batch, over all shards."""
 
     @field_validator("stream")
     @classmethod
@@ -144,10 +132,8 @@ class FilesSource(Model):
 
     path: str = Field(description="s3a://bucket/path, or a path with * in it.")
     format: FileFormat | Literal["text"] = Field(description="What the files are.")
-    schema_ddl: Ddl | None = Field(
-        None,
-        description="The columns, as 'id BIGINT, name STRING'. text has one column, value; other formats require it.",
-    )
+    schema_ddl: Ddl | None = None
+    """The columns, as 'id BIGINT, name STRING'. text has one column, value; other formats require it."""
     max_files_per_batch: Count = Field(1000, description="Upper bound on the files of one micro-batch.")
     done: Literal["keep", "archive", "delete"] = Field("keep", description="What becomes of files that were read.")
     archive: str | None = Field(None, description="With done: archive, where they go: a path outside of `path`.")
@@ -189,10 +175,8 @@ class IcebergSource(Model):
     """The rows that are appended to an Iceberg table, snapshot by snapshot."""
 
     table: TableName = Field(description="catalog.namespace.table")
-    since: str | None = Field(
-        None, description="From the snapshots of this time on, in ISO 8601. Default: from the table's first."
-    )
+    since: str | None = None
+    """From the snapshots of this time on, in ISO 8601. Default: from the table's first."""
     max_files_per_batch: Count = Field(1000, description="Upper bound on the data files of one micro-batch.")
-    skip_overwrites: bool = Field(
-        False, description="Pass over snapshots that have changed or deleted rows, instead of stopping at them."
-    )
+    skip_overwrites: bool = False
+    """Pass over snapshots that have changed or deleted rows, instead of stopping at them."""

@@ -45,20 +45,13 @@ class Step(Model):
     """One step of a transform: a SELECT, a Python function, or the first row of each key."""
 
     sql: Sql | None = Field(None, description="One SELECT over the rows, the steps before and the tables, by name.")
-    python: str | None = Field(
-        None,
-        description="Or package.module:function, on PYTHONPATH or beside the pipeline file. It takes DataFrames and "
-        "returns one.",
-    )
-    options: dict[str, Scalar] = Field(
-        default_factory=dict, description="With python: further arguments of the function, by name."
-    )
-    deduplicate: list[str] | None = Field(
-        None,
-        min_length=1,
-        description="Or columns: of rows with the same values in them only the first is kept. Needs a watermark, which "
-        "says how long they are remembered.",
-    )
+    python: str | None = None
+    """Or package.module:function, on PYTHONPATH or beside the pipeline file. It takes DataFrames and returns one."""
+    options: dict[str, Scalar] = Field(default_factory=dict)
+    """With python: further arguments of the function, by name."""
+    deduplicate: list[str] | None = Field(None, min_length=1)
+    """Or columns: of rows with the same values in them only the first is kept. Needs a watermark, which says how long
+    they are remembered."""
     watermark: Watermark | None = Field(None, description="How late the rows of this step may be.")
 
     @field_validator("python")
@@ -87,28 +80,20 @@ class StreamOfTopic(Model):
 class Transform(Model):
     """What happens between decoding and the sink: one SELECT, or several steps, the last of which goes to the sink."""
 
-    sql: Sql | None = Field(
-        None, description="One SELECT over the decoded records; their view has the pipeline's name."
-    )
-    steps: dict[str, Step] = Field(
-        default_factory=dict,
-        description="Or several, by name and in this order. Each is a view for those behind it; the decoded records "
-        "have the pipeline's name.",
-    )
-    tables: dict[str, StaticTable] = Field(
-        default_factory=dict, description="Views of rows that do not stream, by name, to join with."
-    )
-    streams: dict[str, StreamOfTopic] = Field(
-        default_factory=dict,
-        description="Streams to join with each other: views of one topic's records each, by name, in place of the one "
-        "that has the pipeline's name. Each topic of the source is in one of them, and each is read once.",
-    )
+    sql: Sql | None = None
+    """One SELECT over the decoded records; their view has the pipeline's name."""
+    steps: dict[str, Step] = Field(default_factory=dict)
+    """Or several, by name and in this order. Each is a view for those behind it; the decoded records have the
+    pipeline's name."""
+    tables: dict[str, StaticTable] = Field(default_factory=dict)
+    """Views of rows that do not stream, by name, to join with."""
+    streams: dict[str, StreamOfTopic] = Field(default_factory=dict)
+    """Streams to join with each other: views of one topic's records each, by name, in place of the one that has the
+    pipeline's name. Each topic of the source is in one of them, and each is read once."""
     watermark: Watermark | None = Field(None, description="How late the decoded records may be.")
-    output_mode: OutputMode = Field(
-        "append",
-        description="What a batch hands to the sink: rows that are final (append), those that have changed (update), "
-        "or the whole result (complete). The last two are for aggregates.",
-    )
+    output_mode: OutputMode = "append"
+    """What a batch hands to the sink: rows that are final (append), those that have changed (update), or the whole
+    result (complete). The last two are for aggregates."""
 
     @field_validator("steps", "tables", "streams")
     @classmethod
