@@ -67,11 +67,7 @@ class ParsedText:
     @classmethod
     @abstractmethod
     def parse(cls, text: str) -> Self:
-        """Read the text of one value.
-
-        Raises:
-            ValueError: the text has another form.
-        """
+        """Read the text of one value."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
@@ -141,11 +137,7 @@ class OneOf(Model):
 
 
 def validated(model: type[Built], where: str, **settings: Any) -> Built:
-    """Build a model from arguments.
-
-    Raises:
-        ConfigError: they hold a mistake; the message repeats no value, which may be a secret.
-    """
+    """Build a model from arguments."""
     try:
         return model.model_validate(settings)
     except ValidationError as error:

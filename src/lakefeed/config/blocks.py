@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationInfo, create_model, field_validator, model_validator
 
+from lakefeed.config import sinks, sources
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model, OneOf, raise_problems
 from lakefeed.config.capabilities import Operation, Refusal
 from lakefeed.config.connections import S3, Catalog, Connections
@@ -21,27 +22,6 @@ from lakefeed.config.iceberg_sink import IcebergSinkConfig
 from lakefeed.config.jdbc import JdbcSinkConfig
 from lakefeed.config.kafka_sink import KafkaSinkConfig
 from lakefeed.config.secrets import OPTIONS_OF_THE_JVM, Scalar, SecretText
-from lakefeed.config.sinks import (
-    ConsoleSinkConfig,
-    FilesSinkConfig,
-    FormatSinkConfig,
-    MemorySinkConfig,
-    ParquetSinkConfig,
-    PythonSinkConfig,
-    SinkConfig,
-    installed_settings,
-    installed_sinks,
-    s3a_path,
-)
-from lakefeed.config.sources import (
-    FilesSource,
-    FormatSource,
-    IcebergSource,
-    KafkaSource,
-    KinesisSource,
-    RateSource,
-    SocketSource,
-)
 from lakefeed.config.transform import OutputMode, Transform
 from lakefeed.config.upkeep import Upkeep
 from lakefeed.config.values import (
@@ -66,16 +46,16 @@ class Source(OneOf):
     """Where records come from."""
 
     __kinds__ = ("kafka", "kinesis", "files", "rate", "socket", "iceberg", "format")
-    kafka: KafkaSource | None = None
-    kinesis: KinesisSource | None = None
-    files: FilesSource | None = None
-    rate: RateSource | None = None
-    socket: SocketSource | None = None
-    iceberg: IcebergSource | None = None
-    format: FormatSource | None = None
+    kafka: sources.KafkaSource | None = None
+    kinesis: sources.KinesisSource | None = None
+    files: sources.FilesSource | None = None
+    rate: sources.RateSource | None = None
+    socket: sources.SocketSource | None = None
+    iceberg: sources.IcebergSource | None = None
+    format: sources.FormatSource | None = None
 
     @property
-    def numbered(self) -> KafkaSource | KinesisSource | None:
+    def numbered(self) -> sources.KafkaSource | sources.KinesisSource | None:
         """The source, if its records are bytes that ``decode`` reads, and known by topic, partition and offset."""
         return self.kafka or self.kinesis
 
@@ -96,25 +76,25 @@ class SinkChoice(OneOf):
         "python",
     )
     iceberg: IcebergSinkConfig | None = None
-    parquet: ParquetSinkConfig | None = None
-    files: FilesSinkConfig | None = None
+    parquet: sinks.ParquetSinkConfig | None = None
+    files: sinks.FilesSinkConfig | None = None
     jdbc: JdbcSinkConfig | None = None
     elasticsearch: ElasticsearchSinkConfig | None = None
     kafka: KafkaSinkConfig | None = None
-    memory: MemorySinkConfig | None = None
-    console: ConsoleSinkConfig | None = None
-    format: FormatSinkConfig | None = None
-    python: PythonSinkConfig | None = None
+    memory: sinks.MemorySinkConfig | None = None
+    console: sinks.ConsoleSinkConfig | None = None
+    format: sinks.FormatSinkConfig | None = None
+    python: sinks.PythonSinkConfig | None = None
 
     @classmethod
-    def installed_kind(cls, name: str) -> type[SinkConfig] | None:
+    def installed_kind(cls, name: str) -> type[sinks.SinkConfig] | None:
         """Return the settings of a sink that another package has registered; None if there is none."""
-        return installed_settings(name)
+        return sinks.installed_settings(name)
 
     @classmethod
     def unknown_kind(cls, name: str) -> tuple[str, str] | None:
         """Name the sinks that exist."""
-        known = [*SinkChoice.__kinds__, *installed_sinks()]
+        known = [*SinkChoice.__kinds__, *sinks.installed_sinks()]
         hint = f"installed: {', '.join(known)}; a sink of another package is used after pip install"
         return f"no such sink: '{name}'", hint
 
@@ -138,18 +118,14 @@ class SinkChoice(OneOf):
         return extended.model_validate(data, context=info.context)
 
     @property
-    def chosen(self) -> SinkConfig:
+    def chosen(self) -> sinks.SinkConfig:
         """The block of the chosen kind."""
-        block: SinkConfig = getattr(self, self.kind)
+        block: sinks.SinkConfig = getattr(self, self.kind)
         return block
 
     @property
     def ledger_table(self) -> str:
-        """The Iceberg table with the ledger, for operations that a sink without one refuses.
-
-        Raises:
-            ConfigError: the ledger is elsewhere.
-        """
+        """The Iceberg table with the ledger, for operations that a sink without one refuses."""
         if (table := self.chosen.snapshot_table) is None:
             raise ConfigError(f"the ledger of sink.{self.kind} is not in an Iceberg table", where=self.chosen.where)
         return table
@@ -280,7 +256,7 @@ class PipelineBlocks(Model):
     @field_validator("checkpoint")
     @classmethod
     def _s3a(cls, path: str) -> str:
-        return s3a_path(path) if path else path
+        return sinks.s3a_path(path) if path else path
 
     @field_validator("spark", mode="before")
     @classmethod
@@ -307,12 +283,8 @@ class PipelineBlocks(Model):
         return self.transform.output_mode if self.transform is not None else "append"
 
     @property
-    def kafka(self) -> KafkaSource:
-        """The source, where it is Kafka.
-
-        Raises:
-            ConfigError: it is another source, without offsets.
-        """
+    def kafka(self) -> sources.KafkaSource:
+        """The source, where it is Kafka."""
         if self.source.kafka is None:
             raise ConfigError(
                 f"pipeline '{self.name}' reads {self.source.kind}, and this is for topics of Kafka: other sources have "

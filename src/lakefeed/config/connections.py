@@ -120,11 +120,7 @@ class S3(AwsAccess):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3:
-        """Build the store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name.
-
-        Raises:
-            ConfigError: a variable has a wrong value.
-        """
+        """Build the store that AWS_ENDPOINT_URL_S3, AWS_REGION and the AWS key variables name."""
         return validated(cls, "the AWS variables of the environment", **_aws_settings(environment, "S3"))
 
 
@@ -314,11 +310,7 @@ class Connections(Model):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Connections:
-        """Build the store and the catalog ``lake`` that the environment names.
-
-        Raises:
-            ConfigError: a variable has a wrong value.
-        """
+        """Build the store and the catalog ``lake`` that the environment names."""
         catalogs = {}
         if uri := environment.get("LAKEFEED_CATALOG_URI"):
             settings = {"type": "jdbc" if uri.startswith("jdbc:") else "rest", "uri": uri}
@@ -330,11 +322,7 @@ class Connections(Model):
         return found
 
     def catalog(self, name: str) -> Catalog:
-        """Return the catalog of that name.
-
-        Raises:
-            ConfigError: none is declared.
-        """
+        """Return the catalog of that name."""
         try:
             return self.catalogs[name]
         except KeyError:

@@ -106,12 +106,10 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """The output modes of its ``mode``."""
         return MODES[self.mode]
 
     @property
     def target(self) -> str:
-        """The index."""
         return self.index
 
     @property
@@ -126,5 +124,4 @@ class ElasticsearchSinkConfig(SinkConfig):
 
     @property
     def where(self) -> str:
-        """The place that errors name."""
         return f"index {self.index} at {', '.join(self.urls)}"

@@ -57,22 +57,18 @@ class IcebergSinkConfig(SinkConfig):
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """The output modes of its ``mode``."""
         return MODES[self.mode]
 
     @property
     def target(self) -> str:
-        """The table."""
         return self.table
 
     @property
     def snapshot_table(self) -> str:
-        """The table."""
         return self.table
 
     @property
     def snapshot_tables(self) -> Mapping[str, str]:
-        """The table, and its history."""
         return {"table": self.table} | ({} if self.history is None else {"history": self.history})
 
     @property

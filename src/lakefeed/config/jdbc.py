@@ -83,12 +83,10 @@ class JdbcSinkConfig(SinkConfig):
 
     @property
     def modes(self) -> tuple[OutputMode, ...]:
-        """The output modes of its ``mode``."""
         return MODES[self.mode]
 
     @property
     def target(self) -> str:
-        """Database and table."""
         return f"{Address.of(self.url).database} {self.table}"
 
     @property
@@ -98,7 +96,6 @@ class JdbcSinkConfig(SinkConfig):
 
     @property
     def where(self) -> str:
-        """The place that errors name."""
         return f"table {self.table} in {Address.of(self.url)}"
 
 
@@ -114,11 +111,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Parse a JDBC URL.
-
-        Raises:
-            ConfigError: it is of another kind, or lacks host or database.
-        """
+        """Parse a JDBC URL."""
         parts = urlsplit(url.removeprefix("jdbc:"))
         try:
             host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)

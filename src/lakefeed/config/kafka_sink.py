@@ -145,11 +145,9 @@ class KafkaSinkConfig(SinkConfig):
 
     @property
     def target(self) -> str:
-        """The topic."""
         return self.topic
 
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
-        """Yield the key and the headers."""
         if isinstance(self.key, str):
             yield "key", self.key
         for name, text in self.headers.items():

@@ -38,28 +38,26 @@ def cross_block_errors(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield from rule(config)
 
 
-def _place_for_dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    if config.dead_letters is not None:
-        return
-    requested = [f"expect.{name}" for name, each in config.expect.items() if each.on_violation == "dead_letter"]
-    requested += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
-    if requested:
-        yield ConfigProblem(f"{requested[0]} makes dead letters, and dead_letters does not say where they go")
-
-
-def _no_circle(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    kafka, topic = config.source.kafka, config.dead_letters.topic if config.dead_letters else None
-    if kafka is not None and topic is not None and kafka.reads(topic):
-        yield ConfigProblem(f"the dead letters would go to {topic}, which the source reads: they would go in a circle")
+def _dead_letters(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+    kafka, letters = config.source.kafka, config.dead_letters
+    if letters is None:
+        makers = [f"expect.{name}" for name, rule in config.expect.items() if rule.on_violation == "dead_letter"]
+        makers += ["decode.on_null"] if config.decode.on_null == "dead_letter" else []
+        if makers:
+            yield ConfigProblem(f"{makers[0]} makes dead letters, and dead_letters does not say where they go")
+    elif kafka is not None and letters.topic is not None and kafka.reads(letters.topic):
+        what = f"the dead letters would go to {letters.topic}, which the source reads"
+        yield ConfigProblem(f"{what}: they would go in a circle")
 
 
 def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """Refuse what needs micro-batches in a pipeline that forwards each record by itself."""
+    """Refuse settings that need micro-batches in a pipeline that forwards each record by itself."""
     if interval_of(config.trigger) is None:
         return
     why = f"trigger: {REAL_TIME} hands each record on by itself, from Kafka to Kafka"
-    if config.source.kafka is None or config.sink.kafka is None or config.sinks:
-        what = f"source.{config.source.kind}" if config.source.kafka is None else f"sink.{config.sink.kind}"
+    source = config.source.kafka
+    if source is None or config.sink.kafka is None or config.sinks:
+        what = f"source.{config.source.kind}" if source is None else f"sink.{config.sink.kind}"
         yield ConfigProblem(f"{why}; {'several sinks' if config.sinks else what} requires batches: trigger: 1 second")
         return
     blocks = {
@@ -72,7 +70,6 @@ def _real_time(config: PipelineBlocks) -> Iterator[ConfigProblem]:
             yield ConfigProblem(f"{why}; {name.rstrip('_')} {does}")
     if config.output_mode != "append":
         yield ConfigProblem(f"{why}; output_mode: {config.output_mode} is for groups, which change with a batch")
-    source = config.source.kafka
     for setting in ("deduplicate", "max_records_per_batch", "min_records_per_batch", "monitoring_group"):
         if setting in source.model_fields_set and getattr(source, setting):
             yield ConfigProblem(f"{why}; source.kafka.{setting} is for batches")
@@ -85,44 +82,38 @@ def _topics_to_write_to(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     for place, block in config.sink_blocks:
         if (sink := block.kafka) is None:
             continue
-        if source is None:
-            if sink.bootstrap_servers is None:
-                what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
-                yield ConfigProblem(what)
-        elif source.reads(sink.topic) and _one_cluster(sink.bootstrap_servers, source.bootstrap_servers):
-            yield ConfigProblem(f"{place} is the topic {sink.topic}, which the source reads: rows would go in a circle")
+        servers = sink.bootstrap_servers
+        if source is None and servers is None:
+            what = f"{place}.kafka.bootstrap_servers has to say where the topic is: the source is not Kafka"
+            yield ConfigProblem(what)
+        if source is not None and source.reads(sink.topic) and _is_one_cluster(servers, source.bootstrap_servers):
+            what = f"{place} is the topic {sink.topic}, which the source reads: rows would go in a circle"
+            yield ConfigProblem(what)
     if source is not None and source.deduplicate and config.has_many_tables:
-        yield ConfigProblem(f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot")
+        what = f"source.kafka.deduplicate keeps state, which a table for each topic ({TOPIC_MARK}) cannot"
+        yield ConfigProblem(what)
 
 
-def _one_cluster(given: str | None, source: str) -> bool:
+def _is_one_cluster(given: str | None, source: str) -> bool:
     return given is None or bool(servers_of(given) & servers_of(source))
 
 
-def _tables_to_look_after(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     letters = config.dead_letters.table if config.dead_letters else None
     if config.upkeep is not None and config.sink.iceberg is None and letters is None:
         yield ConfigProblem("upkeep looks after Iceberg tables, and this pipeline writes to none")
-
-
-def _sinks_take_the_output(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     for place, block in config.sink_blocks:
         sink = block.chosen
         if config.output_mode not in sink.modes:
             other = f" ({sink.other_modes})" if sink.other_modes else ""
-            yield ConfigProblem(
-                f"transform.output_mode: {config.output_mode} does not fit {place}.{block.kind}, which takes "
-                f"{' and '.join(sink.modes)}{other}"
-            )
-
-
-def _sinks_beside(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+            what = f"transform.output_mode: {config.output_mode} does not fit {place}.{block.kind}, which takes "
+            yield ConfigProblem(f"{what}{' and '.join(sink.modes)}{other}")
     if config.sinks and config.has_many_tables:
         yield ConfigProblem(f"with {TOPIC_MARK} in sink.iceberg.table there are no sinks beside it")
-    for name, each in config.sinks.items():
-        if each.iceberg is not None and TOPIC_MARK in each.iceberg.table:
+    for name, beside in config.sinks.items():
+        if beside.iceberg is not None and TOPIC_MARK in beside.iceberg.table:
             yield ConfigProblem(f"sinks.{name}: a table for each topic is for sink.iceberg alone")
-        if upserts.by_key(each) is not None and config.output_mode == "append":
+        if upserts.by_key(beside) is not None and config.output_mode == "append":
             yield ConfigProblem(f"sinks.{name}: records that change rows by key go to the feed's own sink alone")
 
 
@@ -130,18 +121,15 @@ def _streams_of_topics(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     streams = config.transform.streams if config.transform is not None else {}
     if not streams:
         return
-    requested = sorted(each.topic for each in streams.values())
     topics = config.source.kafka.topics if config.source.kafka is not None else None
-    if topics is None or requested != sorted(topics):
-        yield ConfigProblem(
-            "transform.streams has each topic of source.kafka.topics once, and no other: a record that is in no "
-            "stream, or in two, would not be counted once"
-        )
-    if config.has_many_tables or any(each.can_lag for each in config.sinks.values()):
+    if topics is None or sorted(stream.topic for stream in streams.values()) != sorted(topics):
+        what = "transform.streams has each topic of source.kafka.topics once, and no other"
+        yield ConfigProblem(f"{what}: a record that is in no stream, or in two, would not be counted once")
+    if config.has_many_tables or any(beside.can_lag for beside in config.sinks.values()):
         yield ConfigProblem("transform.streams joins, which keeps state: no table for each topic, no sink that pauses")
 
 
-def _record_requirements(config: PipelineBlocks) -> Iterator[ConfigProblem]:
+def _records(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     if config.source.numbered is None:
         return
     if "decode" not in config.model_fields_set:
@@ -151,7 +139,7 @@ def _record_requirements(config: PipelineBlocks) -> Iterator[ConfigProblem]:
 
 
 def _kinesis(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """What goes with topics of Kafka, and not with a stream of Kinesis."""
+    """Refuse settings for topics of Kafka with a stream of Kinesis."""
     if config.source.kinesis is None:
         return
     if config.has_many_tables:
@@ -161,23 +149,19 @@ def _kinesis(config: PipelineBlocks) -> Iterator[ConfigProblem]:
     if config.dead_letters is not None and config.dead_letters.topic is not None:
         yield ConfigProblem("dead letters of a stream of Kinesis are kept in a table", hint="dead_letters.table")
     if (keyed := upserts.upserting(config)) is not None and not keyed.order_by:
-        yield ConfigProblem(
-            "after a split or a merge a key's changes go to another shard, with its own numbers: "
-            "nothing says then which change is newer",
-            hint="order_by: a column of the value that does"
-            if "order_by" in type(keyed).model_fields
-            else "land it in a table, whose order_by does",
-        )
-    for name, each in config.sinks.items():
-        if each.can_lag:
-            yield ConfigProblem(
-                f"sinks.{name} could not be given what it has missed of a stream of Kinesis",
-                hint="on_failure: stop",
-            )
+        what = "after a split or a merge a key's changes go to another shard, with its own numbers"
+        hint = "land it in a table, whose order_by does"
+        if "order_by" in type(keyed).model_fields:
+            hint = "order_by: a column of the value that does"
+        yield ConfigProblem(f"{what}: nothing says then which change is newer", hint=hint)
+    for name, beside in config.sinks.items():
+        if beside.can_lag:
+            what = f"sinks.{name} could not be given what it has missed of a stream of Kinesis"
+            yield ConfigProblem(what, hint="on_failure: stop")
 
 
 def _rows_that_come_decoded(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    """What goes with records, and not with rows."""
+    """Refuse settings for records with a source of rows."""
     kind = config.source.kind
     if config.source.numbered is not None:
         return
@@ -188,40 +172,37 @@ def _rows_that_come_decoded(config: PipelineBlocks) -> Iterator[ConfigProblem]:
         yield ConfigProblem(f"{TOPIC_MARK} in sink.iceberg.table is for topics of Kafka")
     if upserts.upserting(config) is not None:
         yield ConfigProblem(f"mode: upsert orders changes by their offset, and rows of {kind} have none")
-    for place, each in config.sink_blocks:
-        if upserts.is_named_by_position(each):
-            yield ConfigProblem(
-                f"{place}.elasticsearch knows what it appends by the offset of its record, and rows of {kind} "
-                "have none",
-                hint="group them (output_mode: update), with mode: upsert and keys",
-            )
+    for place, sink in config.sink_blocks:
+        if upserts.is_named_by_position(sink):
+            what = f"{place}.elasticsearch knows what it appends by the offset of its record, and rows of {kind}"
+            hint = "group them (output_mode: update), with mode: upsert and keys"
+            yield ConfigProblem(f"{what} have none", hint=hint)
 
 
 def _one_table_or_many(config: PipelineBlocks) -> Iterator[ConfigProblem]:
-    if not config.has_many_tables:
-        if config.tables is not None:
-            yield ConfigProblem(key="tables", what=f"means nothing without {TOPIC_MARK} in sink.iceberg.table")
-        if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
-            yield ConfigProblem(f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
-        if not config.checkpoint and config.sink.chosen.is_lasting:
-            yield ConfigProblem("a pipeline needs a checkpoint: s3a://bucket/path")
-    elif config.checkpoint:
-        what = f"means nothing with {TOPIC_MARK} in sink.iceberg.table: the tables' ledgers say where each resumes"
-        yield ConfigProblem(key="checkpoint", what=what, hint="remove it")
+    mark = f"{TOPIC_MARK} in sink.iceberg.table"
+    if config.has_many_tables:
+        if config.checkpoint:
+            what = f"means nothing with {mark}: the tables' ledgers say where each resumes"
+            yield ConfigProblem(what, key="checkpoint", hint="remove it")
+        return
+    if config.tables is not None:
+        yield ConfigProblem(f"means nothing without {mark}", key="tables")
+    if config.dead_letters is not None and TOPIC_MARK in (config.dead_letters.table or ""):
+        yield ConfigProblem(f"dead_letters.table has {TOPIC_MARK}, and sink.iceberg.table has not")
+    if not config.checkpoint and config.sink.chosen.is_lasting:
+        yield ConfigProblem("a pipeline needs a checkpoint: s3a://bucket/path")
 
 
 _RULES: tuple[Callable[[PipelineBlocks], Iterator[ConfigProblem]], ...] = (
-    _place_for_dead_letters,
+    _dead_letters,
     upserts.upsert_problems,
-    _no_circle,
     _real_time,
     _topics_to_write_to,
-    _tables_to_look_after,
     _sinks_take_the_output,
-    _sinks_beside,
     shared_places,
     _streams_of_topics,
-    _record_requirements,
+    _records,
     _kinesis,
     _rows_that_come_decoded,
     _one_table_or_many,

@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, and where: one ``Problem`` for each mistake, so that all show in one go."""
+"""Mistakes in a pipeline, with their places: one ``Problem`` for each, so that all show in one go."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ class Problem:
     Attributes:
         what: one sentence without a full stop.
         file: the file's path, ``--set key`` for an override, or None for what stands in no file.
-        line: 1-based, None where there is none.
-        column: 1-based, None where there is none.
+        line: 1-based, as ``column``; None where there is none.
         key: dotted path of the setting, such as ``source.kafka.topics``; empty for the whole file.
         hint: what to do next.
         about: the endpoint, bucket or file that a preflight asked, if any.
@@ -37,7 +36,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: LakefeedError, *, key: str) -> Problem:
-        """The problem that an error is, for the setting ``key``."""
+        """Return an error as the problem of the setting ``key``."""
         return cls(what=error.what, key=key, hint=error.hint, about=error.where, error=type(error))
 
     @property
@@ -52,32 +51,23 @@ class Problem:
         return f"{self.where}: {self.severity}: {self.what}{about}{hint}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For ``--output json``."""
-        return {
-            "file": self.file,
-            "line": self.line,
-            "column": self.column,
-            "key": self.key,
-            "severity": self.severity,
-            "error": self.error.__name__,
-            "what": self.what,
-            "about": self.about,
-            "hint": self.hint,
-        }
+        """Return the problem for ``--output json``."""
+        names = ("file", "line", "column", "key", "severity", "error", "what", "about", "hint")
+        return {name: getattr(self, name) for name in names} | {"error": self.error.__name__}
 
 
 def errors_of(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems that are no mere warnings."""
+    """Return the problems that are no mere warnings."""
     return [problem for problem in problems if problem.severity == "error"]
 
 
 def exit_status(problems: Iterable[Problem]) -> int:
-    """2 if the user can fix one of them, 1 if only the world is at fault, 0 if none is an error."""
+    """Return 2 if the user can fix one of them, 1 if only the world is at fault, 0 if none is an error."""
     return max((problem.error.exit_status for problem in errors_of(problems)), key=(0, 1, 2).index, default=0)
 
 
 def raise_first_error(problems: Iterable[Problem]) -> None:
-    """Raises the errors among the problems as one exception; warnings raise nothing.
+    """Raise the errors among the problems as one exception; warnings raise nothing.
 
     Raises:
         LakefeedError: of the problem's own class if there is one error; of the class that all errors share
@@ -90,14 +80,14 @@ def raise_first_error(problems: Iterable[Problem]) -> None:
         only = errors[0]
         where = f"{only.where} ({only.key})" if only.key and only.key != only.where else only.where
         raise only.error(only.what, where=only.about or where, hint=only.hint)
-    classes = {problem.error for problem in errors}
     lines = "\n".join(f"  {line}" for problem in errors for line in str(problem).splitlines())
-    raise _shared(classes)(f"{len(errors)} problems in the pipeline:\n{lines}")
+    shared = _shared_class({problem.error for problem in errors})
+    raise shared(f"{len(errors)} problems in the pipeline:\n{lines}")
 
 
-def _shared(classes: set[type[LakefeedError]]) -> type[LakefeedError]:
+def _shared_class(classes: set[type[LakefeedError]]) -> type[LakefeedError]:
     if len(classes) == 1:
         return next(iter(classes))
-    if all(issubclass(each, WorldError) for each in classes):
+    if all(issubclass(error, WorldError) for error in classes):
         return WorldError
     return ConfigError if ConfigError in classes else UserError

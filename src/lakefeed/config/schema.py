@@ -7,6 +7,7 @@ Made from the models. What the models take and a schema of types alone would und
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -24,7 +25,7 @@ _TYPES = {"int": "integer", "number": "number", "bool": "boolean", "text": "stri
 
 
 def json_schema() -> dict[str, Any]:
-    """The schema, draft 2020-12."""
+    """Return the schema, draft 2020-12."""
     schema = PipelineConfig.model_json_schema(by_alias=True, mode="validation")
     definitions: dict[str, Any] = schema["$defs"]
     for model in _models(PipelineConfig):
@@ -54,14 +55,14 @@ def json_schema() -> dict[str, Any]:
 
 
 def written(schema: dict[str, Any]) -> str:
-    """The schema as a file's text."""
+    """Return the schema as a file's text."""
     return json.dumps(schema, indent=2) + "\n"
 
 
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
     below = [shape.model_of(field.annotation) for _, field in shape.walk(model)]
     below += [shape.model_of(shape.free_form(field.annotation)) for _, field in shape.walk(model)]
-    return list(dict.fromkeys([model, *(each for each in below if each is not None)]))
+    return list(dict.fromkeys([model, *(found for found in below if found is not None)]))
 
 
 def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -71,29 +72,24 @@ def _or(schema: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def _or_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """Lets ``${NAME}`` stand where not any text may."""
+    """Accept ``${NAME}`` where not all texts are accepted."""
     if "$ref" in schema:
         return schema
-    alternatives = [each for each in schema.get("anyOf", [schema]) if each != {"type": "null"}]
-    if any(each.get("type") in ("object", "array") or "$ref" in each or _takes_text(each) for each in alternatives):
-        return schema
+    for kind in schema.get("anyOf", [schema]):
+        is_text = kind.get("type") == "string" and "enum" not in kind and "const" not in kind
+        if is_text or "$ref" in kind or kind.get("type") in ("object", "array"):
+            return schema
     return _or(schema, _REFERENCE)
 
 
-def _takes_text(schema: dict[str, Any]) -> bool:
-    return schema.get("type") == "string" and "enum" not in schema and "const" not in schema
-
-
 def _one_of(model: type[OneOf], schema: dict[str, Any]) -> dict[str, Any]:
-    """Exactly one of the kinds, or the bare word of a kind that needs no settings."""
+    """Accept one of the kinds, or the bare word of a kind that needs no settings."""
     schema["oneOf"] = [{"required": [kind]} for kind in model.__kinds__]
     bare = []
     for kind in model.__kinds__:
-        try:
+        with suppress(ValidationError):
             model.model_validate(kind)
             bare.append(kind)
-        except ValidationError:
-            continue
     return _or(schema, {"enum": bare}) if bare else schema
 
 

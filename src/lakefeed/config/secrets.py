@@ -1,4 +1,4 @@
-"""Which settings are secrets: one rule for what is printed, what stands on a command line, and what messages say.
+"""Which settings are secrets: one rule for printed text, command lines and messages.
 
 A setting of its own kind (``password``) is one by its type, ``SecretStr``. In blocks whose keys are free, each value
 that comes from ``${…}`` is one, whatever its name; and so is each whose name says so, which may not be written out.
@@ -21,7 +21,7 @@ NAMES = (
 )
 SECRET_KEY = re.compile(NAMES)
 
-# What the JVM has to be launched with. It stands on its command line, which everybody on the machine can read.
+# Settings that the JVM is launched with. They stand on its command line, which all users of the machine can read.
 _LAUNCH = re.compile(
     r"spark\.(master|app\.name|jars(\..+)?|files|archives|submit\..+"
     r"|(driver|executor|yarn\.am)\.(memory|memoryOverhead|cores|extraClassPath|extraLibraryPath)|executor\.instances)"
@@ -40,81 +40,76 @@ class SecretText(str):
         return f"'{HIDDEN}'"
 
 
-def _kept(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Keeps it what it is: pydantic makes plain texts of subclasses."""
+def _keep_secret(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    # pydantic makes plain texts of subclasses.
     return value if isinstance(value, SecretText) else validate(value)
 
 
-KEPT = WrapValidator(_kept)
-Text = Annotated[str, KEPT]
+_KEPT = WrapValidator(_keep_secret)
+Text = Annotated[str, _KEPT]
 """A value in a block whose keys are free."""
 
-Scalar = Annotated[str | int | float | bool, KEPT]
+Scalar = Annotated[str | int | float | bool, _KEPT]
 """The same, where numbers stay numbers."""
 
 
 def is_secret(key: str, value: object) -> bool:
-    """Whether the value of a free key is a secret."""
+    """Return whether the value of a free key is a secret."""
     return isinstance(value, SecretText | SecretStr) or SECRET_KEY.search(key) is not None
 
 
 def shown(settings: Mapping[str, Value]) -> dict[str, Value]:
-    """The settings that everybody may see."""
+    """Return the settings that are public."""
     return {key: value for key, value in settings.items() if not is_secret(key, value)}
 
 
 def hidden(settings: Mapping[str, Any]) -> dict[str, SecretStr]:
-    """The settings that are secret."""
+    """Return the settings that are secret."""
     return {key: SecretStr(plain(value)) for key, value in settings.items() if is_secret(key, value)}
 
 
 def plain(value: object) -> str:
-    """The value as a text, for the one who needs it."""
+    """Return the value as a text, readable."""
     return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
 
 
 def keeps_secrets(annotation: Any) -> bool:
-    """Whether values of this type may be secrets: not where they are kept for everybody to see."""
-    return KEPT in getattr(annotation, "__metadata__", ())
+    """Return whether values of this type may be secrets: not where they are stored for all readers."""
+    return _KEPT in getattr(annotation, "__metadata__", ())
 
 
 def at_launch(key: str) -> bool:
-    """Whether a Spark setting cannot be a secret, since the JVM's command line has to have it."""
+    """Return whether a Spark setting cannot be a secret, since the JVM's command line has to have it."""
     return _LAUNCH.fullmatch(key) is not None
 
 
-def keys_of(model: BaseModel) -> set[str]:
-    """The free keys below a model whose values are secrets."""
-    return {key for key, _ in _free(model)}
-
-
-def _free(value: Any) -> Iterator[tuple[str, object]]:
-    if isinstance(value, BaseModel):
+def _secrets(value: Any, key: str = "") -> Iterator[tuple[str, SecretStr | SecretText]]:
+    """Yield the secrets below a value, with the key of each."""
+    if isinstance(value, SecretStr | SecretText):
+        yield key, value
+    elif isinstance(value, BaseModel):
         for name in type(value).model_fields:
-            yield from _free(getattr(value, name))
+            yield from _secrets(getattr(value, name), name)
     elif isinstance(value, Mapping):
-        for key, each in value.items():
-            if isinstance(each, SecretText):
-                yield str(key), each
-            else:
-                yield from _free(each)
+        for name, below in value.items():
+            yield from _secrets(below, str(name))
+    elif isinstance(value, list | tuple):
+        for below in value:
+            yield from _secrets(below, key)
+
+
+def keys_of(model: BaseModel) -> set[str]:
+    """Return the free keys below a model whose values are secrets."""
+    return {key for key, secret in _secrets(model) if isinstance(secret, SecretText)}
 
 
 def texts_of(value: Any) -> set[str]:
-    """The secrets below a model."""
-    if isinstance(value, SecretStr | SecretText):
-        return {plain(value)}
-    if isinstance(value, BaseModel):
-        value = {name: getattr(value, name) for name in type(value).model_fields}
-    if isinstance(value, Mapping):
-        return {text for each in value.values() for text in texts_of(each)}
-    if isinstance(value, list | tuple):
-        return {text for each in value for text in texts_of(each)}
-    return set()
+    """Return the texts of the secrets below a model."""
+    return {plain(secret) for _, secret in _secrets(value)}
 
 
 def pattern(keys: Iterable[str]) -> str:
-    """A regular expression of Java that finds the names of secrets, and these keys among others."""
+    """Return a regular expression of Java that finds the names of secrets, and these keys."""
     # Hadoop has its settings without Spark's prefix, and Spark's UI shows those too.
     bare = {re.sub(r"^spark\.hadoop\.|^spark\.(?=hive\.)", "", key) for key in keys}
     exact = (re.sub(r"([^A-Za-z0-9_-])", r"\\\1", key) for key in sorted(bare))

@@ -44,6 +44,9 @@ class SinkConfig(Model):
     is_lasting: ClassVar[bool] = True
     """Whether what has landed is there after the run. If not, a pipeline needs no checkpoint."""
 
+    columns_option: ClassVar[str] = "keys"
+    """The option that names columns of the rows."""
+
     @property
     def modes(self) -> tuple[OutputMode, ...]:
         """The output modes that it takes as it is set."""
@@ -95,8 +98,8 @@ class SinkConfig(Model):
 
     @property
     def named_columns(self) -> tuple[str, Sequence[str]]:
-        """An option, and the columns of the rows that it names."""
-        return "keys", tuple(getattr(self, "keys", ()))
+        """The option that names columns of the rows, and these columns."""
+        return self.columns_option, tuple(getattr(self, self.columns_option, ()))
 
     def sql_expressions(self) -> Iterator[tuple[str, str]]:
         """Yield each option that is an SQL expression over the rows, with its text."""
@@ -135,6 +138,7 @@ class FormatSinkConfig(SinkConfig):
     """Any format that Spark can write a batch to, by its name: Cassandra, MongoDB, Delta, ORC, …"""
 
     definition: ClassVar[str] = "lakefeed.sinks.spark_format:SparkFormatDefinition"
+    columns_option: ClassVar[str] = "partition_by"
     # complete replaces what is there, the others are appended.
     modes: ClassVar[tuple[OutputMode, ...]] = EVERY_MODE
 
@@ -149,13 +153,7 @@ class FormatSinkConfig(SinkConfig):
 
     @property
     def target(self) -> str:
-        """The format, and where it goes."""
         return " ".join(each for each in (self.name, self.path or self.options.get("path", "")) if each)
-
-    @property
-    def named_columns(self) -> tuple[str, Sequence[str]]:
-        """The columns of the directories."""
-        return "partition_by", self.partition_by
 
 
 class PythonSinkConfig(SinkConfig):
@@ -177,7 +175,6 @@ class PythonSinkConfig(SinkConfig):
 
     @property
     def target(self) -> str:
-        """The class."""
         return self.path
 
 
@@ -188,6 +185,7 @@ class PathSinkConfig(SinkConfig):
     """Files below a path: the settings that their kinds share."""
 
     definition: ClassVar[str] = "lakefeed.sinks.files:FilesDefinition"
+    columns_option: ClassVar[str] = "partition_by"
     guarantee: ClassVar[str] = "exactly-once"
     capabilities: ClassVar[Capabilities] = Capabilities(
         rewind=Refusal(
@@ -224,12 +222,10 @@ class PathSinkConfig(SinkConfig):
 
     @property
     def target(self) -> str:
-        """The path."""
         return self.path
 
     @property
     def bucket_paths(self) -> Mapping[str, str]:
-        """The path."""
         return {"path": self.path}
 
     @property
@@ -238,17 +234,12 @@ class PathSinkConfig(SinkConfig):
         return SinkFiles(is_partitioned=bool(self.partition_by), commit_puts=1, commit_name="1 of the log")
 
     @property
-    def named_columns(self) -> tuple[str, Sequence[str]]:
-        """The columns of the directories."""
-        return "partition_by", self.partition_by
-
-    @property
     def file_format(self) -> FileFormat:
         """The format of the files."""
-        return "parquet"
+        found: FileFormat = getattr(self, "format", "parquet")
+        return found
 
     def writer_options(self) -> dict[str, str]:
-        """Return the options of Spark's writer."""
         return {}
 
 
@@ -266,7 +257,6 @@ class ParquetSinkConfig(PathSinkConfig):
         return block
 
     def writer_options(self) -> dict[str, str]:
-        """Return the options of Spark's writer."""
         return {"compression": self.compression}
 
 
@@ -279,22 +269,12 @@ class FilesSinkConfig(PathSinkConfig):
     notified of new partitions after each batch."""
     options: dict[str, Text] = Field(default_factory=dict, description="Spark's options for writing the format.")
 
-    @property
-    def file_format(self) -> FileFormat:
-        """The format that the file names."""
-        return self.format
-
     def writer_options(self) -> dict[str, str]:
-        """Return the options of Spark's writer; CSV has a header."""
         return {**({"header": "true"} if self.format == "csv" else {}), **self.options}
 
 
 def s3a_path(path: str) -> str:
-    """Return an ``s3a://bucket/key`` path without a slash at its end; ``s3://`` means the same.
-
-    Raises:
-        ValueError: it is no such path.
-    """
+    """Return an ``s3a://bucket/key`` path without a slash at its end; ``s3://`` means the same."""
     match = re.fullmatch(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)", path)
     if not match or ".." in match[2].split("/"):
         raise ValueError("write it as s3a://bucket/path")
@@ -321,11 +301,7 @@ def installed_sinks() -> dict[str, EntryPoint]:
 
 
 def installed_settings(name: str) -> type[SinkConfig] | None:
-    """Return the settings of an installed sink; None if no package has one of this name.
-
-    Raises:
-        ConfigProblems: the package cannot be imported, or registers something else.
-    """
+    """Return the settings of an installed sink; None if no package has one of this name."""
     entry = installed_sinks().get(name)
     if entry is None:
         return None

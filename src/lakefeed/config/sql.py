@@ -87,11 +87,7 @@ _MAX_DEPTH = 50
 
 
 def columns_of_ddl(text: str) -> list[str]:
-    """Return the names of the columns in ``id BIGINT, name STRING``.
-
-    Raises:
-        ValueError: it is no DDL of columns; the message names the word that is wrong.
-    """
+    """Return the names of the columns in ``id BIGINT, name STRING``."""
     return _DdlParser(text).columns()
 
 

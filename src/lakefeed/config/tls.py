@@ -92,11 +92,7 @@ def _mode(lower: Mapping[str, str]) -> str:
 
 
 def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
-    """Return the TLS parameters of a URL of PostgreSQL, for libpq.
-
-    Raises:
-        JavaOnly: Java would use TLS in a way that libpq cannot.
-    """
+    """Return the TLS parameters of a URL of PostgreSQL, for libpq."""
     lower = {key.lower(): value for key, value in options.items()}
     for name in _JAVA_ONLY:
         if name in lower:
@@ -110,12 +106,7 @@ def libpq_options(options: Mapping[str, str], *, where: str) -> dict[str, str]:
 
 
 def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext | None:
-    """Build the TLS context for MariaDB or MySQL; None where Java's driver uses no TLS.
-
-    Raises:
-        JavaOnly: Java would use TLS in a way that Python cannot.
-        ConfigError: a mode that is none, or certificates that cannot be read.
-    """
+    """Build the TLS context for MariaDB or MySQL; None where Java's driver uses no TLS."""
     lower = {key.lower(): value for key, value in options.items()}
     mode = _mode(lower)
     for name in _JAVA_STORES:

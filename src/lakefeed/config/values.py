@@ -96,11 +96,7 @@ def _parse_seconds(text: str, *, units: Collection[str] = tuple(_SECONDS)) -> in
 
 
 def seconds_of(duration: str) -> int:
-    """Return ``1 hour`` as 3600.
-
-    Raises:
-        ValueError: it is no duration, or longer than a century.
-    """
+    """Return ``1 hour`` as 3600."""
     seconds = _parse_seconds(duration)
     if seconds is None:
         raise ValueError("a duration is '<n> seconds|minutes|hours|days'")
@@ -135,11 +131,7 @@ _LEAST_INTERVAL = 5
 
 
 def require_trigger(trigger: str) -> str:
-    """Return the trigger unchanged.
-
-    Raises:
-        ValueError: it has another form.
-    """
+    """Return the trigger unchanged."""
     interval = interval_of(trigger)
     if trigger == AVAILABLE_NOW:
         return trigger

@@ -52,11 +52,7 @@ def refuse(what: str, location: Location, hint: str | None = None) -> NoReturn:
 
 
 def compose(text: str, *, name: str) -> Node | None:
-    """Parse a document into nodes; None if it is empty.
-
-    Raises:
-        Unreadable: the text is no YAML, holds several documents, or exceeds a limit.
-    """
+    """Parse a document into nodes; None if it is empty."""
     try:
         _require_limits(text, name)
         node: Node | None = _loader(text, name).get_single_node()
