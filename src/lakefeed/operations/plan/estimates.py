@@ -13,9 +13,8 @@ from statistics import mean
 
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.models import PipelineConfig
-from lakefeed.feed.facts import Start
 from lakefeed.feed.multi_table.table import next_ranges
-from lakefeed.feed.recovery import ends
+from lakefeed.feed.recovery import Start, ends
 from lakefeed.ledger.checkpoint_state import CheckpointState
 from lakefeed.ledger.feed_position import Position
 from lakefeed.offsets.ranges import OffsetRange, OffsetRanges, Partition
