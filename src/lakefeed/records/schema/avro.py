@@ -142,7 +142,6 @@ def members(type_: Type) -> tuple[Type, ...]:
 
 
 def nullable(type_: Type) -> bool:
-    """Return whether null is a value of the type."""
     return type_ == NULL or (isinstance(type_, Union) and NULL in type_.members)
 
 
@@ -163,7 +162,6 @@ def type_kind(type_: Type) -> str:
 
 
 def short_name(full: str) -> str:
-    """Return a full name without its namespace."""
     return full.rpartition(".")[2]
 
 

@@ -26,6 +26,9 @@ from lakefeed.records.schema.fit import (
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
+_PLAIN = {"boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "string", "binary", "date"}
+_PLAIN |= {"timestamp", "timestamp_ntz"}
+
 
 def statements(
     table: str, *, have: StructType, want: StructType, changes: Sequence[Change] = (), grow: bool = True
@@ -75,11 +78,7 @@ def type_sql(type_: DataType) -> str:
         return f"ARRAY<{type_sql(type_.elementType)}>"
     if isinstance(type_, t.MapType):
         return f"MAP<{type_sql(type_.keyType)}, {type_sql(type_.valueType)}>"
-    known = (
-        *(t.BooleanType, t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType, t.DecimalType),
-        *(t.StringType, t.BinaryType, t.DateType, t.TimestampType, t.TimestampNTZType),
-    )
-    if not isinstance(type_, known):
+    if type_.typeName() not in _PLAIN:
         hint = "cast the column, or leave it out, in transform.sql"
         raise SchemaIncompatible(f"an Iceberg table has no columns of type {type_.simpleString()}", hint=hint)
     return type_.simpleString().upper()

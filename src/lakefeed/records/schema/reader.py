@@ -74,10 +74,10 @@ def refusal(reader: str, writer: str, accept: Accept, *, by_name: bool = True) -
         return f"the record is a {theirs.name}, but the table's rows are {ours.name}"
     if not any(_is_same_field(one, other) for one in ours.fields for other in theirs.fields):
         return f"the record shares no field with the table's rows, which are {ours.name}"
-    required = [one for one in ours.fields if one.default is NO_DEFAULT and not nullable(one.type)]
-    missing = [one.name for one in required if not any(_is_same_field(one, other) for other in theirs.fields)]
-    if accept == "resolvable" and missing:
-        return f"the record has no field {missing[0]}, which is required and has no default"
+    for one in ours.fields if accept == "resolvable" else ():
+        is_required = one.default is NO_DEFAULT and not nullable(one.type)
+        if is_required and not any(_is_same_field(one, other) for other in theirs.fields):
+            return f"the record has no field {one.name}, which is required and has no default"
     return None
 
 
@@ -169,11 +169,8 @@ class Evolution:
 
 
 def _changed(schema_id: int, what: str) -> SchemaChanged:
-    return SchemaChanged(
-        f"the schema changed with schema id {schema_id}: {what}",
-        hint="lakefeed schema diff <pipeline.yaml> shows what the table would become; "
-        "to let it, set schema.on_change: evolve",
-    )
+    hint = "lakefeed schema diff <pipeline.yaml> shows the table after it; to let it, set schema.on_change: evolve"
+    return SchemaChanged(f"the schema changed with schema id {schema_id}: {what}", hint=hint)
 
 
 @dataclass

@@ -67,7 +67,7 @@ def read_batch(
 ) -> DataFrame:
     """Read the records of explicit offset ranges, or all that the topics hold now, as a batch, undecoded.
 
-    A partition may have several ranges; records of offsets that are in two of them come twice.
+    Records of offsets that are in two ranges come twice.
     """
     reader = spark.read.format(FORMAT).options(**_client(source), includeHeaders=headers, failOnDataLoss="true")
     frames = [reader.options(**_assignment(layer)).load() for layer in layers(ranges or ())]

@@ -153,7 +153,20 @@ class Function:
         from pyspark.errors import AnalysisException, ParseException, PySparkImportError
         from pyspark.sql import DataFrame
 
-        arguments = self._arguments(before, frames)
+        arguments: dict[str, DataFrame] = {}
+        rows: DataFrame | None = before
+        for name, parameter in self._parameters.items():
+            if name in self._options or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
+                continue
+            if name in frames:
+                arguments[name] = frames[name]
+            elif parameter.default is parameter.empty and rows is not None:
+                arguments[name], rows = rows, None
+            elif parameter.default is parameter.empty:
+                hint = f"there are {', '.join(frames)}; other arguments belong in options"
+                raise ConfigError(
+                    f"the function requires {name}, and nothing is called so", where=self._where, hint=hint
+                )
         try:
             result = self._call(**arguments, **self._options)
         except (AnalysisException, ParseException, LakefeedError):
@@ -169,24 +182,6 @@ class Function:
             what = f"the function returned {type(result).__name__}, and a DataFrame is expected"
             raise ConfigError(what, where=self._where)
         return result
-
-    def _arguments(self, before: DataFrame, frames: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
-        arguments: dict[str, DataFrame] = {}
-        rows: DataFrame | None = before
-        for name, parameter in self._parameters.items():
-            if name in self._options or parameter.kind in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL):
-                continue
-            if name in frames:
-                arguments[name] = frames[name]
-            elif parameter.default is not parameter.empty:
-                continue
-            elif rows is not None:
-                arguments[name], rows = rows, None
-            else:
-                what = f"the function requires {name}, and nothing is called so"
-                hint = f"there are {', '.join(frames)}; other arguments belong in options"
-                raise ConfigError(what, where=self._where, hint=hint)
-        return arguments
 
 
 def _add_view(frames: dict[str, DataFrame], name: str, frame: DataFrame) -> None:
