@@ -12,9 +12,8 @@ import pytest
 from lakefeed.clients.iceberg.reader import open_table
 from lakefeed.errors import SchemaIncompatible
 from lakefeed.records.schema import Change, merge_schemas
-from lakefeed.records.schema.columns import columns_of, columns_of_table
 from lakefeed.records.schema.ddl import statements
-from lakefeed.records.schema.fit import align_columns, same_type
+from lakefeed.records.schema.fit import align_columns, columns_of, columns_of_table, same_type
 from tests.support.feed import Feed
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.fit import columns_of
 from tests.support.avro_pairs import long_bytes, text_bytes
 
 if TYPE_CHECKING:

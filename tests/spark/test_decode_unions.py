@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.merge import merge_schemas
 from tests.support.records import avro_bytes
 

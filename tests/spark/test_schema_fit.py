@@ -14,8 +14,7 @@ import pytest
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.decode import PlainAvro, decoded
 from lakefeed.records.schema import merge_schemas
-from lakefeed.records.schema.columns import columns_of
-from lakefeed.records.schema.fit import StorableRows, align_columns
+from lakefeed.records.schema.fit import StorableRows, align_columns, columns_of
 from tests.support.any_schemas import Schemas
 from tests.support.records import avro_bytes, records, results
 

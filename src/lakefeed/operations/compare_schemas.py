@@ -18,9 +18,8 @@ from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
 from lakefeed.records.decode.resolve import subject_of
 from lakefeed.records.decode.verdict import metadata_column
 from lakefeed.records.schema.changes import Change, History, read_history, renames
-from lakefeed.records.schema.columns import columns_of, columns_of_table, spark_types
 from lakefeed.records.schema.ddl import statements
-from lakefeed.records.schema.fit import find_field
+from lakefeed.records.schema.fit import columns_of, columns_of_table, find_field, spark_types
 from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.reader import StoredSchema
 

@@ -228,7 +228,7 @@ def _rows(config: PipelineConfig) -> StructType | None:
     if config.transform is not None or avro is None:
         return None
     from lakefeed.operations.compare_schemas import with_metadata
-    from lakefeed.records.schema.columns import columns_of
+    from lakefeed.records.schema.fit import columns_of
 
     try:
         if avro.schema_file is not None:

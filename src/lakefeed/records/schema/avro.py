@@ -116,14 +116,14 @@ class AvroSchema:
     root: Type
     types: dict[str, Named]
 
-    def named(self, ref: Ref) -> Named:
+    def look_up(self, ref: Ref) -> Named:
         return self.types[ref.key]
 
     @property
     def record(self) -> Named:
         """The outermost type of a schema from ``parse``, which reads records only."""
         assert isinstance(self.root, Ref)
-        return self.named(self.root)
+        return self.look_up(self.root)
 
 
 def union(types: list[Type]) -> Type:
@@ -180,7 +180,7 @@ def _document(type_: Type, schema: AvroSchema, defined: set[str], around: str) -
             return {"type": type_.kind, part: _document(type_.values, schema, defined, around)}
         case Union():
             return [_document(member, schema, defined, around) for member in type_.members]
-    named = schema.named(type_)
+    named = schema.look_up(type_)
     if named.name in defined:
         return named.name
     defined.add(named.name)
@@ -222,7 +222,7 @@ def type_text(type_: Type, schema: AvroSchema) -> str:
         case Union():
             words = [type_text(member, schema) for member in members(type_)]
             return " or ".join([*words, "null"] if nullable(type_) else words)
-    named = schema.named(type_)
+    named = schema.look_up(type_)
     if named.kind == "record":
         return f"record {short_name(named.name)}"
     if named.kind == "enum":
@@ -287,7 +287,7 @@ def _columns(schema: AvroSchema, type_: Type, around: frozenset[str], depth: int
                     yield member
                 yield from _columns(schema, member, around, depth + (len(flat) > 1))
         case Ref():
-            named = schema.named(type_)
+            named = schema.look_up(type_)
             # A record inside itself is one column of JSON.
             for column in named.fields if named.name not in around else ():
                 yield column.type

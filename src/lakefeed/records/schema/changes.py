@@ -165,7 +165,7 @@ def _find_renames(schema: AvroSchema, type_: Type, path: str, around: frozenset[
         if isinstance(member, Container):
             yield from _find_renames(schema, member.values, f"{here}.{member.step}", around)
         elif isinstance(member, Ref):
-            record = schema.named(member)
+            record = schema.look_up(member)
             for field in record.fields if record.name not in around else ():
                 place = child_path(here, field.name)
                 yield from (Change("renamed", place, alias, field.name) for alias in field.aliases)
@@ -200,7 +200,7 @@ class _Comparison:
         if isinstance(old, Container) and isinstance(new, Container) and old.kind == new.kind:
             yield from self.compare(old.values, new.values, f"{path}.{old.step}")
         elif isinstance(old, Ref) and isinstance(new, Ref):
-            was, now = self._before.named(old), self._after.named(new)
+            was, now = self._before.look_up(old), self._after.look_up(new)
             if was.kind == now.kind == "record":
                 yield from self._compare_records(was, now, path)
             elif type_text(old, self._before) != type_text(new, self._after):

@@ -129,7 +129,7 @@ class _Merge:
             case Union():
                 return Union(tuple(self._resolve(member, used) for member in type_.members))
             case Ref():
-                named = self._named(type_)
+                named = self._look_up(type_)
                 if named.name not in used:
                     used[named.name] = named
                     for field in named.fields:
@@ -143,7 +143,7 @@ class _Merge:
             key = self._unified[key]
         return key
 
-    def _named(self, ref: Ref) -> Named:
+    def _look_up(self, ref: Ref) -> Named:
         return self._types[self._key(ref)]
 
     def _merge(self, ours: Type, other: Type, path: str) -> Type:
@@ -197,7 +197,7 @@ class _Merge:
 
     def _same_kind(self, ours: Type, other: Type) -> bool:
         if isinstance(ours, Ref) and isinstance(other, Ref):
-            one, two = self._named(ours), self._named(other)
+            one, two = self._look_up(ours), self._look_up(other)
             return one.kind == two.kind and not _short_names(one).isdisjoint(_short_names(two))
         return type_kind(ours) == type_kind(other)
 
@@ -205,9 +205,9 @@ class _Merge:
         """Match the only record of both unions, whatever its name; likewise enum and fixed."""
         if not isinstance(ours, Ref) or not isinstance(other, Ref):
             return False
-        kind = self._named(ours).kind
-        kinds = [[self._named(member).kind for member in union if isinstance(member, Ref)] for union in unions]
-        return kind == self._named(other).kind and all(kinds_of.count(kind) == 1 for kinds_of in kinds)
+        kind = self._look_up(ours).kind
+        kinds = [[self._look_up(member).kind for member in union if isinstance(member, Ref)] for union in unions]
+        return kind == self._look_up(other).kind and all(kinds_of.count(kind) == 1 for kinds_of in kinds)
 
     def _merge_single(self, ours: Type, other: Type, path: str) -> Type:
         match ours, other:

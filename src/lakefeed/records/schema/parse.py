@@ -50,7 +50,7 @@ def parse(text: str, *, prefix: str = "") -> AvroSchema:
         ConfigError: it is no Avro schema, its outermost type is not a record, or it is too large.
     """
     schema = parse_any(text, prefix=prefix)
-    if not isinstance(schema.root, Ref) or schema.named(schema.root).kind != "record":
+    if not isinstance(schema.root, Ref) or schema.look_up(schema.root).kind != "record":
         what = "the Avro schema is not that of a record, so it has no columns"
         raise ConfigError(what, where=_clip(text, 80), hint='give a schema with "type": "record"')
     return schema
@@ -121,7 +121,7 @@ class _Parser:
             values = _part(document, part, where)
             return Container(kind, self._type(values, namespace, f"the {part} of {where}", depth + 1))
         if kind in ("record", "error", "enum", "fixed"):
-            return self._named(document, namespace, where, depth)
+            return self._define(document, namespace, where, depth)
         if isinstance(kind, str) and kind in PRIMITIVES:
             return _logical_type(kind, document, where)
         return self._type(kind, namespace, where, depth + 1)
@@ -135,7 +135,7 @@ class _Parser:
         self._types[self._prefix + name] = Named("record", name)
         return Ref(self._prefix + name)
 
-    def _named(self, document: Mapping[str, Any], namespace: str, where: str, depth: int) -> Ref:
+    def _define(self, document: Mapping[str, Any], namespace: str, where: str, depth: int) -> Ref:
         kind = document["type"]
         name = _name(document, f"a type of kind {kind} ({where})")
         own = document.get("namespace", namespace)
@@ -276,7 +276,7 @@ def _is_value(value: Any, type_: Type, schema: AvroSchema) -> bool:
             return isinstance(value, dict) and all(_is_value(item, type_.values, schema) for item in value.values())
         case Union():
             return any(_is_value(value, member, schema) for member in type_.members)
-    named = schema.named(type_)
+    named = schema.look_up(type_)
     if named.kind == "enum":
         return value in named.symbols
     if named.kind == "fixed":

@@ -131,11 +131,11 @@ class Evolution:
             merge = merge_schemas(self.reader_schema, writer_schema, grow=self.policy != "ignore")
         except SchemaIncompatible as misfit:
             if self.policy == "fail":
-                raise _changed(schema_id, misfit.what) from misfit
+                raise _change_error(schema_id, misfit.what) from misfit
             self.refuse(schema_id, misfit.what)
             return None
         if merge.changes and self.policy == "fail":
-            raise _changed(schema_id, "; ".join(map(str, merge.changes)))
+            raise _change_error(schema_id, "; ".join(map(str, merge.changes)))
         self.known_ids.add(schema_id)
         if new := [str(change) for change in merge.left_out if str(change) not in self._left_out]:
             self._left_out.update(new)
@@ -168,7 +168,7 @@ class Evolution:
         self._foreign.clear()
 
 
-def _changed(schema_id: int, what: str) -> SchemaChanged:
+def _change_error(schema_id: int, what: str) -> SchemaChanged:
     hint = "lakefeed schema diff <pipeline.yaml> shows the table after it; to let it, set schema.on_change: evolve"
     return SchemaChanged(f"the schema changed with schema id {schema_id}: {what}", hint=hint)
 

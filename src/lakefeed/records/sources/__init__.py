@@ -1,1 +1,1 @@
-"""Where records come from: Kafka, Kinesis, and sources whose rows come decoded."""
+"""Sources of records: Kafka, Kinesis, and sources whose rows come decoded."""

@@ -33,7 +33,11 @@ class KinesisStream:
         self._options = {"stream": source.stream, "region": access.region or "us-east-1"}
         if access.endpoint is not None:
             self._options["endpoint"] = access.endpoint
-        _require_client(spark)
+        gateway: Any = spark._jvm
+        if gateway.java.lang.Thread.currentThread().getContextClassLoader().getResource(CLIENT) is None:
+            what = "the Spark session that is running has no client for Kinesis"
+            hint = "stop that session and let the pipeline make its own: lakefeed run, or Pipeline.session()"
+            raise ConfigError(what, where=f"not on its class path: {CLIENT.removesuffix('.class')}", hint=hint)
         if access.access_key is not None and access.secret_key is not None:
             secrets = (access.access_key, access.secret_key, access.session_token)
             keys = [secret.get_secret_value() for secret in secrets if secret]
@@ -104,11 +108,3 @@ class KinesisStream:
 
     def _current_id(self) -> str:
         return str(jvm.java(self._spark).kinesis.StreamState.id(self._options))
-
-
-def _require_client(spark: SparkSession) -> None:
-    gateway: Any = spark._jvm
-    if gateway.java.lang.Thread.currentThread().getContextClassLoader().getResource(CLIENT) is None:
-        what = "the Spark session that is running has no client for Kinesis"
-        hint = "stop that session and let the pipeline make its own: lakefeed run, or Pipeline.session()"
-        raise ConfigError(what, where=f"not on its class path: {CLIENT.removesuffix('.class')}", hint=hint)

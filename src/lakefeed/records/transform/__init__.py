@@ -1,1 +1,1 @@
-"""What happens to rows between decoding and the sink."""
+"""Transforms of rows, between decoding and the sink."""

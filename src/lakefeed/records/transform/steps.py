@@ -52,11 +52,11 @@ class TransformSteps:
             _add_view(frames, name, _with_watermark(view, late.watermark, where=where))
         result = next(iter(frames.values()))
         for name, table in transform.tables.items():
-            with _explained(f"transform.tables.{name}", frames):
+            with _explain_errors(f"transform.tables.{name}", frames):
                 _add_view(frames, name, _read_table(result.sparkSession, table))
         for name, step in transform.all_steps.items():
             where = "transform.sql" if transform.sql is not None else f"transform.steps.{name}"
-            with _explained(where, frames):
+            with _explain_errors(where, frames):
                 result = _with_watermark(self._run(name, step, result, frames), step.watermark, where=where)
                 if transform.sql is None:
                     _add_view(frames, name, result)
@@ -222,7 +222,7 @@ def _read_table(spark: SparkSession, table: StaticTable) -> DataFrame:
 
 
 @contextmanager
-def _explained(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
+def _explain_errors(where: str, frames: dict[str, DataFrame]) -> Iterator[None]:
     """Report Spark's reason and the columns that exist."""
     from pyspark.errors import AnalysisException, ParseException
 

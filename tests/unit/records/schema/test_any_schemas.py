@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from lakefeed.errors import ConfigError, LakefeedError, SchemaIncompatible
 from lakefeed.records.schema.changes import renames
-from lakefeed.records.schema.columns import columns_of
 from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.reader import Evolution
 from tests.support.any_schemas import Schemas

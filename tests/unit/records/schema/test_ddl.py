@@ -10,8 +10,8 @@ from pyspark.sql import types as t
 from lakefeed.clients.iceberg.sql import set_properties
 from lakefeed.errors import SchemaIncompatible
 from lakefeed.records.schema.changes import Change, renames
-from lakefeed.records.schema.columns import columns_of
 from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.fit import columns_of
 from tests.support.avro_documents import decimal, field, join, record
 
 TABLE = "lake.nyc.trips"

@@ -11,7 +11,7 @@ import pytest
 from lakefeed.errors import ConfigError, SchemaIncompatible
 from lakefeed.records.schema.avro import DEEPEST, MOST_COLUMNS, NO_DEFAULT, Primitive
 from lakefeed.records.schema.changes import renames
-from lakefeed.records.schema.columns import columns_of
+from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.merge import merge_schemas
 from lakefeed.records.schema.parse import parse, parse_any
 from tests.support.avro_documents import MALFORMED, bomb, deep, field, nested_arrays, record

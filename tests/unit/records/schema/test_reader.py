@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaIncompatible
 from lakefeed.records.decode import ConfluentAvro
 from lakefeed.records.schema.changes import Entry
-from lakefeed.records.schema.columns import columns_of
 from lakefeed.records.schema.ddl import statements
+from lakefeed.records.schema.fit import columns_of
 from lakefeed.records.schema.reader import ReaderSchema, StoredSchema
 from tests.support import avro_documents
 from tests.support.avro_documents import MALFORMED, bomb, deep, record
