@@ -35,7 +35,7 @@ from lakefeed.config.values import (
     Period,
     SortColumn,
     TableName,
-    require_trigger,
+    Trigger,
 )
 from lakefeed.errors import ConfigError
 
@@ -220,7 +220,7 @@ class PipelineBlocks(Model):
     sink: SinkChoice
     sinks: dict[str, SecondarySinkChoice] = Field(default_factory=dict)
     """Further sinks of the same rows, by name; each batch is read once for all."""
-    trigger: str = Field(
+    trigger: Trigger = Field(
         "1 minute",
         description=f"Time between micro-batches ('10 seconds', '1 minute'), or {AVAILABLE_NOW}; or from Kafka to "
         f"Kafka {REAL_TIME}, which hands on each record at once and notes each {INTERVAL} how far it is ('{REAL_TIME}, "
@@ -247,11 +247,6 @@ class PipelineBlocks(Model):
         if not re.fullmatch(Identifier, name):
             raise ValueError("a name has letters, digits and underscores, and starts with a letter")
         return name
-
-    @field_validator("trigger")
-    @classmethod
-    def _known_trigger(cls, trigger: str) -> str:
-        return require_trigger(trigger)
 
     @field_validator("checkpoint")
     @classmethod

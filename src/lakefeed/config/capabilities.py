@@ -57,11 +57,7 @@ class Capabilities:
     real_time: Refusal | None = Refusal("sink.{sink} takes whole batches only", "trigger: 1 second")
 
     def refusal(self, operation: Operation, *, sink: str) -> Refusal | None:
-        """Return why the sink cannot do something; None if it can.
-
-        Args:
-            sink: the sink's name in the pipeline file.
-        """
+        """Return why the sink of this name cannot do something; None if it can."""
         found: Refusal | None = getattr(self, operation)
         return None if found is None else replace(found, what=found.what.replace("{sink}", sink))
 

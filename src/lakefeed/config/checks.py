@@ -26,11 +26,7 @@ _MAX_FILE_BYTES = 10 << 20
 
 
 def missing_columns(config: PipelineBlocks, columns: Sequence[str] | None = None) -> list[Problem]:
-    """Return settings that name a column which the rows do not have; none if the columns are unknown.
-
-    Args:
-        columns: the columns of the values if they are known from elsewhere. Default: the file's.
-    """
+    """Return settings that name a column which neither ``columns`` nor the file gives the rows."""
     decoded = decoded_columns(config) if columns is None else [*columns, *_added_columns(config)]
     if decoded is None:
         return []
@@ -122,12 +118,7 @@ def _missing_columns(named: Iterable[tuple[str, str]], columns: Sequence[str]) -
 
 
 def function_problems(config: PipelineBlocks, folder: Path, *, static: bool = False) -> list[Problem]:
-    """Return the functions and classes that do not exist.
-
-    Args:
-        folder: where the pipeline file is.
-        static: look beside the file alone, not in what is installed.
-    """
+    """Return the functions and classes that do not exist; ``static`` looks in the file's folder alone."""
     problems = (_function_problem(key, path, folder, static=static) for key, path in _named_functions(config))
     return [problem for problem in problems if problem is not None]
 

@@ -114,11 +114,7 @@ def _places_of_sink(key: str, block: SinkChoice, config: PipelineBlocks) -> Iter
 
 
 def tables_of_topic(topic: str, part: PipelineBlocks) -> Iterator[Place]:
-    """Yield the tables of one topic, where each topic has its own.
-
-    Args:
-        part: the pipeline of this topic alone.
-    """
+    """Yield the tables of one topic, where each has its own; ``part`` is the pipeline of the topic alone."""
     of = "" if topic == TOPIC_MARK else f" of topic {topic}"
     assert part.sink.iceberg is not None  # Else there would not be many tables.
     sink = part.sink.iceberg

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from lakefeed.config.base import ConfigProblem, ConfigProblems, Model
 from lakefeed.config.capabilities import Capabilities, Refusal, SinkFiles
@@ -181,6 +181,14 @@ class PythonSinkConfig(SinkConfig):
 # Files below a path.
 
 
+def s3a_path(path: str) -> str:
+    """Return an ``s3a://bucket/key`` path without a slash at its end; ``s3://`` means the same."""
+    match = re.fullmatch(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)", path)
+    if not match or ".." in match[2].split("/"):
+        raise ValueError("write it as s3a://bucket/path")
+    return f"s3a://{match[1]}/{match[2].rstrip('/')}"
+
+
 class PathSinkConfig(SinkConfig):
     """Files below a path: the settings that their kinds share."""
 
@@ -212,13 +220,8 @@ class PathSinkConfig(SinkConfig):
         ),
     )
 
-    path: str = Field(description="s3a://bucket/path")
+    path: Annotated[str, AfterValidator(s3a_path)] = Field(description="s3a://bucket/path")
     partition_by: list[str] = Field(default_factory=list, description="Columns that become directories.")
-
-    @field_validator("path")
-    @classmethod
-    def _s3a(cls, path: str) -> str:
-        return s3a_path(path)
 
     @property
     def target(self) -> str:
@@ -271,14 +274,6 @@ class FilesSinkConfig(PathSinkConfig):
 
     def writer_options(self) -> dict[str, str]:
         return {**({"header": "true"} if self.format == "csv" else {}), **self.options}
-
-
-def s3a_path(path: str) -> str:
-    """Return an ``s3a://bucket/key`` path without a slash at its end; ``s3://`` means the same."""
-    match = re.fullmatch(r"s3a?://([a-z0-9][a-z0-9.-]{1,61}[a-z0-9])/(.+)", path)
-    if not match or ".." in match[2].split("/"):
-        raise ValueError("write it as s3a://bucket/path")
-    return f"s3a://{match[1]}/{match[2].rstrip('/')}"
 
 
 # Sinks of other packages. An entry point has the sink's name in a pipeline file, and its subclass of ``SinkConfig``.

@@ -15,6 +15,7 @@ from lakefeed.errors import ConfigError
 _LIBPQ = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation")
 _JAVA_ONLY = ("sslfactory", "sslfactoryarg", "sslhostnameverifier", "sslpasswordcallback", "socketfactory")
 _POSTGRESQL_REQUIRES = ("require", "verify-ca", "verify-full")
+_POSTGRESQL_MODES = ("disable", "allow", "prefer", *_POSTGRESQL_REQUIRES)
 # What MariaDB's driver takes for sslMode, without signs and in small letters; MySQL's words among them.
 _MODES = {
     **dict.fromkeys(("disable", "disabled", "0", "false"), "disable"),
@@ -38,17 +39,12 @@ class JavaOnly(ConfigError):
 
 
 def check(kind: str, options: Mapping[str, str]) -> None:
-    """Refuse parameters of a URL that ask for TLS in a way that the JVM's driver would ignore.
-
-    Args:
-        kind: postgresql, mariadb or mysql.
-        options: the URL's parameters.
-    """
+    """Refuse parameters of a URL that ask for TLS in a way that the JVM's driver would ignore."""
     lower = {key.lower(): value for key, value in options.items()}
     if kind == "postgresql":
-        modes = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
-        if lower.get("sslmode", "disable").lower() not in modes:
-            raise ConfigError(f"'{lower['sslmode']}' is no sslmode", hint=f"sslmode is one of {', '.join(modes)}")
+        if lower.get("sslmode", "disable").lower() not in _POSTGRESQL_MODES:
+            hint = f"sslmode is one of {', '.join(_POSTGRESQL_MODES)}"
+            raise ConfigError(f"'{lower['sslmode']}' is no sslmode", hint=hint)
         return
     for name in _MEANINGLESS:
         if name in lower:
@@ -114,12 +110,12 @@ def mariadb_context(options: Mapping[str, str], *, where: str) -> ssl.SSLContext
             raise _java_only(name, where, "serverSslCert=/path/ca.pem")
     if mode == "disable":
         return None
-    authority = lower.get("serversslcert")
+    authority = lower.get("serversslcert", "")
     try:
-        if authority is not None and "-----BEGIN" in authority:
+        if "-----BEGIN" in authority:
             context = ssl.create_default_context(cadata=authority)
         else:
-            context = ssl.create_default_context(cafile=authority.removeprefix("file:") if authority else None)
+            context = ssl.create_default_context(cafile=authority.removeprefix("file:") or None)
     except (OSError, ssl.SSLError) as error:
         what = f"the certificates cannot be read: {getattr(error, 'strerror', None) or error}"
         raise ConfigError(what, where=f"{where}, serverSslCert", hint="give a file in PEM") from None

@@ -110,7 +110,7 @@ def _require_duration(text: str) -> str:
     return text
 
 
-def _require_positive(text: str) -> str:
+def _require_period(text: str) -> str:
     if seconds_of(text) == 0:
         raise ValueError("a duration of 1 second at least is required")
     return text
@@ -118,8 +118,7 @@ def _require_positive(text: str) -> str:
 
 Duration = Annotated[str, AfterValidator(_require_duration)]
 """A duration, which may be no time at all."""
-
-Period = Annotated[str, AfterValidator(_require_positive)]
+Period = Annotated[str, AfterValidator(_require_period)]
 """A duration of 1 second at least."""
 
 AVAILABLE_NOW = "available-now"
@@ -145,6 +144,9 @@ def require_trigger(trigger: str) -> str:
     if interval is not None and seconds < _LEAST_INTERVAL:
         raise ValueError(f"{REAL_TIME}: its progress is noted every {_LEAST_INTERVAL} seconds at most")
     return trigger
+
+
+Trigger = Annotated[str, AfterValidator(require_trigger)]
 
 
 def interval_of(trigger: str) -> str | None:

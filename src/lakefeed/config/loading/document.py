@@ -34,10 +34,7 @@ class Interpolation:
     """A value with its references replaced.
 
     Attributes:
-        text: the value.
-        variables: the names it refers to.
-        undefined: those of them that are neither set nor have a default.
-        empty: those of them that are set to nothing and have no default.
+        variables: the names it refers to; ``undefined`` are not set, ``empty`` set to nothing, both without a default.
         malformed: references that are no ``${NAME}`` or ``${NAME:-default}``.
     """
 
@@ -82,14 +79,11 @@ class Document:
     """The values of a file, and where each of them stands.
 
     Attributes:
-        values: for the models to validate.
         keys: place -> where its key (or list item) stands.
         contents: place -> where its value stands.
         written: place -> the scalar as written, before substitution.
         broken: places whose value is unknown; messages of the models about them are noise.
-        secret_places: places whose value no message may repeat.
-        secrets: the texts that stand there.
-        problems: mistakes found on the way.
+        secret_places: places whose value no message may repeat; ``secrets`` are these values.
     """
 
     values: Any = None
