@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.messages.tabular import aligned
+from lakefeed.messages.printable import aligned
 from lakefeed.operations.produce.taxi import KEY, taxi_rows, taxi_schema
 from lakefeed.records.decode import ConfluentAvro, decoded, rows
 

@@ -16,7 +16,7 @@ from lakefeed.clients.kafka.topics import Topics
 from lakefeed.config.models import PipelineConfig
 from lakefeed.errors import JobFailed, LakefeedError
 from lakefeed.local import Endpoints
-from lakefeed.messages.tabular import aligned
+from lakefeed.messages.printable import aligned
 from lakefeed.pipeline import Pipeline
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import Any
 import click
 
 from lakefeed.errors import LakefeedError
-from lakefeed.messages.printable import printable, printable_json
+from lakefeed.messages.printable import aligned, printable, printable_json
 from lakefeed.messages.redaction import redacted
-from lakefeed.messages.tabular import aligned
 
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True, **style: Any) -> None:

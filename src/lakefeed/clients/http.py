@@ -34,14 +34,7 @@ class Response(NamedTuple):
 def get(url: str, *, server: str, headers: Mapping[str, str], timeout: float = TIMEOUT_SECONDS) -> Response:
     """Ask a server; retry after a bad moment of it: an error of its own, or a connection that it cuts.
 
-    Args:
-        url: where.
-        server: what the server is, for messages.
-        headers: of the request.
-        timeout: seconds for each attempt, from the connection to the last byte.
-
-    Raises:
-        Unreachable: no whole answer in time.
+    Raises Unreachable, which names the ``server``, without a whole answer within ``timeout`` seconds for each attempt.
     """
     for pause in _PAUSES_SECONDS:
         try:

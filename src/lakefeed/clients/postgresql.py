@@ -17,14 +17,7 @@ SCHEME = "jdbc:postgresql:"
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogDatabase:
-    """Where a database is.
-
-    Attributes:
-        host: of the server.
-        port: of the server.
-        name: the database's.
-        options: the URL's parameters that libpq knows too.
-    """
+    """The address of a database; ``options`` are the URL's parameters that libpq knows too."""
 
     host: str
     port: int
@@ -33,10 +26,7 @@ class CatalogDatabase:
 
     @classmethod
     def of(cls, jdbc_url: str) -> CatalogDatabase:
-        """Parse ``jdbc:postgresql://host:port/database?options``.
-
-        JavaOnly: it asks for TLS as only Java knows it.
-        """
+        """Parse ``jdbc:postgresql://host:port/database?options``; JavaOnly for TLS that only Java knows."""
         parts = urlsplit(jdbc_url.removeprefix("jdbc:"))
         try:
             host, port = parts.hostname, parts.port or 5432
@@ -66,7 +56,7 @@ class CatalogDatabase:
 
 
 def can_log_in() -> bool:
-    """Whether the client is installed that ``log_in`` needs."""
+    """Tell whether the client is installed that ``log_in`` needs."""
     try:
         import psycopg  # noqa: F401
     except ImportError:

@@ -14,13 +14,7 @@ Done = TypeVar("Done")
 def retry_until(
     attempt: Callable[[], Done], *, is_transient: Callable[[Exception], bool], seconds: float = PATIENCE_SECONDS
 ) -> Done:
-    """Return what an attempt returns; retry while its error may pass.
-
-    Args:
-        attempt: must be safe to repeat.
-        is_transient: whether it may succeed a moment after this error.
-        seconds: for how long, at most.
-    """
+    """Return what a repeatable attempt returns; retry while its error is transient, for ``seconds`` at most."""
     deadline = time.monotonic() + seconds
     while True:
         try:

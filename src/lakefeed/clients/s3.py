@@ -36,11 +36,7 @@ class Keys:
 def require_bucket(bucket: str, *, s3: S3, keys: Keys | None, timeout: float = TIMEOUT_SECONDS) -> None:
     """Make sure that a bucket is there and that these keys may list it.
 
-    Args:
-        bucket: its name.
-        s3: the store.
-        keys: None to ask without a signature: then only a missing bucket or store is noticed.
-        timeout: seconds for each attempt, from the connection to the last byte.
+    Without keys it asks without a signature: then only a missing bucket or store is noticed.
 
     Raises:
         Unreachable: no server answers, or one answers with its own error.
@@ -77,7 +73,7 @@ def signed_headers(
     method: str = "GET",
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the headers of a signed request without a body."""
+    """Return the headers of a signed request without a body; the names of ``headers`` are in lower case."""
     at = now or datetime.now(UTC)
     stamp, day = at.strftime("%Y%m%dT%H%M%SZ"), at.strftime("%Y%m%d")
     parts = urlsplit(url)

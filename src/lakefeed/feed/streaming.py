@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.kafka.monitoring import MonitoringGroup
+from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.clients.spark.jvm import java
 from lakefeed.config.keyed import POSITION_COLUMNS

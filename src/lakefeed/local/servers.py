@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from lakefeed.clients.s3 import signed_headers
 from lakefeed.clients.spark import jars
-from lakefeed.clients.spark.java import require_java
+from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.errors import ConfigError, WorldError
 from lakefeed.local.endpoints import BUCKET, REGION
 from lakefeed.local.go import GoProgram

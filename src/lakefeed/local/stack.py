@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lakefeed.clients.environment import StackEnvironment, default_home
 from lakefeed.clients.spark import jars
-from lakefeed.clients.spark.java import require_java
+from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.errors import ConfigError
 from lakefeed.local.endpoints import BUCKET, REGION, Endpoints
 from lakefeed.local.home import Home, Memory, make_catalog, write_private

@@ -7,6 +7,7 @@ read as something else. Both are written as escapes.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _ESCAPE = re.compile(r"\\x([0-9a-f]{2})|\\u([0-9a-f]{4})|\\U([0-9a-f]{8})")
 
@@ -46,3 +47,15 @@ def _json_escape(char: str) -> str:
         return f"\\u{number:04x}"
     high, low = divmod(number - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: int) -> list[str]:
+    """Align cells in columns: words in the first ``left`` columns, figures in the others."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if at < left else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

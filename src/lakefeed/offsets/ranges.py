@@ -13,7 +13,6 @@ from lakefeed.errors import ConfigError
 Partition = tuple[str, int]
 """A topic's name and a partition's number."""
 
-
 OLDEST = "oldest"
 """The mark of a place before all records that there are."""
 
@@ -77,8 +76,7 @@ class OffsetRanges:
 
     def __post_init__(self) -> None:
         ordered = tuple(sorted(self.ranges))
-        seen = {(each.topic, each.partition) for each in ordered}
-        if len(seen) != len(ordered):
+        if len({(span.topic, span.partition) for span in ordered}) != len(ordered):
             raise ConfigError("a partition has more than one offset range", where=str(ordered))
         object.__setattr__(self, "ranges", ordered)
 
@@ -92,30 +90,25 @@ class OffsetRanges:
         marks: Mapping[tuple[str, int], tuple[str, str]] | None = None,
     ) -> OffsetRanges:
         """Return the ranges from one position to another; a partition that is new at the end starts at 0."""
-        known = marks or {}
-        return cls(
-            tuple(
-                OffsetRange(
-                    topic, partition, start.get(topic, {}).get(partition, 0), offset, known.get((topic, partition))
-                )
-                for topic, offsets in end.items()
-                for partition, offset in offsets.items()
-            ),
-            dict(topic_ids or {}),
-        )
+        ranges = []
+        for topic, offsets in end.items():
+            for partition, offset in offsets.items():
+                first = start.get(topic, {}).get(partition, 0)
+                ranges.append(OffsetRange(topic, partition, first, offset, (marks or {}).get((topic, partition))))
+        return cls(tuple(ranges), dict(topic_ids or {}))
 
     @property
     def records(self) -> int:
-        return sum(each.records for each in self.ranges)
+        return sum(span.records for span in self.ranges)
 
     def to_json(self) -> str:
         """Write ``{"topic": {"id": "…", "ranges": {"0": [start, end]}, "marks": {"0": ["…", "…"]}}}``."""
         topics: dict[str, dict[str, Any]] = {}
-        for each in self.ranges:
-            entry = topics.setdefault(each.topic, {"id": self.topic_ids.get(each.topic, ""), "ranges": {}})
-            entry["ranges"][str(each.partition)] = [each.start, each.end]
-            if each.marks is not None:
-                entry.setdefault("marks", {})[str(each.partition)] = list(each.marks)
+        for span in self.ranges:
+            entry = topics.setdefault(span.topic, {"id": self.topic_ids.get(span.topic, ""), "ranges": {}})
+            entry["ranges"][str(span.partition)] = [span.start, span.end]
+            if span.marks is not None:
+                entry.setdefault("marks", {})[str(span.partition)] = list(span.marks)
         return json.dumps(topics, separators=(",", ":"))
 
     @classmethod
@@ -123,23 +116,15 @@ class OffsetRanges:
         """Read what ``to_json`` wrote."""
         try:
             topics = json.loads(text)
-            return cls(
-                tuple(
-                    OffsetRange(topic, int(partition), int(start), int(end), _marks(entry.get("marks", {}), partition))
-                    for topic, entry in topics.items()
-                    for partition, (start, end) in entry["ranges"].items()
-                ),
-                {topic: entry["id"] for topic, entry in topics.items() if entry["id"]},
-            )
+            ranges = []
+            for topic, entry in topics.items():
+                for partition, (start, end) in entry["ranges"].items():
+                    marks = entry.get("marks", {}).get(partition)
+                    first_and_last = None if marks is None else (marks[0], marks[1])
+                    ranges.append(OffsetRange(topic, int(partition), int(start), int(end), first_and_last))
+            return cls(tuple(ranges), {topic: entry["id"] for topic, entry in topics.items() if entry["id"]})
         except (ValueError, TypeError, KeyError, AttributeError):
             raise ConfigError("these are not the offset ranges of a commit", where=text[:200]) from None
-
-
-def _marks(marks: Mapping[str, list[str]], partition: str) -> tuple[str, str] | None:
-    if partition not in marks:
-        return None
-    start, end = marks[partition]
-    return start, end
 
 
 def spark_offsets(text: str) -> dict[str, dict[int, int]]:

@@ -1,4 +1,4 @@
-"""Which offsets, as sets: ranges of one partition united, subtracted, cut to a size. Nothing is read or asked here."""
+"""Sets of offsets: unite, subtract, intersect and cut ranges."""
 
 from __future__ import annotations
 
@@ -89,15 +89,7 @@ def layers(ranges: Iterable[OffsetRange]) -> list[list[OffsetRange]]:
 
 
 def portions(ranges: Iterable[OffsetRange], size: int) -> Iterator[list[OffsetRange]]:
-    """Cut ranges into portions: each of at most ``size`` offsets, and of each partition at most one range.
-
-    Partitions share a portion as evenly as they can, since each is read by a task of its own; within a partition the
-    order is that of the offsets.
-
-    Args:
-        ranges: what is to be cut; ranges that touch or overlap count as one.
-        size: at least 1.
-    """
+    """Cut ranges into portions: each of at most ``size`` offsets, and of each partition at most one range."""
     queues = {key: here[::-1] for key, here in by_partition(united(ranges)).items()}
     while queues:
         room, portion = size, []

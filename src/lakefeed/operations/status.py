@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakefeed.clients.kafka.monitoring import MonitoringGroup
+from lakefeed.clients.kafka.scan import MonitoringGroup
 from lakefeed.clients.kafka.topics import TopicDescription
 from lakefeed.config.connections import Connections
 from lakefeed.config.models import PipelineConfig

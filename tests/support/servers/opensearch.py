@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from lakefeed.clients.spark import jars
-from lakefeed.clients.spark.java import require_java
+from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import Restartable, restartable
 

@@ -23,7 +23,7 @@ from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 from lakefeed.clients.spark import jars
-from lakefeed.clients.spark.java import require_java
+from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.local.ports import LOOPBACK, choose_free
 from tests.support.servers.process import running
 

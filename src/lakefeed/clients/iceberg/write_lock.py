@@ -75,15 +75,8 @@ def run_in_turn(table: str, statement: Callable[[], Result], *, ask_for_quiet: C
     """Run a statement beside other writers and maintenance.
 
     In this process maintenance waits for it, and it for the current piece of maintenance. Against a maintenance job in
-    another process, which may have one piece after the other to commit, it asks for quiet when it has lost once.
-
-    Args:
-        table: catalog.namespace.table
-        statement: runs it.
-        ask_for_quiet: ``Ledger.ask_for_quiet`` of that table.
-
-    Raises:
-        Exception: the statement's error if it is no conflict, or the last conflict of ``TRIES``.
+    another process, which may have one piece after the other to commit, it asks for quiet when it has lost once. Raises
+    any other error than a conflict, and the last conflict of ``TRIES``.
     """
     for _ in range(TRIES - 1):
         try:

@@ -91,7 +91,7 @@ def isolation_level(source: KafkaSource) -> str:
 
 @contextmanager
 def open_consumer(source: KafkaSource, group: str, settings: Mapping[str, Any]) -> Iterator[Consumer]:
-    """Open a consumer that notices the end of a partition, and commits nothing."""
+    """Open a consumer that notices the end of a partition, and neither joins nor commits to its group."""
     own = {"group.id": group, "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer({**client_settings(source), **own, **settings}, logger=SILENCE)
     try:

@@ -1,14 +1,15 @@
-"""Reads a topic without Spark: its records, or only how many there are in offset ranges."""
+"""Kafka without Spark: reads a topic, counts its records, and shows a feed's position as a consumer group."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from lakefeed.clients.kafka.librdkafka import isolation_level, open_consumer
+from lakefeed.clients.kafka.librdkafka import SILENCE, client_settings, isolation_level, open_consumer
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.sources import KafkaSource
 from lakefeed.errors import Unreachable
@@ -59,14 +60,6 @@ def count_records(
 
     Transactions and compaction leave offsets without a record. Reads the ranges, and no key or value of them is kept.
     Aborted records count only for a source that reads them.
-
-    Args:
-        source: the cluster, and which records count.
-        ranges: where to look.
-        topics: the topics as they are now.
-
-    Raises:
-        Unreachable: the broker does not answer, or stops answering.
     """
     starts = {(name, part.id): part.start_offset for name, topic in topics.items() for part in topic.partitions}
     counts: dict[OffsetRange, int | None] = dict.fromkeys(ranges)
@@ -131,3 +124,53 @@ def _offsets_at(consumer: Consumer, topic: str, partitions: list[int], since: fl
 
 def _unreadable(failure: KafkaException, where: str) -> Unreachable:
     return Unreachable(f"the broker cannot be read from: {failure.args[0].str()}", where=where)
+
+
+TIMEOUT_SECONDS = 5.0
+
+
+class MonitoringGroup:
+    """The positions of a feed, as offsets of a consumer group.
+
+    Spark's source commits no offsets, so that tools which compare groups with topics do not see a feed. The group must
+    have no members: the broker refuses to alter one that has.
+    """
+
+    def __init__(self, source: KafkaSource, name: str) -> None:
+        self.name = name
+        self._settings = client_settings(source)
+        self._admin = AdminClient(self._settings, logger=SILENCE)
+        self._failing: str | None = None
+
+    def publish(self, ranges: Iterable[OffsetRange]) -> str | None:
+        """Set the group to the ends of these ranges.
+
+        Returns:
+            A message for the user, once for each failure that lasts; None if all is well. A feed continues without.
+        """
+        ends = [TopicPartition(span.topic, span.partition, span.end) for span in ranges]
+        failure = None
+        try:
+            requested = [ConsumerGroupTopicPartitions(self.name, ends)]
+            answers = self._admin.alter_consumer_group_offsets(requested, request_timeout=TIMEOUT_SECONDS)
+            for answer in answers[self.name].result(TIMEOUT_SECONDS + 2).topic_partitions:
+                if answer.error is not None:
+                    failure = f"{answer.topic}-{answer.partition}: {answer.error.str()}"
+        except (KafkaException, TimeoutError) as error:
+            failure = str(error)
+        is_new, self._failing = failure != self._failing, failure
+        return f"the monitoring group {self.name} could not be set: {failure}" if failure and is_new else None
+
+    def offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int] | None:
+        """Return the group's offsets of these partitions; None if the broker does not say."""
+        requested = [TopicPartition(*partition) for partition in partitions]
+        # Not by AdminClient: while the broker sets up a new group's coordinator, librdkafka crashes the process there
+        # (confluentinc/librdkafka#5040). A consumer that subscribes to nothing does not join the group.
+        consumer = Consumer({**self._settings, "group.id": self.name, "enable.auto.commit": False}, logger=SILENCE)
+        try:
+            answers = consumer.committed(requested, TIMEOUT_SECONDS) if requested else []
+        except KafkaException:
+            return None
+        finally:
+            consumer.close()
+        return {(answer.topic, answer.partition): answer.offset for answer in answers if answer.offset >= 0}

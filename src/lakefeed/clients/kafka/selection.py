@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from lakefeed.clients.kafka.librdkafka import isolation_level, missing_topic
 from lakefeed.clients.kafka.topics import TopicDescription, Topics
 from lakefeed.config.sources import KafkaSource
-from lakefeed.errors import ConfigError, LakefeedError, ResourceMissing
+from lakefeed.errors import ConfigError, ResourceMissing
 from lakefeed.offsets.ranges import OffsetRange
 from lakefeed.offsets.sets import overlapping
 
@@ -106,13 +106,7 @@ def topics_of(source: KafkaSource) -> dict[str, TopicDescription]:
 
 
 def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange]:
-    """Return the selected offset ranges, each of them whole in its topic now, without empty ones.
-
-    Raises:
-        ResourceMissing: a topic or a partition is not there, or has not got all of these offsets (any more, or yet).
-        ConfigError: a range is of a topic that the source does not read.
-        Unreachable: no broker answers.
-    """
+    """Return the selected offset ranges, each of them whole in its topic now, without empty ones."""
     topics = topics_of(source)
     if selection.ranges is not None:
         require_held(selection.ranges, topics, where=source.bootstrap_servers)
@@ -133,9 +127,8 @@ def offset_ranges(source: KafkaSource, selection: Selection) -> list[OffsetRange
 
 
 def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription], *, where: str) -> None:
-    """Refuse ranges that the topics do not hold whole."""
-    faults = list(_faults(ranges, topics))
-    if faults:
+    """Refuse ranges that the topics do not hold whole, or whose topic is not among these."""
+    if faults := list(_faults(ranges, topics)):
         more = f"; and {len(faults) - LONGEST_LIST} more" if len(faults) > LONGEST_LIST else ""
         raise ResourceMissing(
             f"not all of these offsets are there: {'; '.join(faults[:LONGEST_LIST])}{more}",
@@ -145,18 +138,17 @@ def require_held(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescri
 
 
 def _faults(ranges: Sequence[OffsetRange], topics: Mapping[str, TopicDescription]) -> Iterator[str]:
-    for each in ranges:
-        if each.topic not in topics:
-            raise _not_read(each.topic, topics)
-        name = f"{each.topic}-{each.partition}"
-        held = next((there for there in topics[each.topic].partitions if there.id == each.partition), None)
+    for span in ranges:
+        if span.topic not in topics:
+            raise ConfigError(
+                f"the source does not read the topic {span.topic}", where=f"it reads {', '.join(sorted(topics))}"
+            )
+        partitions = topics[span.topic].partitions
+        name = f"{span.topic}-{span.partition}"
+        held = next((partition for partition in partitions if partition.id == span.partition), None)
         if held is None:
-            yield f"{name} does not exist, {each.topic} has {len(topics[each.topic].partitions)} partitions"
-        elif each.start < held.start_offset:
-            yield f"{name} no longer has offset {each.start}, it begins at {held.start_offset}"
-        elif each.end > held.end_offset:
-            yield f"{name} has no offset {each.end - 1} yet, it ends at {held.end_offset}"
-
-
-def _not_read(topic: str, topics: Mapping[str, TopicDescription]) -> LakefeedError:
-    return ConfigError(f"the source does not read the topic {topic}", where=f"it reads {', '.join(sorted(topics))}")
+            yield f"{name} does not exist, {span.topic} has {len(partitions)} partitions"
+        elif span.start < held.start_offset:
+            yield f"{name} no longer has offset {span.start}, it begins at {held.start_offset}"
+        elif span.end > held.end_offset:
+            yield f"{name} has no offset {span.end - 1} yet, it ends at {held.end_offset}"

@@ -146,11 +146,7 @@ class Topics:
         return True
 
     def describe(self, name: str, *, committed: bool = False) -> TopicDescription:
-        """Describe a topic with its partitions and their offsets.
-
-        With ``committed`` a partition ends where the first transaction is still open, as for a reader of committed
-        records.
-        """
+        """Describe a topic; with ``committed`` a partition ends where the first transaction is still open."""
         topics = self.describe_all([name], committed=committed)
         if name not in topics:
             raise self._missing(name)

@@ -65,7 +65,10 @@ def download(order: Order, *, report: Callable[[int], None], stop: threading.Eve
     folder = order.target.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _sweep(folder)
+        for part in folder.glob(".*.part"):  # What a killed process has left behind.
+            with suppress(FileNotFoundError):
+                if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
+                    part.unlink()
         descriptor, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
     except OSError as error:
         raise ConfigError(
@@ -85,14 +88,6 @@ def download(order: Order, *, report: Callable[[int], None], stop: threading.Eve
         ) from error
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a killed process has left behind."""
-    for part in folder.glob(".*.part"):
-        with suppress(FileNotFoundError):
-            if time.time() - part.stat().st_mtime > _ABANDONED_SECONDS:
-                part.unlink()
 
 
 def _receive(order: Order, file: BinaryIO, report: Callable[[int], None], stop: threading.Event) -> None:
@@ -140,35 +135,20 @@ def _chunks(order: Order) -> Generator[bytes, None, None]:
         request.add_unredirected_header("Authorization", order.authorization)
     try:
         with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            pace = _Pace()
+            arrived, until = 0, time.monotonic() + _TIMEOUT_SECONDS
             # What has arrived, not a whole chunk: a read would wait for that as long as a byte comes now and then.
             while chunk := response.read1(_CHUNK):
-                pace.require(len(chunk))
+                arrived += len(chunk)
+                if time.monotonic() > until:
+                    if arrived < _SLOWEST * _TIMEOUT_SECONDS:
+                        raise TimeoutError(f"{arrived} bytes in {_TIMEOUT_SECONDS} s")
+                    arrived, until = 0, time.monotonic() + _TIMEOUT_SECONDS
                 yield chunk
     except urllib.error.HTTPError as error:
         error.close()
         raise _refused(order, error.code) from error
     except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, ssl.SSLError) as error:
         raise _unreached(order, getattr(error, "reason", None) or error) from error
-
-
-class _Pace:
-    """Ends a download that is too slow to come to an end."""
-
-    def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
-        self._arrived = 0
-        self._until = time.monotonic() + _TIMEOUT_SECONDS
-
-    def require(self, arrived: int) -> None:
-        """Add what has arrived; raise TimeoutError if that is too little for the time."""
-        self._arrived += arrived
-        if time.monotonic() > self._until:
-            if self._arrived < _SLOWEST * _TIMEOUT_SECONDS:
-                raise TimeoutError(f"{self._arrived} bytes in {_TIMEOUT_SECONDS} s")
-            self._begin()
 
 
 def _refused(order: Order, status: int) -> Exception:

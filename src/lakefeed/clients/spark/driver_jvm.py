@@ -1,4 +1,4 @@
-"""Starts the JVM of a driver so that only this process can end it.
+"""Finds Java, and starts the JVM of a driver so that only this process can end it.
 
 A signal to the process group, or to all processes of a service, also reaches the JVM. PySpark protects its JVM from
 SIGINT alone, so SIGTERM ends it in the middle of a batch. Here the JVM ignores all three; it ends when its standard
@@ -8,7 +8,9 @@ input does, which is a pipe from this process: also after SIGKILL.
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import tempfile
 import time
@@ -17,8 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from lakefeed.errors import WorldError
+from lakefeed.errors import JavaError, WorldError
 
+# Spark 4.1 is compiled for Java 17, and tested up to 21; from 24 on Hadoop's Subject.getSubject throws (JEP 486).
+_OLDEST_JAVA, _NEWEST_JAVA = 17, 21
+_INSTALL = "install Java 17 (Debian: apt install openjdk-17-jre-headless) and set JAVA_HOME to it"
+_JAVA_SECONDS = 20
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 2_000
 _TAIL_LINES = 5
@@ -26,16 +32,35 @@ _TAIL_LINES = 5
 _IGNORING = 'trap "" HUP INT TERM; exec "$@"'
 
 
-def start(conf: Mapping[str, str], *, log_file: Path | None = None) -> None:
-    """Start the JVM for the SparkContext that this process creates next; do nothing if there is one already.
+def require_java() -> Path:
+    """Return the ``java`` that would be used, if Spark runs on its version.
 
-    Args:
-        conf: Spark settings; those of memory and class path count only here.
-        log_file: where the JVM writes its log, instead of this process's stderr.
-
-    Raises:
-        WorldError: the JVM ended.
+    It is that of ``JAVA_HOME``, else the first on ``PATH``. The hint of a JavaError says if another one would do.
     """
+    on_path, home = shutil.which("java"), os.environ.get("JAVA_HOME")
+    if not home and not on_path:
+        raise JavaError("no Java was found: JAVA_HOME is not set and PATH has no java", hint=_INSTALL)
+    java = Path(home) / "bin" / "java" if home else Path(on_path or "")
+    answer = _java_version(java)
+    major = _major(answer)
+    if major is None:
+        first_line = (answer.strip().splitlines() or ["nothing"])[0][:200]
+        what = f"`java -version` does not say a version but: {first_line}"
+    elif _OLDEST_JAVA <= major <= _NEWEST_JAVA:
+        return java
+    else:
+        age = "old" if major < _OLDEST_JAVA else "new"
+        what = f"Java {major} is too {age}: {_OLDEST_JAVA} to {_NEWEST_JAVA} is needed"
+    hint = _INSTALL
+    if home and on_path:
+        other = _major(_java_version(Path(on_path)))
+        if other is not None and _OLDEST_JAVA <= other <= _NEWEST_JAVA:
+            hint = f"unset JAVA_HOME: {on_path} from PATH is Java {other}"
+    raise JavaError(what, where=f"{java} (from {'JAVA_HOME' if home else 'PATH'})", hint=hint)
+
+
+def start(conf: Mapping[str, str], *, log_file: Path | None = None) -> None:
+    """Start the JVM for the SparkContext that this process creates next; do nothing if there is one already."""
     from pyspark import SparkContext
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.java_gateway import launch_gateway
@@ -109,3 +134,25 @@ def _environment(**variables: str) -> Iterator[None]:
     finally:
         for name in variables:
             del os.environ[name]
+
+
+def _java_version(java: Path) -> str:
+    """Return what ``java -version`` prints, on whichever stream."""
+    try:
+        done = subprocess.run(
+            [str(java), "-version"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_JAVA_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    return done.stdout.decode(errors="replace")
+
+
+def _major(answer: str) -> int | None:
+    """Return 17 for ``openjdk version "17.0.15" 2025-04-15``, 8 for ``java version "1.8.0_412"``."""
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match[1]) if match else None

@@ -46,133 +46,87 @@ _REGISTRY_ERRORS: dict[str, type[LakefeedError]] = {
     "refuses the credentials": AccessDenied,
 }
 
-# (what the text shows, the error's class, what it says, what to do next), most specific first.
-KNOWN: tuple[tuple[str, type[LakefeedError], str, str], ...] = (
-    (
-        r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)",
-        CheckpointMismatch,
+# By a pattern of Spark's message, most specific first.
+KNOWN: dict[str, LakefeedError] = {
+    r"(?:CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using)": CheckpointMismatch(
         "another driver works on the same checkpoint",
-        "stop the other run of this pipeline; two cannot share a checkpoint",
+        hint="stop the other run of this pipeline; two cannot share a checkpoint",
     ),
-    (
-        r"STREAMING_REAL_TIME_MODE",
-        ConfigError,
-        "Spark cannot run this in real time",
-        "trigger: 1 second runs it in batches; the log names the operator",
+    r"STREAMING_REAL_TIME_MODE": ConfigError(
+        "Spark cannot run this in real time", hint="trigger: 1 second runs it in batches; the log names the operator"
     ),
-    (
-        r"lakefeed refuses the commit: another driver has taken over",
-        CheckpointMismatch,
-        TAKEN_OVER,
-        ONE_PLACE,
+    r"lakefeed refuses the commit: another driver has taken over": CheckpointMismatch(TAKEN_OVER, hint=ONE_PLACE),
+    r"lakefeed refuses the commit: (?!.*are dead letters)": CheckpointMismatch(
+        "the commit was refused, nothing of the batch is visible", hint="lakefeed verify shows what the table holds"
     ),
-    (
-        r"lakefeed refuses the commit: (?!.*are dead letters)",
-        CheckpointMismatch,
-        "the commit was refused, nothing of the batch is visible",
-        "lakefeed verify shows what the table holds",
-    ),
-    (
-        r"AppendWriteException: [\w.]+: Cannot write value as decimal",
-        RowsRefused,
+    r"AppendWriteException: [\w.]+: Cannot write value as decimal": RowsRefused(
         "Iceberg cannot store the partition of a row: a decimal that truncate rounds down has a digit too many",
-        "partition by another transform, or make such rows dead letters by a rule in expect",
+        hint="partition by another transform, or make such rows dead letters by a rule in expect",
     ),
-    (
-        r"FATAL: (?:password authentication failed|role .* does not exist|no pg_hba)",
-        AccessDenied,
-        "the catalog's database refuses the user or the password",
-        "check catalogs.<name>.username and password",
+    r"FATAL: (?:password authentication failed|role .* does not exist|no pg_hba)": AccessDenied(
+        "the catalog's database refuses the user or the password", hint="check catalogs.<name>.username and password"
     ),
-    (
-        r"FATAL: database .* does not exist",
-        ResourceMissing,
-        "the catalog's database server has no such database",
-        "create it, or correct catalogs.<name>.uri",
+    r"FATAL: database .* does not exist": ResourceMissing(
+        "the catalog's database server has no such database", hint="create it, or correct catalogs.<name>.uri"
     ),
-    (
-        r"NotAuthorizedException|ForbiddenException: ",
-        AccessDenied,
-        "the REST catalog refuses the login",
-        "check catalogs.<name>.credential or token; a token may have expired",
+    r"NotAuthorizedException|ForbiddenException: ": AccessDenied(
+        "the REST catalog refuses the login", hint="check catalogs.<name>.credential or token; a token may have expired"
     ),
-    (
-        r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)",
-        ResourceMissing,
-        "a topic of the pipeline is not there any more",
-        "lakefeed topics list",
+    r"(?:UnknownTopicOrPartition|This server does not host this topic-partition)": ResourceMissing(
+        "a topic of the pipeline is not there any more", hint="lakefeed topics list"
     ),
-    (
-        r"Kinesis has no such stream",
-        ResourceMissing,
+    r"Kinesis has no such stream": ResourceMissing(
         "there is no such stream of Kinesis",
-        "correct source.kinesis.stream, region and endpoint; or create the stream",
+        hint="correct source.kinesis.stream, region and endpoint; or create the stream",
     ),
-    (
-        r"Kinesis refuses the credentials",
-        AccessDenied,
+    r"Kinesis refuses the credentials": AccessDenied(
         "Kinesis refuses the credentials",
-        "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and what that key may do: "
+        hint="check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_REGION, and what that key may do: "
         "DescribeStreamSummary, ListShards, GetShardIterator, GetRecords",
     ),
-    (
-        r"Kinesis (?:does not answer|throttles all requests)",
-        Unreachable,
+    r"Kinesis (?:does not answer|throttles all requests)": Unreachable(
         "Kinesis does not answer",
-        "check source.kinesis.endpoint and region; a shard takes five reads a second of all that read it",
+        hint="check source.kinesis.endpoint and region; a shard takes five reads a second of all that read it",
     ),
-    (
-        r"Kinesis has lost records",
-        RecordsLost,
+    r"Kinesis has lost records": RecordsLost(
         "the stream no longer holds records that have not been read",
-        "lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's ledger",
+        hint="lakefeed run pipeline.yaml --accept-loss resumes without them, and records the gap in the table's ledger",
     ),
-    (
-        r"(?:NoSuchBucket|UnknownStoreException)",
-        ResourceMissing,
+    r"(?:NoSuchBucket|UnknownStoreException)": ResourceMissing(
         "the S3 bucket does not exist",
-        "create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
+        hint="create the bucket, or correct checkpoint, sink and warehouse; lakefeed check --connect names it",
     ),
-    (
-        r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403|\(Service: S3, Status Code: 403)",
-        AccessDenied,
+    r"(?:InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 403)": AccessDenied(
         "the S3 store refuses the credentials",
-        "check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
+        hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what that key may do",
     ),
-    (
-        r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange)",
-        RecordsLost,
+    r"(?:some data may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRange)": RecordsLost(
         "the topic no longer holds records that have not been read: retention has overtaken the pipeline, "
         "or the topic was recreated",
-        "start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss resumes without "
-        "them, and records the gap in the table's ledger",
+        hint="start the feed again: it says how many are lost. lakefeed run pipeline.yaml --accept-loss resumes "
+        "without them, and records the gap in the table's ledger",
     ),
     (
         r"(?:TimeoutException.*(?:node assignment|metadata|listTopics|describeTopics)|"
-        r"Failed to create new KafkaAdminClient|No resolvable bootstrap urls)",
-        Unreachable,
-        "no Kafka broker answers",
-        "check source.kafka.bootstrap_servers and that the broker runs",
+        r"Failed to create new KafkaAdminClient|No resolvable bootstrap urls)"
+    ): Unreachable("no Kafka broker answers", hint="check source.kafka.bootstrap_servers and that the broker runs"),
+    r"(?:Connection refused|UnknownHostException|ConnectException|Unable to execute HTTP request)": Unreachable(
+        "a server that the pipeline needs does not answer", hint="lakefeed check --connect says which one"
     ),
-    (
-        r"(?:Connection refused|UnknownHostException|ConnectException|Unable to execute HTTP request)",
-        Unreachable,
-        "a server that the pipeline needs does not answer",
-        "lakefeed check --connect says which one",
-    ),
-)
+}
 
 
 def translate(error: BaseException) -> LakefeedError:
     """Return the lakefeed error for what PySpark raised: a captured Java exception or one of its own."""
     if isinstance(error, LakefeedError):
         return error
-    if known := decode_error_of(error) or registry_error_of(error):
-        return known
+    if found := decode_error_of(error) or registry_error_of(error):
+        return found
     text = str(error)
-    for pattern, kind, what, hint in KNOWN:
+    for pattern, known in KNOWN.items():
         if match := re.search(pattern, text, re.DOTALL):
-            return kind(what, where=without_values(_line_around(text, match.start())), hint=hint)
+            line = without_values(_line_around(text, match.start()))
+            return type(known)(known.what, where=line, hint=known.hint)
     return JobFailed(
         "Spark stopped the job",
         where=without_values(_root_cause(text)),

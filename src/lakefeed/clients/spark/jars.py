@@ -119,18 +119,8 @@ def artifact_path(coordinate: str) -> str:
 def read_lock() -> Lock:
     """Read the lock file that is part of this package."""
     document = json.loads(files("lakefeed").joinpath("jars.lock").read_text())
-    return Lock(
-        repository=document["repository"],
-        artifacts=tuple(
-            Artifact(
-                coordinate=item["coordinate"],
-                groups=tuple(item["groups"]),
-                sha256=item["sha256"],
-                size=item["size"],
-            )
-            for item in document["artifacts"]
-        ),
-    )
+    artifacts = tuple(Artifact(**{**item, "groups": tuple(item["groups"])}) for item in document["artifacts"])
+    return Lock(repository=document["repository"], artifacts=artifacts)
 
 
 def repository_from_environment(default: str) -> Repository:
@@ -158,7 +148,7 @@ def repository_from_environment(default: str) -> Repository:
 
 
 def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Path]:
-    """Make sure that all jars of some groups are in the cache, whole and as locked.
+    """Fetch what the cache lacks of some groups' jars; return all their paths in class path order.
 
     With a warm cache this reads and hashes the files and needs no network. Safe when several processes do
     it at once: each writes a temporary file and renames it.
@@ -166,9 +156,6 @@ def fetch(groups: Iterable[str], *, progress: Progress | None = None) -> list[Pa
     Args:
         groups: names of groups, such as ``["spark"]``.
         progress: called as bytes arrive; by default a bar on a terminal's stderr, otherwise one line.
-
-    Returns:
-        The files in class path order, without duplicates.
 
     Raises:
         DownloadError: a file did not arrive, or is not what the lock says. Nothing half-written is left.
@@ -202,8 +189,16 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
                 arrived[artifact.coordinate] = count  # Not a sum of chunks: a second try starts at nothing.
                 progress(sum(arrived.values()), total)
 
+        order = Order(
+            name=artifact.coordinate,
+            url=f"{repository.url}/{artifact_path(artifact.coordinate)}",
+            target=artifact.path,
+            sha256=artifact.sha256,
+            size=artifact.size,
+            authorization=repository.authorization,
+        )
         try:
-            download(_order(artifact, repository), report=report, stop=stop)
+            download(order, report=report, stop=stop)
         except DownloadStopped:
             return
         except BaseException:
@@ -220,17 +215,6 @@ def _download_all(artifacts: list[Artifact], repository: Repository, progress: P
         finally:
             stop.set()
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _order(artifact: Artifact, repository: Repository) -> Order:
-    return Order(
-        name=artifact.coordinate,
-        url=f"{repository.url}/{artifact_path(artifact.coordinate)}",
-        target=artifact.path,
-        sha256=artifact.sha256,
-        size=artifact.size,
-        authorization=repository.authorization,
-    )
 
 
 @contextmanager

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class S3Traffic:
-    """What driver and executors have exchanged with S3 since the driver's JVM began.
-
-    Attributes:
-        bytes_out: bytes of request bodies.
-        bytes_in: bytes of answers' bodies, by their headers.
-        errors: answers with HTTP status 400 or above, and attempts without an answer.
-    """
+    """Bytes that driver and executors have exchanged with S3; errors are statuses from 400 on and lost answers."""
 
     bytes_out: int
     bytes_in: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,14 +52,13 @@ def settings(
 ) -> dict[str, str]:
     """Return Spark settings for lakefeed, without any secret.
 
-    Args:
-        name: application name.
-        connections: store and catalogs; default from the environment.
-        master: Spark master; ``local[*]`` by default. On anything but ``local`` the jars travel to the executors.
-        secret_keys: settings and options that Spark's UI and event log are not to show, whatever their names.
+    Arguments are those of ``session``. On any master but ``local`` the jars travel to the executors.
     """
     connections = connections or default_connections()
     master = master or "local[*]"
+    catalogs: dict[str, str] = {}
+    for catalog_name, catalog in connections.catalogs.items():
+        catalogs |= _catalog(catalog_name, catalog, connections)
     pattern = secrets.pattern({*secrets.keys_of(connections), *secret_keys})
     return {
         "spark.master": master,
@@ -81,11 +80,7 @@ def settings(
         "spark.plugins": "io.lakefeed.s3.MeterPlugin",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         **_s3a(connections),
-        **{
-            key: value
-            for catalog_name, catalog in connections.catalogs.items()
-            for key, value in _catalog(catalog_name, catalog, connections).items()
-        },
+        **catalogs,
     }
 
 
@@ -146,9 +141,7 @@ def session(
             # spark-submit has chosen master and class path; what it was given wins.
             requested = {key: value for key, value in requested.items() if not _fixed_at_launch(key)}
         else:
-            from lakefeed.clients.spark.java import require_java
-
-            require_java()
+            driver_jvm.require_java()
             if _is_local(requested["spark.master"]):
                 # Else Python functions run in the first python3 of PATH, which need not have pandas, or be 3.11.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -218,18 +211,21 @@ def log_path(name: str) -> Path:
 def _class_path(connections: Connections, *, local: bool) -> dict[str, str]:
     from lakefeed.clients.spark import jars, jvm
 
-    requested = ["spark"]
-    requested += ["glue"] if any(each.type == "glue" for each in connections.catalogs.values()) else []
-    requested += ["kinesis"] if connections.kinesis is not None else []
-    paths = [str(jvm.jar()), *(str(path) for path in jars.fetch(requested))]
+    groups = ["spark"]
+    if any(catalog.type == "glue" for catalog in connections.catalogs.values()):
+        groups.append("glue")
+    if connections.kinesis is not None:
+        groups.append("kinesis")
+    paths = [jvm.jar(), *jars.fetch(groups)]
     if local:
         # One JVM: no need to copy 80 MB of jars to an "executor".
-        return {"spark.driver.extraClassPath": os.pathsep.join(paths)} | {
+        return {
+            "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
             "spark.driver.memory": "3g",
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         }
-    return {"spark.jars": ",".join(Path(path).as_uri() for path in paths)}
+    return {"spark.jars": ",".join(path.as_uri() for path in paths)}
 
 
 def _is_local(master: str) -> bool:
@@ -285,34 +281,28 @@ def _catalog(name: str, catalog: Catalog, connections: Connections) -> dict[str,
 
 def _set_secrets(spark: SparkSession, connections: Connections) -> None:
     """Give secrets to the running JVM: never on its command line, never in the SparkConf that the UI shows."""
-    s3 = connections.s3
-    hadoop = _hadoop_configuration(spark)
-    for key, secret in {
-        "fs.s3a.access.key": s3.access_key,
-        "fs.s3a.secret.key": s3.secret_key,
-        "fs.s3a.session.token": s3.session_token,
-    }.items():
-        if secret is not None:
-            hadoop.set(key, secret.get_secret_value())
+    for key, secret in _store_keys(connections, ("fs.s3a.access.key", "fs.s3a.secret.key", "fs.s3a.session.token")):
+        _hadoop_configuration(spark).set(key, secret.get_secret_value())
     for key, secret in _catalog_secrets(connections).items():
         spark.conf.set(key, secret.get_secret_value())
 
 
 def _catalog_secrets(connections: Connections) -> dict[str, SecretStr]:
-    s3 = connections.s3
-    keys = {
-        "s3.access-key-id": s3.access_key,
-        "s3.secret-access-key": s3.secret_key,
-        "s3.session-token": s3.session_token,
-    }
+    keys = dict(_store_keys(connections, ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")))
     found: dict[str, SecretStr] = {}
     for name, catalog in connections.catalogs.items():
         # Vended keys come with each table; ours beside them would be mixed with theirs.
         known = {} if catalog.vended_credentials else keys
-        for key, secret in {**known, **catalog.secrets()}.items():
-            if secret is not None:
-                found[f"spark.sql.catalog.{name}.{key}"] = secret
+        found |= {f"spark.sql.catalog.{name}.{key}": secret for key, secret in {**known, **catalog.secrets()}.items()}
     return found
+
+
+def _store_keys(connections: Connections, names: tuple[str, str, str]) -> Iterator[tuple[str, SecretStr]]:
+    """Yield the keys of the S3 store that are set, under these names."""
+    s3 = connections.s3
+    for name, secret in zip(names, (s3.access_key, s3.secret_key, s3.session_token), strict=True):
+        if secret is not None:
+            yield name, secret
 
 
 def _hadoop_configuration(spark: SparkSession):  # type: ignore[no-untyped-def]  # a py4j object

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 _ASKED = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_TERMINALS = [number for number in (0, 1, 2) if os.isatty(number)]
 _received: list[signal.Signals] = []
 _work_has_begun = threading.Event()
 
@@ -77,8 +78,8 @@ def stop_on_signals(say: Callable[[str], None] = lambda text: None) -> Iterator[
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for each in speaking:
-            each.join(1)
+        for thread in speaking:
+            thread.join(1)
 
 
 @contextmanager
@@ -97,8 +98,8 @@ def python_keeps_its_handler() -> Iterator[None]:
 
 
 def _heard() -> list[signal.Signals]:
-    """Return the signals to handle: ``nohup`` and its like have said that SIGHUP does not count."""
-    return [each for each in _ASKED if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN]
+    """Return the signals to handle: not SIGHUP if ``nohup`` or its like has switched it off."""
+    return [number for number in _ASKED if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -111,23 +112,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _note(number: int) -> None:
     _received.append(signal.Signals(number))
-    if number == signal.SIGHUP:
-        _leave_the_terminal()
-
-
-def _leave_the_terminal() -> None:
-    """Write to nowhere from now on: each write to a terminal that is gone is an error."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in _TERMINALS:
-        os.dup2(nowhere, stream)
-    os.close(nowhere)
-
-
-def _terminals() -> list[int]:
-    return [number for number in (0, 1, 2) if os.isatty(number)]
-
-
-_TERMINALS = _terminals()
+    if number == signal.SIGHUP:  # The terminal is gone, and each write to it is an error: write to nowhere.
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in _TERMINALS:
+            os.dup2(nowhere, stream)
+        os.close(nowhere)
 
 
 @contextmanager

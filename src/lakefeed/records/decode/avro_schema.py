@@ -44,17 +44,7 @@ def avro_schema_of(spark: SparkSession, registry: SchemaRegistry, schema_id: int
 def table_schema(
     spark: SparkSession | None, schema: RegisteredSchema, *, registry: str, message: str | None = None
 ) -> str:
-    """Return the Avro schema (JSON) that a table can be made of.
-
-    Args:
-        spark: any session; None only for kinds other than Protobuf.
-        schema: as it is registered.
-        registry: its address, for messages.
-        message: for Protobuf, the message.
-
-    Raises:
-        ConfigError: the schema cannot be used; names subject, version and id.
-    """
+    """Return the Avro schema (JSON) that a table can be made of; an error names subject, version and id."""
     try:
         text = avro_schema_of_schema(spark, schema, message=message)
         require_usable(text)

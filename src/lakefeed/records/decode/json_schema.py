@@ -68,11 +68,6 @@ def avro_schema(text: str, references: Mapping[str, str] | None = None, *, name:
     A property is nullable, with null as its default, unless ``required`` names it and null is none of its types.
     A field has the property's name, whatever that is; only the empty name becomes ``_``.
 
-    Args:
-        text: the JSON Schema.
-        references: texts of other schemas by the name that ``$ref`` gives them.
-        name: of the record, where the schema has no title.
-
     Raises:
         ConfigError: no JSON Schema of an object, a ``$ref`` that leads nowhere, or more than 10,000 columns.
     """

@@ -77,7 +77,7 @@ def too_deep() -> ConfigError:
 
 
 class SchemaDocuments:
-    """A JSON Schema and the schemas that it refers to."""
+    """A JSON Schema and the schemas that it refers to, by the names that ``$ref`` gives them."""
 
     def __init__(self, text: str, references: Mapping[str, str]) -> None:
         self._legacy: dict[int, bool] = {}

@@ -75,13 +75,9 @@ def resolve_decoder(
     """Find what decodes the values of a source.
 
     Args:
-        spark: the session whose JVM reads Protobuf schemas and samples. Never the thread's active session: a thread
-            that the caller starts has none.
-        decode: the block.
-        source: where the values come from.
+        spark: never the thread's active session: a thread that the caller starts has none.
         sampled: with ``json: {schema: sample}``, the schema that was guessed the first time. Default: one is
             guessed now.
-        accept: ``schema.accept``.
 
     Raises:
         ConfigError: no subject is named for topics that are given by a pattern, or a schema cannot be used.
@@ -123,7 +119,7 @@ def put_credentials(spark: SparkSession, decode: Decode) -> None:
 
 
 def subject_of(named: str | None, source: NumberedSource, part: Part) -> str:
-    """Return the subject that has the table's schema."""
+    """Return the subject that has the table's schema; a ConfigError if none is named for a pattern of topics."""
     if named:
         return named
     if source.topics:

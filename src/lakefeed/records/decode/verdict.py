@@ -84,14 +84,7 @@ def metadata_column(name: str) -> str:
 def classify(decoded_records: DataFrame, policy: RecordPolicy, *, keep: Sequence[str] = ()) -> DataFrame:
     """Select the fields of each value, the requested metadata, and the column ``RECORD`` with the verdict.
 
-    Args:
-        decoded_records: what ``decoded`` returned, with the columns topic, partition and offset.
-        policy: decides the verdict.
-        keep: names out of ``METADATA``; ``offset`` becomes the column ``kafka_offset``.
-
-    Raises:
-        ConfigError: an unknown name in ``keep``, a column that the records do not have, a field of the value with
-            the name of a metadata column, or a rule that does not fit the columns.
+    The arguments are those of ``lakefeed.records.decode.rows``. A rule that does not fit the columns is a ConfigError.
     """
     from pyspark.sql import functions as sf
 

@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from lakefeed.clients.spark.jvm import cause_of
 from lakefeed.errors import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 NULL_MARK = "lakefeed: null where the schema allows none: field"
 """How the error begins that a row with a null raises inside Spark; the field's name follows."""
+
+# Every value of a type is exactly one of the wider types, which to_avro requires exactly.
+_WIDER = {
+    "byte": ("short", "integer", "long", "float", "double"),
+    "short": ("integer", "long", "float", "double"),
+    "integer": ("long", "double"),
+    "float": ("double",),
+}
 
 
 def struct_of(spark: SparkSession, schema: str) -> StructType:
@@ -44,7 +53,7 @@ def derived(rows: DataFrame, *, name: str) -> str:
         return str(converters.toAvroType(rows._jdf.schema(), False, name, "").toString())
     except Py4JJavaError as error:
         raise ConfigError(
-            f"no Avro schema can be made from the rows: {_message(error)}",
+            f"no Avro schema can be made from the rows: {cause_of(error)}",
             hint="rename or cast the column, give a schema, or encode as json",
         ) from None
 
@@ -64,7 +73,7 @@ def require_fit(rows: DataFrame, schema: str, *, key: str | None = None) -> None
     try:
         _avro(spark).AvroSerializer(java_type, _parse(spark, schema), False)
     except Py4JJavaError as error:
-        raise _misfit(_message(error), rows) from None
+        raise _misfit(cause_of(error), rows) from None
 
 
 def columns(rows: DataFrame, schema: str | None) -> list[Column]:
@@ -82,7 +91,7 @@ def columns(rows: DataFrame, schema: str | None) -> list[Column]:
             continue
         have = rows.schema[field.name]
         column = F.col(quoted(field.name))
-        if _widens(have.dataType, field.dataType):
+        if field.dataType.typeName() in _WIDER.get(have.dataType.typeName(), ()):
             column = column.cast(field.dataType)
         if have.nullable and not field.nullable:
             column = F.coalesce(column, F.raise_error(F.lit(f"{NULL_MARK} {field.name}")))
@@ -95,38 +104,19 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _widens(have: DataType, requested: DataType) -> bool:
-    """Whether every value of one type is exactly a value of the other, which to_avro requires exactly."""
-    wider = {
-        "byte": ("short", "integer", "long", "float", "double"),
-        "short": ("integer", "long", "float", "double"),
-        "integer": ("long", "double"),
-        "float": ("double",),
-    }
-    return requested.typeName() in wider.get(have.typeName(), ())
-
-
 def _parse(spark: SparkSession, schema: str) -> Any:
     from py4j.protocol import Py4JJavaError
 
-    jvm: Any = spark._jvm
+    gateway: Any = spark._jvm
     try:
-        return jvm.org.apache.avro.Schema.Parser().parse(schema)
+        return gateway.org.apache.avro.Schema.Parser().parse(schema)
     except Py4JJavaError as error:
-        raise ConfigError(f"not a valid Avro schema: {_message(error)}") from None
+        raise ConfigError(f"not a valid Avro schema: {cause_of(error)}") from None
 
 
 def _avro(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
     return jvm.org.apache.spark.sql.avro
-
-
-def _message(error: Any) -> str:
-    """Return the deepest cause: Spark wraps what is wrong into 'cannot convert the root record'."""
-    cause = error.java_exception
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return str(cause.getMessage()).splitlines()[0]
 
 
 def _misfit(what: str, rows: DataFrame) -> ConfigError:

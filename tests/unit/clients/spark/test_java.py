@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakefeed.clients.spark.java import find_java, require_java
+from lakefeed.clients.spark.driver_jvm import require_java
 from lakefeed.errors import JavaError
 
 
@@ -30,7 +30,6 @@ def _bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_found_on_path(tmp_path: Path) -> None:
     script = java(tmp_path / "path", version("17.0.15"))
-    assert find_java() == script
     assert require_java() == script
 
 

@@ -17,8 +17,7 @@ from lakefeed.errors import ConfigError
 from lakefeed.operations.preflight.connect import _subject, _subjects
 from lakefeed.operations.preflight.discover import _registered
 from lakefeed.records.decode.avro_schema import table_schema
-from lakefeed.records.decode.references import inline
-from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry
+from lakefeed.records.decode.registry import RegisteredSchema, SchemaRegistry, inline
 from tests.support.avro_documents import MALFORMED, bomb, field, nested_arrays, record
 from tests.support.registry_in_a_thread import RegistryInAThread
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import fastavro
 
-from lakefeed.records.decode.references import inline
+from lakefeed.records.decode.registry import inline
 
 CITY = {"type": "record", "name": "City", "namespace": "geo", "fields": [{"name": "name", "type": "string"}]}
 ADDRESS = {
