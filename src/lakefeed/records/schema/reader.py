@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
-from lakefeed.clients.http import retry_until
+from lakefeed.clients.retry import retry_until
 from lakefeed.config.failures import Accept
 from lakefeed.errors import ConfigError, ResourceMissing, SchemaChanged, SchemaIncompatible, Unreachable
 from lakefeed.records.schema.avro import NO_DEFAULT, Field, nullable, short_name
